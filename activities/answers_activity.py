@@ -5,7 +5,7 @@ from temporalio import activity
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts import names
 from signoff.contracts.activity_messages import AnswersTask, StoredAnswers
-from signoff.store.questions import Questions
+from signoff.store.questions.questions import Questions
 
 
 class AnswersActivity:

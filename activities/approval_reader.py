@@ -12,7 +12,9 @@ from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.people.voter_set import VoterSet
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.policy.terms import Terms
-from signoff.store.questions import ApprovalRows, Questions
+from signoff.store.questions.approval_rows import ApprovalRows
+from signoff.store.questions.questions import Questions
+from signoff.store.questions.request_lists import RequestLists
 
 
 class ApprovalReader:
@@ -21,6 +23,7 @@ class ApprovalReader:
     def __init__(self, deps: WorkerDeps) -> None:
         self._deps = deps
         self._rows = Questions(deps.store)
+        self._lists = RequestLists(deps.store)
 
     async def of(self, permit: Permit) -> ApprovalRows | None:
         """Returns everything of the approval of a call; None where nobody was asked. Raises `StoreUnavailable`."""
@@ -36,7 +39,7 @@ class ApprovalReader:
 
     async def of_frozen_turn(self, ctx: CallContext) -> tuple[Sequence[ApprovalRequest], Freeze | None]:
         """Returns the same with the freeze of the turn's tenant, if it is frozen, in one visit to the store."""
-        return await self._rows.of_turn(TurnKey(ctx.tenant, ctx.session, ctx.turn))
+        return await self._lists.of_turn(TurnKey(ctx.tenant, ctx.session, ctx.turn))
 
     async def voters(
         self,

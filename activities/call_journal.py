@@ -26,7 +26,8 @@ from signoff.registry.results.dispatch_record import dispatch_event, execution_f
 from signoff.registry.results.tool_result import trim
 from signoff.registry.tool import Tool
 from signoff.store.content_store import to_content
-from signoff.store.questions import ApprovalRows, end_by_turn
+from signoff.store.questions.approval_rows import ApprovalRows
+from signoff.store.questions.questions import end_by_turn
 from signoff.store.store import Also
 
 

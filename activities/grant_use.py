@@ -26,7 +26,7 @@ from signoff.registry.gates.grant_match import GrantMatcher
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.store.content_store import load
 from signoff.store.grants import Grants
-from signoff.store.questions import Questions
+from signoff.store.questions.questions import Questions
 
 
 class GrantUse:

@@ -12,7 +12,8 @@ from signoff.contracts.activity_messages import Authority, IdentifyTask
 from signoff.contracts.decision import Decision
 from signoff.keys.signatures import Verifier
 from signoff.people.authority import SignatureEvidence, check_authority
-from signoff.store.questions import Questions
+from signoff.store.questions.answers import Answers
+from signoff.store.questions.questions import Questions
 
 _UNKEPT: Final = "`remember`: only an answer given through the gateway is remembered"
 _log = logging.getLogger(__name__)
@@ -24,6 +25,7 @@ class IdentifyActivity:
     def __init__(self, deps: WorkerDeps) -> None:
         self._deps = deps
         self._rows = Questions(deps.store)
+        self._answers = Answers(deps.store)
 
     @activity.defn(name=names.IDENTIFY)
     async def identify(self, task: IdentifyTask) -> Authority:
@@ -53,7 +55,7 @@ class IdentifyActivity:
         """
         # The gateway stamps what it takes: whatever has no time, as from Temporal's own UI, came past it.
         stamped = decision.received_at is not None and evidence.kind != "forged"
-        votes = await self._rows.votes_of(decision.approval_id, decision.delivery_id) if stamped else []
+        votes = await self._answers.votes_of(decision.approval_id, decision.delivery_id) if stamped else []
         for vote in votes:
             if _is_one(vote.decision, decision):
                 return Authority(

@@ -30,7 +30,7 @@ from signoff.policy.terms import Terms
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import DOUBTED_RULE
-from signoff.store.questions import ApprovalRows
+from signoff.store.questions.approval_rows import ApprovalRows
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ from signoff.registry.gates.pipeline import UNREMEMBERED_RULES
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 from signoff.store.content_store import load, to_content
-from signoff.store.questions import ApprovalRows, Questions
+from signoff.store.questions.approval_rows import ApprovalRows
+from signoff.store.questions.questions import Questions
 from signoff.store.store import Also
 
 _CHANGED = "the tool changed while you were asked; approve or deny, it is asked anew"

@@ -6,7 +6,7 @@ from signoff.contracts.decision import Decision
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.registry.gates.local_decision import LocalGateDecision
-from signoff.store.questions import ApprovalRows
+from signoff.store.questions.approval_rows import ApprovalRows
 
 
 def prove_permit(permit: Permit, found: LocalGateDecision, approval: StoredApproval | None) -> Permit:

@@ -58,7 +58,7 @@ from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.content_store import load_in
 from signoff.store.freezes import Freezes
-from signoff.store.questions import ApprovalRows, lock_approval, read_rows, read_rows_anew
+from signoff.store.questions.approval_rows import ApprovalRows, lock_approval, read_rows, read_rows_anew
 from signoff.store.tickets import Ticket, ticket_key
 
 T = TypeVar("T")

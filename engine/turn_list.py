@@ -17,7 +17,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import TurnKey, is_id, parse_session_workflow_id, parse_workflow_id
 from signoff.contracts.list_rows import SessionRow, TurnRow
-from signoff.store.questions import Questions
+from signoff.store.questions.request_lists import RequestLists
 from signoff.workflows import temporal_metadata
 
 _log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ _PAGE: Final = 200
 
 async def turns(
     client: Client,
-    questions: Questions,
+    requests: RequestLists,
     *,
     tenant: str,
     state: str = "",
@@ -54,13 +54,13 @@ async def turns(
     # A generator that is left half read is closed only when it is collected; its pages would stay until then.
     async with aclosing(_pages(_executions(client, query, TURNS_SEEN), min(limit, _PAGE))) as pages:
         async for page in pages:
-            found += filter(wanted, await _told(questions, page, readers))
+            found += filter(wanted, await _told(requests, page, readers))
             if len(found) >= limit:
                 break
     return sorted(found[:limit], key=_started, reverse=True)
 
 
-async def turn_row(client: Client, questions: Questions, key: TurnKey) -> TurnRow | None:
+async def turn_row(client: Client, requests: RequestLists, key: TurnKey) -> TurnRow | None:
     """Returns the row of one turn, which needs no worker; None for no such turn.
 
     Raises `ServerUnavailable`, `StoreUnavailable`.
@@ -71,12 +71,12 @@ async def turn_row(client: Client, questions: Questions, key: TurnKey) -> TurnRo
         if error.status == RPCStatusCode.NOT_FOUND:
             return None
         raise _failed(error) from None
-    return next(iter(await _told(questions, [row])), None)
+    return next(iter(await _told(requests, [row])), None)
 
 
 async def sessions(
     client: Client,
-    questions: Questions,
+    requests: RequestLists,
     *,
     tenant: str,
     wanted: Callable[[SessionRow], bool] = lambda row: True,
@@ -96,7 +96,7 @@ async def sessions(
             if len(found) == limit:
                 break
     waits: dict[str, list[ApprovalRequest]] = {}
-    for request in await questions.list_waiting(tenant, sessions=[each.session for each in found]):
+    for request in await requests.list_waiting(tenant, sessions=[each.session for each in found]):
         waits.setdefault(request.session, []).append(request)
     return sorted((_waiting(each, waits.get(each.session, ())) for each in found), key=_started, reverse=True)
 
@@ -175,11 +175,11 @@ async def _pages(
 
 
 async def _told(
-    questions: Questions, page: Sequence[WorkflowExecution], readers: Sequence[str] | None = None
+    requests: RequestLists, page: Sequence[WorkflowExecution], readers: Sequence[str] | None = None
 ) -> list[TurnRow]:
     """Builds the rows of turns, with the store's questions of each; leaves out turns that concern no reader."""
     rows = [row for row in [await _turn_row(each) for each in page] if row is not None]
-    asked = await questions.of_turns([_key(row) for row in rows], readers=readers)
+    asked = await requests.of_turns([_key(row) for row in rows], readers=readers)
     # By its memo, which anybody can write, somebody might be taken to have asked for it.
     rows = [row for row in rows if asked.get(_key(row)) != []]
     return [_with(row, asked.get(_key(row), ())) for row in rows]

@@ -23,7 +23,8 @@ from signoff.gateway.read_access import Audience, may_read, may_stop, of_request
 from signoff.gateway.session_names import is_own, own_session
 from signoff.gateway.signed_start import SignedStart
 from signoff.gateway.turn_starter import read_turn
-from signoff.store.questions import OWED_SECONDS, Questions
+from signoff.store.questions.answers import OWED_SECONDS, Answers
+from signoff.store.questions.request_lists import RequestLists
 from signoff.store.request_reader import LoadedRequest
 
 _RECENT: Final = 200
@@ -70,9 +71,9 @@ class Conversations:
 
     async def sessions(self, tenant: str, person: Person | None, limit: int) -> list[SessionRow]:
         """Lists the sessions that a person may read, newest first. Raises `ServerUnavailable`, `StoreUnavailable`."""
-        temporal, questions = self._deps.client.temporal, Questions(self._deps.store)
+        temporal, requests = self._deps.client.temporal, RequestLists(self._deps.store)
         wanted = self.readable(person)
-        found = await turn_list.sessions(temporal, questions, tenant=tenant, wanted=wanted, limit=limit)
+        found = await turn_list.sessions(temporal, requests, tenant=tenant, wanted=wanted, limit=limit)
         return [self._named(row) for row in found]
 
     def _named(self, row: SessionRow) -> SessionRow:
@@ -140,7 +141,7 @@ class Conversations:
             return key
         rows = await turn_list.turns(
             self._deps.client.temporal,
-            Questions(self._deps.store),
+            RequestLists(self._deps.store),
             tenant=tenant,
             readers=self.readers(person),
             wanted=self.readable(person),
@@ -191,7 +192,7 @@ class Conversations:
         requests = ((ApprovalKey(key, call.call).id, call.approval) for call in view.calls)
         waiting = [(name, each.revision) for name, each in requests if each is not None and each.state == "pending"]
         if waiting:
-            await Questions(self._deps.store).owe_again(waiting, OWED_SECONDS)
+            await Answers(self._deps.store).owe_again(waiting, OWED_SECONDS)
 
     def readable(self, person: Person | None) -> Callable[[TurnRow | SessionRow | WaitingCard], bool]:
         """Returns which rows of a list a person may read."""
@@ -225,7 +226,7 @@ class Conversations:
         Raises `Refused` (`not_allowed`) for who may only read it.
         """
         _, about = await self._admitted(key, person)
-        row = await turn_list.turn_row(self._deps.client.temporal, Questions(self._deps.store), key)
+        row = await turn_list.turn_row(self._deps.client.temporal, RequestLists(self._deps.store), key)
         if row is None:
             raise _unknown(key)
         if row.closed_at is not None and self.may_stop(person, about):

@@ -17,7 +17,9 @@ from signoff.engine.turn_list import turn_row, turns
 from signoff.gateway.deps import GatewayDeps
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.opened_values import OpenedValues
-from signoff.store.questions import OWED_SECONDS, OwedAnswer, Questions
+from signoff.store.questions.answers import OWED_SECONDS, Answers, OwedAnswer
+from signoff.store.questions.questions import Questions
+from signoff.store.questions.request_lists import RequestLists
 
 LOOK_SECONDS: Final = 2.0
 LONGEST_PAUSE: Final = 10.0
@@ -52,7 +54,7 @@ class AnswerDispatcher:
 
     def __init__(self, deps: GatewayDeps) -> None:
         self._deps = deps
-        self._rows = Questions(deps.store)
+        self._answers = Answers(deps.store)
         self._failed: dict[str, _Failed] = {}
 
     async def run(self) -> None:
@@ -70,7 +72,7 @@ class AnswerDispatcher:
         With `older_than` 0 nothing is put off that could not be handed over before.
         """
         owed: dict[str, list[OwedAnswer]] = {}
-        for each in await self._rows.list_owed(older_than, OWED_AT_ONCE):
+        for each in await self._answers.list_owed(older_than, OWED_AT_ONCE):
             owed.setdefault(each.approval, []).append(each)
         self._failed = {name: failed for name, failed in self._failed.items() if name in owed}
         now = time.monotonic()
@@ -100,6 +102,8 @@ class RequestSweep:
         self._deps = deps
         self._dispatcher = dispatcher
         self._rows = Questions(deps.store)
+        self._answers = Answers(deps.store)
+        self._lists = RequestLists(deps.store)
         self._cards = DeliveryQueue(deps.store)
         self._seen: DeliveryRow | None = None
         self._swept: datetime | None = None
@@ -133,7 +137,7 @@ class RequestSweep:
     async def _orphan(self, question: Question) -> bool:
         """Ends a question whose turn has closed without ending it, as one that was terminated does."""
         key = TurnKey(question.tenant, question.session, question.turn)
-        turn = await turn_row(self._deps.client.temporal, self._rows, key)
+        turn = await turn_row(self._deps.client.temporal, self._lists, key)
         # A turn that is not there at all may be another server's, so that its deadline ends it.
         if turn is None or turn.closed_at is None:
             return False
@@ -146,11 +150,11 @@ class RequestSweep:
         """Owes answers again to suspended turns all of whose requests are settled: they were reset to before those."""
         for tenant in dict.fromkeys(person.tenant for person in self._deps.people.all()):
             suspended = await turns(
-                self._deps.client.temporal, self._rows, tenant=tenant, state="suspended", limit=PAGE
+                self._deps.client.temporal, self._lists, tenant=tenant, state="suspended", limit=PAGE
             )
             for row in suspended:
                 if row.closed_at is None and not row.codes:
-                    await self._rows.owe_turn(TurnKey(row.tenant, row.session, row.turn), SETTLED.total_seconds())
+                    await self._answers.owe_turn(TurnKey(row.tenant, row.session, row.turn), SETTLED.total_seconds())
 
     async def _page(self) -> list[DeliveryRow]:
         """Returns the cards to look at this time; after the last ones it begins anew."""

@@ -24,7 +24,9 @@ from signoff.contracts.ids import TurnKey
 from signoff.contracts.list_rows import WaitingCard
 from signoff.keys.signatures import Verifier
 from signoff.store.content_store import load
-from signoff.store.questions import ApprovalRows, Questions
+from signoff.store.questions.approval_rows import ApprovalRows
+from signoff.store.questions.questions import Questions
+from signoff.store.questions.request_lists import RequestLists
 from signoff.store.store import Store
 
 MARK_KEY: Final = "card-mark"
@@ -55,6 +57,7 @@ class RequestReader:
     def __init__(self, store: Store, verifier: Callable[[], Verifier], *, development: bool) -> None:
         self._store = store
         self._rows = Questions(store)
+        self._lists = RequestLists(store)
         self._verifier = verifier
         self.development = development
 
@@ -94,7 +97,7 @@ class RequestReader:
         found: list[WaitingCard] = []
         entries = readers if approvers is None else approvers
         # A generator that is left half read is closed only when it is collected.
-        async with aclosing(self._rows.iterate_waiting(tenant, readers=entries)) as pieces:
+        async with aclosing(self._lists.iterate_waiting(tenant, readers=entries)) as pieces:
             async for piece in pieces:
                 for request in piece:
                     if len(found) < limit and (row := await self._listed(request, approvers, wanted)) is not None:
@@ -123,7 +126,7 @@ class RequestReader:
         """Returns every revision of what a turn asks and asked, where the gateway signed for the requester; without
         cards.
         """
-        found = (await self._rows.of_turns([turn])).get(turn, [])
+        found = (await self._lists.of_turns([turn])).get(turn, [])
         return [request for request in found if self._vouched(request)]
 
     def takes_unsigned(self, question: Question) -> bool:

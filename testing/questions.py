@@ -23,7 +23,9 @@ from signoff.gateway.grant_rows import write_agreed_grant
 from signoff.registry.hooks import override_hash
 from signoff.registry.tool import Tool
 from signoff.store.content_store import load
-from signoff.store.questions import ApprovalRows, Questions, add_answer
+from signoff.store.questions.answers import add_answer
+from signoff.store.questions.approval_rows import ApprovalRows
+from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 
 

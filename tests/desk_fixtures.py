@@ -36,7 +36,7 @@ from signoff.registry.capabilities import Backend
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
-from signoff.store.questions import Questions
+from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.temporal.converter import DATA_CONVERTER
 from signoff.testing.scripted_model import steps

@@ -12,15 +12,16 @@ from signoff.contracts import names
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.list_rows import TurnRow
 from signoff.engine.turn_list import turn_row, turns
-from signoff.store.questions import Questions
+from signoff.store.questions.questions import Questions
+from signoff.store.questions.request_lists import RequestLists
 from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 from signoff.workflows import temporal_metadata
 
 
-async def _listed(client: Client, questions: Questions, key: TurnKey) -> TurnRow:
+async def _listed(client: Client, requests: RequestLists, key: TurnKey) -> TurnRow:
     while True:
-        for row in await turns(client, questions, tenant=key.tenant):
+        for row in await turns(client, requests, tenant=key.tenant):
             if row.workflow_id == key.workflow_id and row.state == "suspended":
                 return row
         await asyncio.sleep(0.05)
@@ -31,14 +32,14 @@ async def test_a_row_has_what_its_turn_asks_in_the_store(client: Client, store: 
     soon = ApprovalPolicy(approvers=("user:cfo",), timeout=3_600)
     tools = [pay_tool(Ledger()), pay_tool(Ledger(), soon, name="wire")]
     script = [calls(("pay", {"amount": 20}), ("wire", {"amount": 30})), respond("done")]
-    questions = Questions(store)
+    requests = RequestLists(store)
     async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
         key = await desk.start()
         asked = {call.tool: call.approval for call in (await desk.waiting(key, 2)).calls}
-        row = await _listed(client, questions, key)
+        row = await _listed(client, requests, key)
         assert asked["pay"] is not None
-        await questions.end(asked["pay"].id, 1, "cancelled")
-        after = await turn_row(client, questions, key)
+        await Questions(store).end(asked["pay"].id, 1, "cancelled")
+        after = await turn_row(client, requests, key)
         await desk.signoff.cancel_turn(key)
         await desk.signoff.result(key)
     assert asked["wire"] is not None
@@ -65,6 +66,6 @@ async def test_nobody_is_asked_by_a_memo_or_a_search_attribute(client: Client, s
             ]
         ),
     )
-    row = await _listed(client, Questions(store), key)
+    row = await _listed(client, RequestLists(store), key)
     await handle.terminate()
     assert (row.codes, row.approvers, row.due_at) == ((), (), None)

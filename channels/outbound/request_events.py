@@ -8,7 +8,7 @@ from signoff.approvals.notifications import RequestEvent, events_between
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.clock import Clock
 from signoff.contracts.errors import NotFound
-from signoff.store.questions import ApprovalProgress, Questions
+from signoff.store.questions.questions import ApprovalProgress, Questions
 from signoff.store.request_reader import RequestReader
 
 OVERLAP: Final = timedelta(seconds=10)

@@ -29,7 +29,7 @@ from signoff.engine.turn_client import TurnClient
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.inventory import inventory
 from signoff.settings import Settings
-from signoff.store.questions import Questions
+from signoff.store.questions.request_lists import RequestLists
 from signoff.store.store import Store, make_state_dir, working_store
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, connect, ensure_search_attributes, run_server
 
@@ -179,7 +179,7 @@ def _word_left(place: LocalInstallation, server: DevServer) -> Iterator[None]:
 
 async def _greet(out: Output, place: LocalInstallation, server: DevServer, store: Store) -> None:
     settings, tenant = place.settings, place.tenant
-    waiting = len(await Questions(store).list_waiting(tenant))
+    waiting = len(await RequestLists(store).list_waiting(tenant))
     asks = f"{plural(waiting, 'request')} for people, see `signoff inbox`" if waiting else "nothing yet"
     found = {"inbox": settings.public_url, "temporal": server.address, "temporal_ui": server.ui_url, "waiting": waiting}
     lines = [

@@ -24,7 +24,7 @@ from signoff.gateway.deps import GatewayDeps, turn_name
 from signoff.gateway.errors import fault_of
 from signoff.gateway.live import event
 from signoff.gateway.turn_starter import start
-from signoff.store.questions import Questions
+from signoff.store.questions.request_lists import RequestLists
 from signoff.store.truncated_results import TruncatedResults
 
 router = APIRouter(prefix="/v1/turns", tags=["turns"], responses=FAULTS)
@@ -62,7 +62,7 @@ async def list_turns(
     conversations, person = Conversations(deps), person_of(caller)
     found = await turn_list.turns(
         deps.client.temporal,
-        Questions(deps.store),
+        RequestLists(deps.store),
         tenant=own_tenant(caller, tenant),
         state=state,
         actor=actor,

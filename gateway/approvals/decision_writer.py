@@ -37,7 +37,9 @@ from signoff.gateway.grant_rows import write_agreed_grant
 from signoff.keys.signatures import Signer
 from signoff.people.authority import SignatureEvidence, check_authority
 from signoff.people.directory import Directory
-from signoff.store.questions import ApprovalRows, OwedAnswer, Questions, add_answer, has_begun
+from signoff.store.questions.answers import Answers, OwedAnswer, add_answer
+from signoff.store.questions.approval_rows import ApprovalRows
+from signoff.store.questions.questions import Questions, has_begun
 from signoff.store.store import Store
 
 _log = logging.getLogger(__name__)
@@ -66,6 +68,7 @@ class DecisionWriter:
         development: bool,
     ) -> None:
         self._rows = Questions(store)
+        self._answers = Answers(store)
         self._turns = turns
         self._people = people
         self._signer = signer
@@ -164,10 +167,10 @@ class DecisionWriter:
             return None
         if receipt.code == "unavailable":
             return None
-        stands = _voids(receipt, decision) and not await self._rows.void(decision.approval_id, decision.delivery_id)
+        stands = _voids(receipt, decision) and not await self._answers.void(decision.approval_id, decision.delivery_id)
         if stands and decision.edited_args is None:
             receipt = Receipt(status="accepted", approval_id=decision.approval_id)
-        await self._rows.hand_over(decision.approval_id, decision.delivery_id)
+        await self._answers.hand_over(decision.approval_id, decision.delivery_id)
         return receipt
 
     async def _receipt(self, decision: Decision, receipt: Receipt) -> Receipt:

@@ -24,7 +24,7 @@ from signoff.gateway.pages.turn_view import talk_of
 from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.read_access import of_turn
 from signoff.gateway.turn_starter import read_turn
-from signoff.store.questions import Questions
+from signoff.store.questions.request_lists import RequestLists
 from signoff.texts.catalogue import text
 
 LISTED: Final = 50
@@ -75,7 +75,7 @@ async def list_turns(request: Request, site: CurrentSite, visitor: CurrentVisito
     readable = site.conversations.readable(visitor.person)
     found = await turns(
         site.deps.client.temporal,
-        Questions(site.deps.store),
+        RequestLists(site.deps.store),
         tenant=visitor.person.tenant,
         state=chosen["state"] if chosen["state"] in STATES else "",
         actor=chosen["actor"] if is_id(chosen["actor"]) else "",

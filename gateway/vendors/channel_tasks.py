@@ -26,7 +26,7 @@ from signoff.gateway.repair_task import AnswerDispatcher, RequestSweep
 from signoff.gateway.vendors.decision_adapter import DecisionAdapter
 from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
-from signoff.store.questions import Questions
+from signoff.store.questions.questions import Questions
 
 LONGEST_PAUSE: Final = 300.0
 STEADY_SECONDS: Final = 60.0

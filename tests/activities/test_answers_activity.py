@@ -6,7 +6,7 @@ from desk_fixtures import Ledger, pay_tool
 from signoff.activities.answers_activity import AnswersActivity
 from signoff.contracts.activity_messages import AnswersTask
 from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.store.questions import Questions
+from signoff.store.questions.answers import Answers
 from signoff.store.store import Store
 from signoff.testing.questions import answer
 
@@ -18,7 +18,7 @@ async def test_a_turn_is_given_what_counts_of_its_question(store: Store) -> None
     request = await asked(room, tool)
     for name in ("ana", "bo", "cy"):
         await answer(store, about(request, subject=name, delivery_id=f"of {name}"))
-    assert await Questions(store).void(request.id, "of bo")
+    assert await Answers(store).void(request.id, "of bo")
     given = await AnswersActivity(room).answers(AnswersTask(approval=request.id, revision=request.revision))
     assert [each.subject for each in given.decisions] == ["ana", "cy"]
     assert await AnswersActivity(room).answers(AnswersTask(approval=request.id, revision=2)) == type(given)()

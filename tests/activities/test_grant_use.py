@@ -53,7 +53,7 @@ from signoff.registry.gates.pipeline import judge
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 from signoff.store.grants import Grants
-from signoff.store.questions import Questions
+from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.store.tables import GRANTS
 from signoff.store.vouched_people import vouched_writer

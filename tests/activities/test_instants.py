@@ -19,7 +19,7 @@ from signoff.contracts.person import Person
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict
 from signoff.registry.tool import BypassRouting, Tool
-from signoff.store.questions import Questions
+from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.questions import answer
 

@@ -25,7 +25,7 @@ from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import ApprovalKey
 from signoff.contracts.message import CallPart, user_message
 from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.store.questions import Questions
+from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.questions import answer
 from signoff.testing.scripted_model import ScriptedModel, calls, say

@@ -28,7 +28,7 @@ from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict
 from signoff.registry.capabilities import Capabilities
 from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.tool import Tool
-from signoff.store.questions import Questions
+from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.store.vouched_people import vouched_writer

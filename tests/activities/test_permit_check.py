@@ -33,7 +33,8 @@ from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.tool import Tool
-from signoff.store.questions import ApprovalRows, Questions
+from signoff.store.questions.approval_rows import ApprovalRows
+from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.questions import answer
 

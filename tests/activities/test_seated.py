@@ -24,7 +24,8 @@ from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
-from signoff.store.questions import Questions
+from signoff.store.questions.answers import Answers
+from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.questions import answer
 from signoff.testing.scripted_model import calls, respond
@@ -303,13 +304,13 @@ async def test_an_escalation_that_comes_later_by_now_gives_no_seat_before(
 
 async def test_a_yes_that_is_voided_while_its_call_is_judged_runs_nothing(store: Store) -> None:
     """Its author is told that it was not taken: between the reading of the rows and the claim of the ticket as well."""
-    ledger, questions, voided = Ledger(), Questions(store), []
+    ledger, answers, voided = Ledger(), Answers(store), []
 
     async def check(args: dict[str, Any], context: HookContext) -> Permission:
         # Once the rows were read, beside which this runs.
         await asyncio.sleep(0.05)
         if permit.kind == "approved":
-            voided.append(await questions.void(request.id, said("eve").delivery_id))
+            voided.append(await answers.void(request.id, said("eve").delivery_id))
         return Permission.allow()
 
     tool = pay_tool(ledger, TWO, check_permissions=check)

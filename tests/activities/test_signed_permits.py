@@ -36,7 +36,7 @@ from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.tool import Tool
-from signoff.store.questions import Questions
+from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.questions import answer
 

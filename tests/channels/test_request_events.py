@@ -18,7 +18,7 @@ from signoff.contracts.errors import StoreUnavailable
 from signoff.keys.signatures import Verifier
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.manifest.channel_sections import DeclaredChannel
-from signoff.store.questions import Questions
+from signoff.store.questions.questions import Questions
 from signoff.store.request_reader import LoadedRequest, RequestReader
 from signoff.store.store import Store
 from signoff.store.tables import QUESTIONS

@@ -22,7 +22,8 @@ from signoff.gateway.approvals.decisions import decide, withdraw
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.repair_task import AnswerDispatcher, RequestSweep
 from signoff.store.delivery_queue import DeliveryQueue, NewDelivery
-from signoff.store.questions import Questions
+from signoff.store.questions.answers import Answers
+from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel
 
@@ -118,7 +119,7 @@ async def test_a_turn_that_takes_no_answer_keeps_no_others_waiting(desk: Gateway
     assert await AnswerDispatcher(dataclasses.replace(desk.deps, client=unreadable)).step(older_than=0) == 1
     result = await asyncio.wait_for(desk.desk.signoff.result(key_of(other)), 60)
     assert [call.code for call in result.calls] == ["ok"]
-    assert [each.approval for each in await Questions(desk.deps.store).list_owed(0, 10)] == [broken]
+    assert [each.approval for each in await Answers(desk.deps.store).list_owed(0, 10)] == [broken]
     assert await AnswerDispatcher(desk.deps).step(older_than=0) == 0
 
 
@@ -142,7 +143,7 @@ async def test_what_a_stopped_worker_missed_is_handed_over_when_one_is_back(clie
         result = await asyncio.wait_for(back.signoff.result(key_of(approval)), 60)
     assert [call.code for call in result.calls] == ["denied"]
     assert desk.ledger.rows == []
-    assert await Questions(store).list_owed(0, 10) == []
+    assert await Answers(store).list_owed(0, 10) == []
 
 
 async def test_the_question_of_a_terminated_turn_is_ended(desk: GatewayRig, monkeypatch: pytest.MonkeyPatch) -> None:

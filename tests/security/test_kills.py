@@ -31,7 +31,7 @@ from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.turn import TurnResult
 from signoff.engine.turn_client import TurnClient
 from signoff.keys.key_files import FileVerifier
-from signoff.store.questions import Questions
+from signoff.store.questions.questions import Questions
 from signoff.store.store import Store, open_store
 from signoff.store.tokens import SCOPES, Tokens
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, connect, free_port, start_server

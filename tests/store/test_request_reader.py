@@ -18,7 +18,7 @@ from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import INLINE_BYTES
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.store.questions import Questions
+from signoff.store.questions.questions import Questions
 from signoff.store.refusal_counts import refusals_since
 from signoff.store.request_reader import RequestReader
 from signoff.store.store import Store

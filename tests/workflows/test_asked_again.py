@@ -18,7 +18,7 @@ from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnInput, TurnResult
 from signoff.engine.turn_client import TurnClient
-from signoff.store.questions import Questions
+from signoff.store.questions.questions import Questions
 from signoff.store.store import Store, open_store
 from signoff.store.tickets import ticket_key
 from signoff.testing.questions import answer

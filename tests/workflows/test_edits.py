@@ -15,7 +15,7 @@ from signoff.contracts.person import Person
 from signoff.formats.json_schema import SchemaProblem
 from signoff.people.directory import development_directory
 from signoff.registry.hooks import Correction
-from signoff.store.questions import Questions
+from signoff.store.questions.request_lists import RequestLists
 from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 
@@ -70,7 +70,7 @@ async def test_with_a_quorum_earlier_votes_are_void_and_the_others_see_the_new_a
         await desk.waiting(key)
         await desk.signoff.decide(yes(key, subject="ana"))
         edit = await desk.signoff.decide(yes(key, subject="bo", edited_args={"amount": 380, "to": "Ana"}))
-        before, listed = (await Questions(store).of_turns([key]))[key]
+        before, listed = (await RequestLists(store).of_turns([key]))[key]
         waiting = await request_of(desk, key)
         stale = await desk.signoff.decide(yes(key, subject="cy"))
         last = await desk.signoff.decide(yes(key, subject="ana", revision=2, question_hash=waiting.question_hash))
@@ -229,7 +229,7 @@ async def test_an_edited_call_is_found_under_one_code(client: Client, store: Sto
         key = await desk.start()
         code = (await request_of(desk, key)).code if (await desk.waiting(key)) else ""
         await desk.signoff.decide(yes(key, subject="ana", edited_args={"amount": 1}))
-        asked = (await Questions(store).of_turns([key]))[key]
+        asked = (await RequestLists(store).of_turns([key]))[key]
         await desk.signoff.decide(no(key, subject="bo", revision=2))
         await desk.signoff.result(key)
     assert [(each.revision, each.code) for each in asked] == [(1, code), (2, code)]

@@ -18,7 +18,7 @@ from signoff.registry.actor import Actor
 from signoff.registry.hooks import HookContext
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
-from signoff.store.questions import Questions
+from signoff.store.questions.request_lists import RequestLists
 from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond
 
@@ -122,7 +122,7 @@ async def lived(desk: Bench, deal: Deal, number: int, chance: random.Random) -> 
 
 async def _asked(desk: Bench, key: TurnKey) -> list[tuple[str, int]]:
     """The requests in the store, with their revisions: nobody asks the worker in the middle of its work."""
-    asked = (await Questions(desk.store).of_turns([key])).get(key, ())
+    asked = (await RequestLists(desk.store).of_turns([key])).get(key, ())
     return [(request.id, request.revision) for request in asked]
 
 

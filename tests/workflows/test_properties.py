@@ -31,7 +31,7 @@ from signoff.registry.catalog import Catalog
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.registry import definition_hash
-from signoff.store.questions import ApprovalRows
+from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 

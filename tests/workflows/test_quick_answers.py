@@ -17,7 +17,7 @@ from signoff.contracts.audit import AuditEntry
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.receipt import Receipt
 from signoff.registry.gates.pipeline import GateFacts
-from signoff.store.questions import Questions
+from signoff.store.questions.request_lists import RequestLists
 from signoff.store.store import Store
 from signoff.testing.questions import answer
 from signoff.testing.scripted_model import calls, respond
@@ -47,7 +47,7 @@ class Held:
 
 async def asked(desk: Bench, key: TurnKey) -> None:
     """Wait until the question lies in the store."""
-    while not (await Questions(desk.store).of_turns([key])).get(key):
+    while not (await RequestLists(desk.store).of_turns([key])).get(key):
         await asyncio.sleep(0.02)
 
 
@@ -82,7 +82,7 @@ async def test_an_answer_that_comes_before_the_completion_counts(
         await asked(desk, key)
         receipt = await held_back(desk, key, desk.signoff.decide(yes(key)), held)
         result = await desk.signoff.result(key)
-        revisions = (await Questions(store).of_turns([key]))[key]
+        revisions = (await RequestLists(store).of_turns([key]))[key]
     assert (receipt.status, receipt.state) == ("accepted", "approved")
     assert [call.code for call in result.calls] == ["ok"]
     assert (len(ledger.rows), len(revisions)) == (1, 1)
@@ -115,13 +115,13 @@ async def test_a_turn_that_asks_the_gates_itself_tells_them_since_when_its_reply
     async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
         key = await desk.start()
         await asked(desk, key)
-        (question,) = (await Questions(store).of_turns([key]))[key]
+        (question,) = (await RequestLists(store).of_turns([key]))[key]
         given = {"question_hash": question.question_hash, "received_at": datetime.now(UTC)}
         decision = yes(key, **given)
         await answer(store, decision)
         receipt = await held_back(desk, key, desk.signoff.decide(decision), held)
         result = await desk.signoff.result(key)
-        revisions = (await Questions(store).of_turns([key]))[key]
+        revisions = (await RequestLists(store).of_turns([key]))[key]
     assert (receipt.status, [call.code for call in result.calls]) == ("accepted", ["ok"])
     assert (len(ledger.rows), len(revisions)) == (1, 1)
 

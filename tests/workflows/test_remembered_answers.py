@@ -17,7 +17,7 @@ from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.catalog import Catalog
 from signoff.store.freezes import Freezes
 from signoff.store.grants import Grants
-from signoff.store.questions import Questions
+from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.questions import answer
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results

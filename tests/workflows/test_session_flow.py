@@ -9,7 +9,7 @@ from temporalio.client import Client
 
 from signoff.contracts import names
 from signoff.contracts.completion import Completion, CompletionRequest
-from signoff.store.questions import Questions
+from signoff.store.questions.request_lists import RequestLists
 from signoff.store.store import Store
 from signoff.testing.scripted_model import last_user_text
 
@@ -71,7 +71,7 @@ async def test_what_a_person_denied_is_denied_at_once_in_every_later_turn_of_the
         await session.say("pay again", "b")
         assert await session.answer("b") == "pay: denied"
         result = await desk.signoff.result(session.turn_key("b"))
-        asked = await Questions(store).of_turns([session.turn_key("a"), session.turn_key("b")])
+        asked = await RequestLists(store).of_turns([session.turn_key("a"), session.turn_key("b")])
     denied = result.calls[0].denied
     assert denied is not None
     assert (denied.source, denied.reason, denied.decided_by) == ("repeat", "not this month", "approver")

@@ -26,7 +26,7 @@ from signoff.contracts.person import Person, Principal
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.directory import development_directory
 from signoff.policy.approval_policy import RequiresApproval
-from signoff.store.questions import Questions
+from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.testing.questions import answer, ask

@@ -35,7 +35,7 @@ from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.hooks import PERMISSION_RULE, Correction, HookContext, Permission, hook_context, override_hash
 from signoff.registry.tool import Tool
-from signoff.store.questions import Questions
+from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, calls
 

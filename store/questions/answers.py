@@ -1,0 +1,142 @@
+"""Stores what people answered, and which answers their turns have still to be given."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, bindparam, func, insert, select, update
+
+from signoff.contracts.approval import Vote
+from signoff.contracts.ids import TurnKey
+from signoff.store.questions.approval_rows import ApprovalRows
+from signoff.store.questions.questions import Questions, has_begun
+from signoff.store.store import Store
+from signoff.store.tables import ANSWERS, QUESTIONS, StoreClock
+
+OWED_SECONDS: Final = 5.0
+"""How old an answer is before it is handed over by whoever looks; its own gateway does so at once."""
+_BROUGHT: Final = select(ANSWERS.c.body).where(
+    ANSWERS.c.approval == bindparam("of"), ANSWERS.c.delivery == bindparam("by")
+)
+
+
+class OwedAnswer(NamedTuple):
+    """An answer that its turn may not have been given yet."""
+
+    approval: str
+    """The approval id."""
+    number: int
+    """The number of the answer within its approval."""
+    vote: Vote
+    """The answer."""
+
+
+class Answers:
+    """Reads and writes the answers in a store.
+
+    All methods raise `StoreUnavailable` when the database fails.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def votes_of(self, approval: str, delivery: str) -> list[Vote]:
+        """Returns the votes that one delivery has brought to an approval; none for a delivery without an id."""
+        if not delivery:
+            return []
+        brought = {"of": approval, "by": delivery}
+        bodies = await self._store.run(lambda connection: connection.scalars(_BROUGHT, brought).all())
+        return [Vote.model_validate_json(body) for body in bodies]
+
+    async def list_owed(self, older_than: float, limit: int) -> list[OwedAnswer]:
+        """Returns answers given so many seconds ago or earlier that their turns were not given yet, oldest first."""
+        before = StoreClock() - int(older_than * 1000)
+        query = (
+            select(ANSWERS)
+            .where(ANSWERS.c.handed_at.is_(None), ANSWERS.c.voided_at.is_(None), ANSWERS.c.answered_at <= before)
+            .order_by(ANSWERS.c.answered_at, ANSWERS.c.approval, ANSWERS.c.number)
+            .limit(limit)
+        )
+
+        def read(connection: Connection) -> list[OwedAnswer]:
+            rows = connection.execute(query).all()
+            return [OwedAnswer(row.approval, row.number, Vote.model_validate_json(row.body)) for row in rows]
+
+        return await self._store.run(read)
+
+    async def owe_again(self, waiting: Sequence[tuple[str, int]], older_than: float) -> int:
+        """Marks answers as owed again where a turn still waits though its answers have settled the request; returns how
+        many.
+
+        `waiting` are approval ids with the revision that waits. A turn that was reset to before an answer has lost it.
+        Answers handed over within `older_than` seconds may be on their way, and are left out.
+        """
+
+        def write(connection: Connection) -> int:
+            return sum(_owe_again(connection, approval, revision, older_than) for approval, revision in waiting)
+
+        return await self._store.run(write)
+
+    async def owe_turn(self, turn: TurnKey, older_than: float) -> int:
+        """Marks the answers of a turn as owed again where it waits for something though nothing of it waits in the
+        store.
+        """
+        prefix = f"{'.'.join(turn)}."
+        latest = (
+            select(QUESTIONS.c.approval, func.max(QUESTIONS.c.revision))
+            .where(QUESTIONS.c.approval.startswith(prefix, autoescape=True))
+            .group_by(QUESTIONS.c.approval)
+        )
+        rows = await self._store.run(lambda connection: connection.execute(latest).all())
+        return await self.owe_again([(name, revision) for name, revision in rows], older_than)
+
+    async def void(self, approval: str, delivery: str) -> bool:
+        """Voids a yes that its turn did not take; returns False where it stands because its call has begun.
+
+        A turn that has begun a call on a yes has taken it, whatever is said in its name later.
+        """
+        ours = (ANSWERS.c.approval == approval, ANSWERS.c.delivery == delivery)
+        change = update(ANSWERS).where(*ours, ANSWERS.c.voided_at.is_(None)).values(voided_at=StoreClock())
+
+        def write(connection: Connection, rows: ApprovalRows | None) -> bool:
+            numbers = connection.scalars(select(ANSWERS.c.revision).where(*ours)).all()
+            asked = [each for each in (() if rows is None else rows.questions) if each.revision in numbers]
+            if any(has_begun(connection, each) for each in asked):
+                return False
+            connection.execute(change)
+            return True
+
+        return await Questions(self._store).run_locked(approval, write)
+
+    async def hand_over(self, approval: str, delivery: str) -> None:
+        """Records that the turn of an approval was given an answer."""
+        change = (
+            update(ANSWERS)
+            .where(ANSWERS.c.approval == approval, ANSWERS.c.delivery == delivery, ANSWERS.c.handed_at.is_(None))
+            .values(handed_at=StoreClock())
+        )
+        await self._store.run(lambda connection: connection.execute(change).close())
+
+
+def add_answer(connection: Connection, rows: ApprovalRows, vote: Vote, *, settles: bool) -> None:
+    """Inserts an answer after those that `rows` has; only within `Questions.run_locked`."""
+    decision = vote.decision
+    row = insert(ANSWERS).values(
+        approval=decision.approval_id,
+        number=max((each.number for each in rows.answers), default=0) + 1,
+        revision=decision.revision or 1,
+        person_id=vote.subject,
+        delivery=decision.delivery_id,
+        body=vote.model_dump_json(),
+        settles=settles,
+        answered_at=StoreClock(),
+    )
+    connection.execute(row)
+
+
+def _owe_again(connection: Connection, approval: str, revision: int, older_than: float) -> int:
+    ours = (ANSWERS.c.approval == approval, ANSWERS.c.revision == revision)
+    settled = select(ANSWERS.c.number).where(*ours, ANSWERS.c.settles, ANSWERS.c.voided_at.is_(None))
+    if connection.execute(settled).first() is None:
+        return 0
+    handed = ANSWERS.c.handed_at <= StoreClock() - int(older_than * 1000)
+    return connection.execute(update(ANSWERS).where(*ours, handed).values(handed_at=None)).rowcount

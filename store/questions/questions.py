@@ -1,0 +1,275 @@
+"""Stores what people were asked: the rows that cards, signatures and tools go by.
+
+Whoever runs a workflow can claim anything of a call; what is shown, signed or run is read here and recomputed.
+"""
+
+import logging
+import secrets
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple, TypeVar
+
+from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
+
+from signoff.approvals.deadlines import last_moment
+from signoff.approvals.digest import question_hash
+from signoff.approvals.earlier_questions import is_asked_still
+from signoff.approvals.request_state import edit_stands, request_of
+from signoff.contracts.approval import JUDGED_SECONDS, Ending, Question
+from signoff.contracts.ids import TurnKey, new_code
+from signoff.store.claim_conditions import LIVE, insert_new
+from signoff.store.questions.approval_rows import (
+    ApprovalRows,
+    lock_approval,
+    question_from_row,
+    read_rows,
+    read_rows_anew,
+)
+from signoff.store.store import Also, Store
+from signoff.store.tables import ANSWERS, BLOBS, QUESTIONS, StoreClock, time_from_millis
+from signoff.store.tickets import number_of_key
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+_END: Final = (
+    update(QUESTIONS)
+    .where(
+        QUESTIONS.c.approval == bindparam("of"),
+        QUESTIONS.c.revision == bindparam("number"),
+        QUESTIONS.c.ended_at.is_(None),
+    )
+    .values(ended_at=StoreClock(), ended_as=bindparam("how"))
+)
+_INSERT: Final = insert(QUESTIONS)
+_CLOCK: Final = select(StoreClock())
+_TAKEN: Final = select(QUESTIONS.c.approval).where(
+    QUESTIONS.c.tenant == bindparam("of"), QUESTIONS.c.code == bindparam("named")
+)
+
+
+class ApprovalProgress(NamedTuple):
+    """How far an approval has come."""
+
+    approval: str
+    """The approval id."""
+    revision: int
+    """Its latest revision."""
+    answers: int
+    """How many answers it has."""
+    ended: int
+    """How many of its questions have ended."""
+
+
+class Questions:
+    """Reads and writes the questions in a store.
+
+    All methods raise `StoreUnavailable` when the database fails.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def ask(
+        self,
+        question: Question,
+        declaration: bytes,
+        also: Callable[[Question], Also] | None = None,
+        *,
+        spent: int = 0,
+        since: datetime | None = None,
+    ) -> Question | None:
+        """Inserts a question; returns its row, which has its revision, code and time from the store.
+
+        Returns None for a change of arguments that may not be asked any more: the question it changes is settled, has
+        expired, or was asked anew.
+
+        The same question again, while it is neither answered nor ended, is the same row: an activity may be tried
+        twice, and a turn be reset. It is not the same row where its revision is `spent`: an answer that only the turn
+        knows has been used up by then. A question asked at `since` or later is the same row also where it was answered.
+        `declaration` is the text whose hash is `question.definition`. `also` is written with a new row.
+        """
+
+        def write(connection: Connection) -> Question | None:
+            lock_approval(connection, question.id)
+            rows = read_rows(connection, question.id)
+            about = question if rows is None else _proposed(rows, question)
+            if rows is not None and rows.latest.revision > spent and _is_same(rows, about, since):
+                return rows.latest
+            # Under the lock: whoever says no while a change is judged is heard before it is asked.
+            if about.edit_of and (rows is None or not _takes_edit(rows, about)):
+                return None
+            now: int = connection.execute(_CLOCK).scalar_one()
+            asked = about.model_copy(
+                update={
+                    "revision": 1 if rows is None else rows.latest.revision + 1,
+                    "code": _free_code(connection, question.tenant) if rows is None else rows.latest.code,
+                    "opened_at": time_from_millis(now),
+                }
+            )
+            if asked.judging_delay > JUDGED_SECONDS:
+                # Without an instant every rule that reads one errs on the safe side, there and where the call runs.
+                _log.warning("a call was judged %.0f s from the store's time: set this clock", asked.judging_delay)
+                asked = asked.model_copy(update={"judged_at": None})
+            values = {"sha256": question.definition, "size": len(declaration), "body": declaration}
+            insert_new(connection, BLOBS, values)
+            connection.execute(_INSERT, _values(asked, now))
+            if also is not None:
+                also(asked)(connection)
+            return asked
+
+        return await self._store.run(write)
+
+    async def read(self, approval: str) -> ApprovalRows | None:
+        """Returns all rows of one approval, or None where nobody was asked."""
+        return await self._store.run(lambda connection: read_rows(connection, approval))
+
+    async def run_locked(self, approval: str, work: Callable[[Connection, ApprovalRows | None], T]) -> T:
+        """Runs `work` in a transaction in which no other question or answer of this approval is written."""
+
+        def run(connection: Connection) -> T:
+            lock_approval(connection, approval)
+            return work(connection, read_rows(connection, approval))
+
+        return await self._store.run(run)
+
+    async def end(self, approval: str, revision: int, ending: Ending) -> bool:
+        """Records that a turn no longer asks this question; returns whether it was open. An ending is set once."""
+        return await self._store.run(lambda connection: end_question(connection, approval, revision, ending))
+
+    async def find_by_code(self, tenant: str, code: str) -> str | None:
+        """Returns the approval id of a short code, or None."""
+        return await self._store.run(lambda connection: connection.scalar(_TAKEN, {"of": tenant, "named": code}))
+
+    async def list_changed(self, since: datetime | None) -> tuple[list[ApprovalProgress], datetime]:
+        """Returns the approvals to which something happened since then, or without a time all open ones; and the
+        store's clock.
+        """
+        columns = (QUESTIONS.c.approval, func.max(QUESTIONS.c.revision), func.count(QUESTIONS.c.ended_at))
+        latest = select(*columns).group_by(QUESTIONS.c.approval)
+
+        def read(connection: Connection) -> tuple[list[ApprovalProgress], datetime]:
+            now: int = connection.execute(_CLOCK).scalar_one()
+            if since is None:
+                open_now = (QUESTIONS.c.ended_at.is_(None), QUESTIONS.c.last_at >= now)
+                which: Any = select(QUESTIONS.c.approval).where(*open_now)
+            else:
+                after = int(since.timestamp() * 1000)
+                changed = or_(QUESTIONS.c.opened_at >= after, QUESTIONS.c.ended_at >= after)
+                answered = select(ANSWERS.c.approval).where(ANSWERS.c.answered_at >= after)
+                which = select(QUESTIONS.c.approval).where(changed).union(answered)
+            counting = select(ANSWERS.c.approval, func.count()).group_by(ANSWERS.c.approval)
+            answers = connection.execute(counting.where(ANSWERS.c.approval.in_(which))).all()
+            given: dict[str, int] = {row[0]: row[1] for row in answers}
+            rows = connection.execute(latest.where(QUESTIONS.c.approval.in_(which))).all()
+            return [
+                ApprovalProgress(name, number, given.get(name, 0), ended) for name, number, ended in rows
+            ], time_from_millis(now)
+
+        return await self._store.run(read)
+
+    async def open_turns(self, opened_before: float, limit: int) -> list[Question]:
+        """Returns questions without an ending that were asked so many seconds ago or earlier, oldest first."""
+        query = (
+            select(QUESTIONS)
+            .where(
+                QUESTIONS.c.ended_at.is_(None),
+                QUESTIONS.c.last_at >= StoreClock(),
+                QUESTIONS.c.opened_at <= StoreClock() - int(opened_before * 1000),
+            )
+            .order_by(QUESTIONS.c.opened_at)
+            .limit(limit)
+        )
+        return await self._store.run(lambda connection: [question_from_row(row) for row in connection.execute(query)])
+
+
+def end_question(connection: Connection, approval: str, revision: int, ending: Ending) -> bool:
+    """Sets the ending of a question, once; returns whether it was open."""
+    return connection.execute(_END, {"of": approval, "number": revision, "how": ending}).rowcount == 1
+
+
+def has_begun(connection: Connection, question: Question) -> bool:
+    """Returns whether the action that a question is about was begun or done: its call, or the attempt that it asks
+    about.
+
+    The arguments do not matter: beside one action of a call no other is begun. Called under the lock of the approval,
+    which whoever claims a ticket takes as well.
+    """
+    turn = TurnKey(question.tenant, question.session, question.turn).workflow_id
+    called = {"of": turn, "named": question.call, "turn": question.requester.nonce}
+    return any(number_of_key(key) > question.doubt_of for key in connection.scalars(LIVE, called))
+
+
+def end_by_turn(
+    connection: Connection, approval: str, revision: int, state: str, before: ApprovalRows | None = None
+) -> bool:
+    """Records a turn's word for how a question ended, where neither answers nor the clock end it; returns whether that
+    was new.
+
+    `before` is what was read of the approval earlier, if anything.
+    """
+    lock_approval(connection, approval)
+    rows = read_rows_anew(connection, approval, before)
+    question = None if rows is None else rows.revision(revision)
+    if rows is None or question is None or question.ended_at is not None:
+        return False
+    stored = rows.request(question).state
+    if state == stored or (state != "lapsed" and stored != "pending") or state == "timed_out":
+        return False
+    ending: Ending = "lapsed" if state == "lapsed" else "cancelled" if state == "cancelled" else "unsigned"
+    if ending == "lapsed" and has_begun(connection, question):
+        return False
+    return end_question(connection, approval, revision, ending)
+
+
+def _proposed(rows: ApprovalRows, question: Question) -> Question:
+    """Returns `question` with everybody who changed its arguments in earlier revisions among its requesters."""
+    proposers = dict.fromkeys((*rows.latest.proposers, *question.proposers))
+    return question.model_copy(update={"proposers": tuple(proposers)})
+
+
+def _takes_edit(rows: ApprovalRows, question: Question) -> bool:
+    """Returns whether `question` may follow the latest one as a change of its arguments."""
+    latest = rows.latest
+    waits = latest.ended_at is None and rows.request(latest).state == "pending"
+    stands = edit_stands(rows.answers, question.edit_of, question.edit_delivery)
+    return waits and stands and latest.revision == question.edit_of
+
+
+def _is_same(rows: ApprovalRows, question: Question, since: datetime | None) -> bool:
+    latest = rows.latest
+    same = question_hash(latest) == question_hash(question.model_copy(update={"revision": latest.revision}))
+    if not same or latest.ended_at is not None:
+        return False
+    # What a change made is asked once, whatever was answered since: its author's yes must not count a second time.
+    return question.edit_delivery != "" or is_asked_still(rows.request(latest), since)
+
+
+def _free_code(connection: Connection, tenant: str) -> str:
+    while True:
+        code = new_code(secrets.randbelow)
+        if connection.scalar(_TAKEN, {"of": tenant, "named": code}) is None:
+            return code
+
+
+def _values(question: Question, now: int) -> dict[str, Any]:
+    last = last_moment(request_of(question))
+    return {
+        "approval": question.id,
+        "revision": question.revision,
+        "tenant": question.tenant,
+        "session": question.session,
+        "turn": question.turn,
+        "code": question.code,
+        "body": question.model_dump_json(exclude={"ended_at", "ended_as"}),
+        "opened_at": now,
+        "last_at": now if last is None else now + (last - time_from_millis(now)) // timedelta(milliseconds=1),
+        "ended_at": None,
+        "ended_as": None,
+        "readers": _readers(question),
+    }
+
+
+def _readers(question: Question) -> str:
+    """Lists everybody whom a question may ever concern, escalated or not, one entry a line between line ends."""
+    entries = (f"user:{question.requester.user}", *question.approvers, *question.escalate_to)
+    return "\n".join(("", *dict.fromkeys(entries), ""))

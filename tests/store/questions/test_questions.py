@@ -1,0 +1,85 @@
+"""Questions in the store: one row a question, and one ending each."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from question_kit import DECLARED, put, question, take
+
+from signoff.approvals.digest import question_hash
+from signoff.contracts.approval import Question
+from signoff.contracts.canonical_json import canonical_json
+from signoff.contracts.ids import read_code
+from signoff.store.questions.questions import Questions
+from signoff.store.store import Store
+
+
+async def test_the_same_question_is_the_same_row_while_it_is_open(store: Store) -> None:
+    """An activity is tried twice and a turn reset: nobody is asked twice, and nothing is written twice."""
+    written: list[Question] = []
+
+    def also(asked: Question) -> Any:
+        return lambda connection: written.append(asked)
+
+    first = await Questions(store).ask(question(), canonical_json(DECLARED), also)
+    again = await Questions(store).ask(question(), canonical_json(DECLARED), also)
+    assert again == first
+    assert written == [first]
+    assert (first.revision, read_code(first.code)) == (1, first.code)
+    assert first.opened_at is not None
+    rows = await Questions(store).read(first.id)
+    assert rows is not None
+    assert (rows.questions, rows.answers) == ((first,), ())
+    assert timedelta(0) <= rows.now - first.opened_at < timedelta(minutes=1)
+    assert await store.get_blob(first.definition) == canonical_json(DECLARED)
+
+
+@pytest.mark.parametrize("how", ["answered", "ended", "other words", "other people"])
+async def test_another_question_is_the_next_revision(store: Store, how: str) -> None:
+    """Once it is answered or ended, or when anything that people are shown is another; the code stays."""
+    first = await put(store)
+    fields: dict[str, Any] = {}
+    if how == "answered":
+        assert await take(store, "ana")
+    elif how == "ended":
+        assert await Questions(store).end(first.id, 1, "superseded")
+    else:
+        fields = {"agent_says": "please"} if how == "other words" else {"approvers": ("user:cfo",)}
+    second = await put(store, question(**fields))
+    assert (second.revision, second.code) == (2, first.code)
+    rows = await Questions(store).read(first.id)
+    assert rows is not None
+    assert (rows.latest, rows.revision(1) is not None, rows.revision(3)) == (second, True, None)
+
+
+async def test_a_hash_covers_what_people_are_shown_and_no_moment(store: Store) -> None:
+    """Asked again in other words it is another; its code, time and end are not under it."""
+    first = await put(store)
+    bare = question(revision=1)
+    assert question_hash(first) == question_hash(bare)
+    for change in ({"agent_says": "x"}, {"quorum": 2}, {"override": "x"}, {"grant_ttl": 1.0}, {"revision": 2}):
+        assert question_hash(first.model_copy(update=change)) != question_hash(bare)
+
+
+async def test_codes_are_random_and_unique_in_a_tenant(store: Store) -> None:
+    """Two digits at fixed places; each means one request; another tenant's say nothing."""
+    asked = [await put(store, question(f"main.s.t.c1.{number}")) for number in range(60)]
+    codes = [each.code for each in asked]
+    assert len(set(codes)) == len(codes)
+    assert all(len(code) == 6 and code[1].isdigit() and code[3].isdigit() for code in codes)
+    for each in asked:
+        assert await Questions(store).find_by_code("main", each.code) == each.id
+    assert await Questions(store).find_by_code("other", codes[0]) is None
+    assert await Questions(store).find_by_code("main", "A0A0A0") in (None, *(each.id for each in asked))
+
+
+async def test_an_ending_is_set_once(store: Store) -> None:
+    """The first word stands, and is what the row says from then on."""
+    first = await put(store)
+    assert await Questions(store).end(first.id, 1, "cancelled")
+    assert not await Questions(store).end(first.id, 1, "lapsed")
+    assert not await Questions(store).end(first.id, 2, "cancelled")
+    rows = await Questions(store).read(first.id)
+    assert rows is not None
+    assert (rows.latest.ended_as, rows.request(rows.latest).state) == ("cancelled", "cancelled")
+    assert await Questions(store).read("main.s.t.c9.9") is None

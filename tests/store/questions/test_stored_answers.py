@@ -1,0 +1,90 @@
+"""Answers in the store: one order of answers, exactly one that settles, and each owed until its turn has it."""
+
+import asyncio
+import time
+from datetime import UTC, datetime
+
+import pytest
+from question_kit import put, question, take
+
+from signoff.contracts.ids import TurnKey
+from signoff.store.questions.answers import Answers
+from signoff.store.questions.questions import Questions, end_by_turn
+from signoff.store.store import Store, open_store
+
+DECIDERS = 50
+
+
+async def test_an_answer_is_owed_until_its_turn_has_it(store: Store) -> None:
+    """What no worker took is handed over later; once it has, no more."""
+    first = await put(store)
+    await take(store, "ana")
+    assert await Answers(store).list_owed(60.0, 10) == []
+    owed = await Answers(store).list_owed(0.0, 10)
+    assert [(each.approval, each.number, each.vote.subject) for each in owed] == [(first.id, 1, "ana")]
+    await Answers(store).hand_over(first.id, "ana")
+    assert await Answers(store).list_owed(0.0, 10) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "nonce", "doubt_of", "stands"),
+    [
+        ("", "", 0, False),
+        ("d" * 64, "", 0, True),
+        ("e" * 64, "", 0, True),
+        ("d" * 64, "another", 0, False),
+        ("d" * 64, "", 1, False),
+        (f"{'d' * 64}/2", "", 1, True),
+    ],
+)
+async def test_a_yes_is_neither_void_nor_lapsed_once_its_call_has_begun(
+    store: Store, key: str, nonce: str, doubt_of: int, stands: bool
+) -> None:
+    """A ticket of its call in that turn, whatever the arguments; of a call in doubt one of a later try."""
+    first = await put(store, question(doubt_of=doubt_of))
+    await take(store, "ana")
+    if key:
+        await store.claim(key, workflow=TurnKey("main", "s", "t").workflow_id, call="c1.1", tool="pay", nonce=nonce)
+    if stands:
+        assert not await store.run(lambda connection: end_by_turn(connection, first.id, 1, "lapsed"))
+    assert await Answers(store).void(first.id, "ana") is not stands
+    rows = await Questions(store).read(first.id)
+    assert rows is not None
+    assert rows.request(rows.latest).state == ("approved" if stands else "pending")
+
+
+async def race(stores: list[Store], settings: int) -> tuple[list[bool], float]:
+    """Fifty people answer at once, turn and turn about by each store; who was taken, and the seconds it took."""
+    began = time.monotonic()
+    verdicts = ("approved", "denied")
+    taken = await asyncio.gather(
+        *(take(stores[number % len(stores)], f"p{number}", verdicts[number % settings]) for number in range(DECIDERS))
+    )
+    return list(taken), time.monotonic() - began
+
+
+@pytest.mark.parametrize("verdicts", [1, 2])
+async def test_of_fifty_who_race_exactly_one_settles(store: Store, store_url: str, verdicts: int) -> None:
+    """Two gateways on one store: one answer is taken, all others find it there, and no yes stands beside a no."""
+    await put(store)
+    async with open_store(store_url) as second:
+        taken, seconds = await race([store, second], verdicts)
+    assert taken.count(True) == 1
+    rows = await Questions(store).read("main.s.t.c1.1")
+    assert rows is not None
+    assert [each.number for each in rows.answers] == [1]
+    assert rows.request(rows.latest).state in ("approved", "denied")
+    # Each of them has waited for those before: the whole race is the longest that one of them waits for the lock.
+    assert seconds < 20.0
+
+
+async def test_a_race_for_a_quorum_takes_as_many_as_it_needs(store: Store, store_url: str) -> None:
+    """Three are wanted, fifty come: three are taken, in an order without a gap."""
+    await put(store, question(quorum=3))
+    async with open_store(store_url) as second:
+        taken, _ = await race([store, second], 1)
+    assert taken.count(True) == 3
+    rows = await Questions(store).read("main.s.t.c1.1")
+    assert rows is not None
+    assert [each.number for each in rows.answers] == [1, 2, 3]
+    assert rows.request(rows.latest, datetime.now(UTC)).state == "approved"
