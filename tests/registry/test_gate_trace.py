@@ -1,0 +1,80 @@
+"""A call explained gate by gate: what passed, what decided, what was not reached, what cannot be said."""
+
+from typing import Any, get_args
+
+import pytest
+from registry_kit import a_call, a_tool, an_actor, pinned
+
+from signoff.contracts.activity_messages import Tally
+from signoff.contracts.limits import MAX_CALLS
+from signoff.registry.catalog import build_catalog
+from signoff.registry.gates.gate_trace import GateTraceEntry, gate_trace
+from signoff.registry.gates.local_decision import GateName, LocalGateDecision
+from signoff.registry.gates.pipeline import judge
+from signoff.registry.tool import Tool
+
+GOOD = {"flight": "TP 531", "totalCost": 420}
+GATES: tuple[GateName, ...] = get_args(GateName)
+
+
+def found(tool: Tool, args: Any = GOOD, **fields: Any) -> LocalGateDecision:
+    """The decision on one call of the one tool."""
+    catalog = build_catalog(tools=(tool,), actors=(an_actor(),))
+    return judge(catalog, pinned(), a_call(), args, fields.pop("tally", Tally()), **fields)
+
+
+def answers(entries: tuple[GateTraceEntry, ...]) -> dict[str, str]:
+    """The answer of each gate."""
+    return {each.gate: each.answer for each in entries}
+
+
+@pytest.mark.parametrize("with_arguments", [True, False])
+def test_a_call_that_an_early_gate_ends_names_that_gate(with_arguments: bool) -> None:
+    """What is decided without looking at the arguments is told in full, whether or not there are any."""
+    ended = found(a_tool(), tally=Tally(calls=MAX_CALLS))
+    entries = gate_trace(ended, with_arguments=with_arguments, needs="nobody reads this")
+    assert tuple(each.gate for each in entries) == GATES
+    assert answers(entries) == {"shape": "passes", "caps": "decides"} | dict.fromkeys(GATES[2:], "unasked")
+    assert [each.words for each in entries] == ["", ended.message, *[""] * (len(GATES) - 2)]
+
+
+def test_a_call_with_wrong_arguments_ends_at_the_schema() -> None:
+    """The gates before the schema pass, those after it are not asked."""
+    ended = found(a_tool(), {"flight": "TP 531"})
+    entries = gate_trace(ended, with_arguments=True)
+    at = GATES.index("schema")
+    assert [each.answer for each in entries] == ["passes"] * at + ["decides"] + ["unasked"] * (len(GATES) - at - 1)
+    assert entries[at].words == ended.message
+    assert "totalCost" in entries[at].words
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        (a_tool(), "it runs, nobody is asked: "),
+        (a_tool(requires_approval=True), "people are asked: "),
+    ],
+)
+def test_what_the_last_gate_decides_is_told_with_the_rule(tool: Tool, words: str) -> None:
+    """A call that passes all gates is explained by its policy."""
+    decision = found(tool)
+    assert decision.verdict is not None
+    entries = gate_trace(decision, with_arguments=True)
+    assert [each.answer for each in entries] == ["passes"] * (len(GATES) - 1) + ["decides"]
+    assert entries[-1] == GateTraceEntry("approval", "decides", f"{words}{decision.verdict.why}")
+    # Without a word of the policy's nothing hangs behind.
+    assert decision.verdict.why != ""
+    bare = gate_trace(decision.change(verdict=None), with_arguments=True)
+    assert bare[-1].words == words.removesuffix(": ")
+
+
+def test_without_arguments_nothing_is_said_of_the_gates_that_read_them() -> None:
+    """A call that only arguments could stop is open from the schema on; the policy's own words stand at the end."""
+    entries = gate_trace(found(a_tool(), {}), with_arguments=False, needs="asks if totalCost > 400")
+    at = GATES.index("schema")
+    assert tuple(each.gate for each in entries) == GATES
+    assert [each.answer for each in entries] == ["passes"] * at + ["open"] * (len(GATES) - at)
+    assert {each.words for each in entries[:at]} == {""}
+    assert {each.words for each in entries[at:-1]} == {"depends on the arguments"}
+    assert entries[-1].words == "asks if totalCost > 400"
+    assert gate_trace(found(a_tool(), {}), with_arguments=False)[-1].words == ""
