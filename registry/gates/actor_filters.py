@@ -65,9 +65,9 @@ def mcp_parts(name: str) -> tuple[str, str]:
 def check_filters(actor: Actor, registry: ToolRegistry) -> None:
     """Raises `ConfigError` for a filter that is of the wrong kind, or names what no tool has."""
     # Most actors have none of these, and a catalog may have thousands of tools: not all are gone through for each.
-    if (actor.toolset, actor.allowed_plugins, actor.allowed_mcp_servers, actor.allowed_mcp_tools) == (None,) * 4:
-        tools = []
-    else:
+    filters = (actor.toolset, actor.allowed_plugins, actor.allowed_mcp_servers, actor.allowed_mcp_tools)
+    tools: list[Tool] = []
+    if any(each is not None for each in filters):
         tools = [tool for tool in map(registry.resolve, registry.list()) if tool is not None] + list(actor.own)
     servers = {mcp_parts(tool.name)[0] for tool in tools if is_mcp(tool.name)}
     if actor.toolset is not None:

@@ -112,7 +112,7 @@ def _reach_of(expression: Expression, tool: Tool, actor: Actor) -> Reach:
     if _ABOUT_CTX.search(expression.text):
         return "maybe"
     # Asked without a context: whatever reads one is an error then, and answers for no turn.
-    data = {"actor": actor.facts, "tool": tool.facts.as_cel(), "ctx": {}}
+    data = {"actor": actor.facts, "tool": tool.facts.as_cel()}
     kinds = {answer.kind for answer in expression.ask(facts(data))}
     if kinds == {"false"}:
         return "never"

@@ -47,6 +47,15 @@ def test_a_correction_names_what_it_changed_added_or_took_away(to: dict[str, Any
     assert (found.kind, found.corrected, found.note) == ("run", to, note)
 
 
+@pytest.mark.parametrize(("changed", "more"), [(10, ""), (11, " and 1 more"), (13, " and 3 more")])
+def test_a_correction_of_many_arguments_names_the_first_ten(changed: int, more: str) -> None:
+    """The rest is counted: a note is read by people, and has to be short."""
+    names = [f"n{index:02}" for index in range(changed)]
+    found = ruled(corrects(dict.fromkeys(names, 1), input_schema=OPEN), {})
+    named = ", ".join(f"`{name}`" for name in names[:10])
+    assert found.note == f"The arguments were corrected ({named}{more})."
+
+
 def test_a_correction_that_changes_nothing_is_said_to() -> None:
     """A check that corrects always is not asked for ever, and what it did is told as it is."""
     found = ruled(a_tool(validate_input=lambda args: Correction(args)))

@@ -217,6 +217,20 @@ def test_dry_run_runs_nothing_and_asks_nobody() -> None:
     assert ruled(catalog(tool), args={"pin": 1}, dry_run=True).gate == "schema"
 
 
+def test_a_dry_run_repeats_no_more_than_fits_into_a_ruling() -> None:
+    """All arguments together are cut as well, wherever their text lies; letters count as people read them."""
+    schema = {"type": "object", "properties": {"notes": {"type": "array", "items": {"type": "object"}}}}
+    tool = a_tool(input_schema=schema)
+    start = "[dry-run] book_flight would be called with: "
+    whole = {"notes": [{"n": "ü" * 500}, {"n": "ü" * 500}, {"n": "ü" * 456}]}
+    text = json.dumps(whole, ensure_ascii=False)
+    assert len(text) == 1_500
+    assert ruled(catalog(tool), args=whole, dry_run=True).message == start + text
+    more = {"notes": [*whole["notes"][:2], {"n": "ü" * 457}]}
+    text = json.dumps(more, ensure_ascii=False)
+    assert ruled(catalog(tool), args=more, dry_run=True).message == f"{start}{text[:1_500]}...[truncated, 1501 chars]"
+
+
 @pytest.mark.row("B69")
 @pytest.mark.row("B70")
 @pytest.mark.parametrize(

@@ -6,11 +6,12 @@ from registry_kit import a_call, a_tool, an_actor, pinned
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
 from signoff.people.directory import FixedDirectory
-from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, TermRule
 from signoff.registry.approver_coverage import check_approver_coverage
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.inventory import InventoryRow, inventory
 from signoff.registry.gates.pipeline import judge
+from signoff.registry.scopes.route import Route, Step
 
 ARGS = {"flight": "TP1", "totalCost": 10}
 
@@ -82,6 +83,48 @@ def test_a_tool_that_only_a_global_rule_asks_about_needs_deciders_too() -> None:
     with pytest.raises(ConfigError, match=r"tool `book_flight` asks `role:approvers`.*add one to `people`"):
         check_approver_coverage(catalog, FixedDirectory([]))
     check_approver_coverage(catalog_with(), FixedDirectory([]))
+
+
+@pytest.mark.parametrize(
+    ("policy", "rules"),
+    [
+        (ApprovalPolicy(), ()),
+        (ApprovalPolicy(deny_if="args.totalCost > 900.0"), ("deny_if: args.totalCost > 900.0",)),
+        (ApprovalPolicy(require_approval_if="args.totalCost > 9.0"), ("require_approval_if: args.totalCost > 9.0",)),
+        (ApprovalPolicy(auto_approve_if="args.totalCost < 9.0"), ("auto_approve_if: args.totalCost < 9.0",)),
+        (
+            ApprovalPolicy(
+                terms=(
+                    TermRule(when="args.totalCost > 500.0", quorum=2, reason="dear"),
+                    TermRule(when="args.totalCost > 900.0", quorum=3),
+                )
+            ),
+            ("terms: dear if args.totalCost > 500.0", "terms: stricter if args.totalCost > 900.0"),
+        ),
+    ],
+)
+def test_each_rule_of_a_policy_is_named_by_its_field(policy: ApprovalPolicy, rules: tuple[str, ...]) -> None:
+    """A reader finds the line of the manifest; a stricter term that gives no reason is called so."""
+    assert row_of(catalog_with(requires_approval=policy)).rules == rules
+
+
+def test_the_actors_of_a_row_are_those_who_may_use_the_tool() -> None:
+    """Who lists other tools may not; what an actor has as its own, at whatever step, is for nobody else."""
+    booking = Route(name="booking", steps=(Step(name="pay", tools=(a_tool("charge"),)),))
+    catalog = build_catalog(
+        tools=[a_tool(), a_tool("search")],
+        actors=[
+            an_actor(),
+            an_actor("boss", tools=("search", "sign"), own_tools=(a_tool("sign"),)),
+            an_actor("till", routes=(booking,)),
+        ],
+    )
+    assert {row.tool: row.actors for row in inventory(catalog)} == {
+        "book_flight": ("desk", "till"),
+        "search": ("desk", "boss", "till"),
+        "sign@boss": ("boss",),
+        "charge@till.booking.pay": ("till",),
+    }
 
 
 async def watch(call: object, context: object) -> str:
