@@ -277,6 +277,8 @@ def test_filters_know_the_actors_own_tools() -> None:
 @pytest.mark.parametrize("channel", ["emial ", "", "e-mail\n", "web chat"])
 def test_a_surface_is_for_what_may_be_a_channel(channel: str) -> None:
     """A slip in its name would bring back what it leaves out."""
-    with pytest.raises(ConfigError, match="which is no channel's name") as caught:
+    with pytest.raises(ConfigError) as caught:
         catalog(surfaces={channel: Surface(exclude=("book",))})
-    assert caught.value.context["field"] == "surfaces"
+    why = f"is for `{channel}`, which is no channel's name: it must match `^[A-Za-z0-9_-]{{1,48}}$`"
+    assert caught.value.message.endswith(f": `surfaces` {why}")
+    assert (caught.value.context["field"], caught.value.context["value"]) == ("surfaces", channel)

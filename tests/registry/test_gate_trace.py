@@ -64,7 +64,7 @@ def test_what_the_last_gate_decides_is_told_with_the_rule(tool: Tool, words: str
     assert entries[-1] == GateTraceEntry("approval", "decides", f"{words}{decision.verdict.why}")
     # Without a word of the policy's nothing hangs behind.
     assert decision.verdict.why != ""
-    bare = gate_trace(decision.change(verdict=None), with_arguments=True)
+    bare = gate_trace(decision.model_copy(update={"verdict": None}), with_arguments=True)
     assert bare[-1].words == words.removesuffix(": ")
 
 
