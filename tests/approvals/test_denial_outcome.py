@@ -1,0 +1,104 @@
+"""What becomes of a call that people did not let run."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from signoff.approvals.denial_outcome import denial_from_request, denied_outcome, repeated_denial
+from signoff.contracts.call import CallOutcome, ToolDenied
+from signoff.contracts.content import Content
+from signoff.contracts.turn import Denial
+from signoff.testing import a_request
+
+AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
+ENDED: dict[str, Any] = {
+    "id": "main.s.t.c1.1",
+    "state": "denied",
+    "decided_by": "bo",
+    "decided_at": AT,
+    "reason": "too expensive",
+    "rule": "large",
+    "level": "operator",
+}
+
+
+def test_the_model_gets_a_denial_as_the_result_of_its_call() -> None:
+    """With who denied it, why and when, as JSON and as its shape."""
+    denied = ToolDenied(
+        source="human",
+        approval_id="main.s.t.c1.1",
+        tool="pay",
+        call_id="c1.1",
+        decided_by="bo",
+        reason="too expensive",
+        decided_at=AT,
+        level="operator",
+    )
+    assert denied_outcome(a_request(**ENDED)) == CallOutcome(
+        call="c1.1",
+        tool="pay",
+        code="denied",
+        gate="approval",
+        value=Content(
+            inline={
+                "code": "denied",
+                "source": "human",
+                "approval_id": "main.s.t.c1.1",
+                "tool": "pay",
+                "call_id": "c1.1",
+                "decided_by": "bo",
+                "reason": "too expensive",
+                "decided_at": "2026-01-01T12:00:00Z",
+                "level": "operator",
+            }
+        ),
+        approval_id="main.s.t.c1.1",
+        decided_by="bo",
+        rule="large",
+        denied=denied,
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "source", "reason"),
+    [
+        ("denied", "human", "Denied by user."),
+        ("timed_out", "timeout", "Nobody answered in time."),
+        ("cancelled", "cancelled", "The request was withdrawn."),
+    ],
+)
+def test_an_ending_without_a_reason_says_what_it_was(state: str, source: str, reason: str) -> None:
+    """What somebody gave as their reason stands instead."""
+    told = denied_outcome(a_request(**ENDED | {"state": state, "reason": ""})).denied
+    assert told is not None
+    assert (told.source, told.reason) == (source, reason)
+    given = denied_outcome(a_request(**ENDED | {"state": state})).denied
+    assert given is not None
+    assert given.reason == "too expensive"
+
+
+def test_the_same_action_is_denied_again_by_the_same_decision() -> None:
+    """Its reason and its author are named, whichever call proposes it."""
+    denial = denial_from_request(a_request(**ENDED), "0123")
+    assert denial == Denial(
+        action="0123",
+        approval_id="main.s.t.c1.1",
+        decided_by="bo",
+        reason="too expensive",
+        decided_at=AT,
+        rule="large",
+        level="operator",
+    )
+    assert repeated_denial(denial, "c2.1", "pay") == ToolDenied(
+        source="repeat",
+        approval_id="main.s.t.c1.1",
+        tool="pay",
+        call_id="c2.1",
+        decided_by="bo",
+        reason="too expensive",
+        decided_at=AT,
+        level="operator",
+    )
+    silent = denial.model_copy(update={"reason": ""})
+    assert repeated_denial(silent, "c2.1", "pay").reason == "Denied by user."

@@ -1,0 +1,71 @@
+"""What is asked about whoever answers or withdraws a request."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from signoff.approvals.identity import identify, withdrawer
+from signoff.contracts.activity_messages import IdentifyTask
+from signoff.contracts.approval import ApproverGroup, Vote
+from signoff.contracts.person import Principal
+from signoff.testing import a_decision, a_request
+
+AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
+ANSWER = a_decision(subject="cy")
+MANY, ONE = ApproverGroup(of=("role:legal", "user:ana"), quorum=1), ApproverGroup(of=("role:cfo", "user:ana"), quorum=2)
+TERMS: dict[str, Any] = {
+    "tenant": "acme",
+    "approvers": ("role:legal", "role:cfo", "user:ana"),
+    "requester": Principal(user="guest"),
+    "allow_self": True,
+    "min_assurance": "mfa",
+    "accept_unsigned": True,
+    "proposers": ("desk",),
+}
+
+
+def vote(subject: str, **fields: Any) -> Vote:
+    """A yes."""
+    return Vote(**{"subject": subject, "verdict": "approved", "at": AT, "decision": a_decision()} | fields)
+
+
+def test_an_author_is_asked_about_by_the_terms_of_the_request() -> None:
+    """Each of them as it stands there."""
+    assert identify(ANSWER, a_request(**TERMS)) == IdentifyTask(
+        decision=ANSWER,
+        tenant="acme",
+        approvers=("role:legal", "role:cfo", "user:ana"),
+        requester="guest",
+        allow_self=True,
+        min_assurance="mfa",
+        accept_unsigned=True,
+        proposers=("desk",),
+    )
+
+
+def test_who_has_voted_and_which_groups_lack_somebody_is_told() -> None:
+    """A delegate of several people votes for one whose place is open: each human and each entry is named once."""
+    votes = (
+        vote("ana@example.org", person_id="ana", entries=("role:legal",)),
+        vote("bo", on_behalf="dan", verdict="denied"),
+        vote("ana", entries=("role:legal",)),
+    )
+    task = identify(ANSWER, a_request(**TERMS, groups=(MANY, ONE), quorum=3, votes=votes))
+    assert task.seats == ("ana", "dan")
+    assert task.groups == (MANY, ONE)
+    assert task.wanted == ("role:cfo", "user:ana")
+    nobody = identify(ANSWER, a_request(**TERMS, groups=(MANY, ONE), quorum=3))
+    assert (nobody.seats, nobody.wanted) == ((), ("role:legal", "user:ana", "role:cfo"))
+
+
+def test_whoever_asked_or_may_decide_or_runs_the_system_may_withdraw() -> None:
+    """However they signed in, but never unsigned; votes and groups play no part."""
+    asked = a_request(**TERMS | {"allow_self": False}, groups=(MANY, ONE), votes=(vote("ana"),))
+    assert withdrawer(ANSWER, asked) == IdentifyTask(
+        decision=ANSWER,
+        tenant="acme",
+        approvers=("role:legal", "role:cfo", "user:ana", "user:guest", "role:admin"),
+        requester="guest",
+        allow_self=True,
+        min_assurance="none",
+        accept_unsigned=False,
+    )
