@@ -22,6 +22,7 @@ from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import SessionEvent
+from signoff.contracts.updates import Updates
 from signoff.testing import a_request
 
 Built: TypeAlias = Callable[[], AuditEntry]
@@ -246,6 +247,19 @@ VOTE = Vote(
             ),
             id="a link was opened",
         ),
+        pytest.param(
+            lambda: audit_events.delivery_entry(request(), "sent", "token", AT, {"channel": "slack", "person": "ana"}),
+            entry(
+                "delivery", "sent/token/1", "",
+                **OF_CALL, revision=1, event="sent", channel="slack", person="ana",
+            ),
+            id="a card was sent",
+        ),
+        pytest.param(
+            lambda: audit_events.delivery_entry(request(), "failed", "token", AT, {"attempt": 3}),
+            entry("delivery", "failed/token/3", "", **OF_CALL, revision=1, event="failed", attempt=3),
+            id="it failed: each try is recorded",
+        ),
     ],
 )  # fmt: skip
 def test_what_becomes_of_a_question_is_told(built: Built, expected: AuditEntry) -> None:
@@ -281,6 +295,12 @@ FAILED = RESULT.model_copy(
         "code": "execution_failed",
         "gate": "",
         "value": Content(blob=BlobRef(sha256=BODY, size=9_000, preview=SECRET)),
+    }
+)
+CHANGING = RESULT.model_copy(
+    update={
+        "structured": Content(inline={"password": SECRET}),
+        "updates": Updates(data={"city": SECRET}, context={"level": SECRET}),
     }
 )
 COST = {"cost": 0.25, "duration_ms": 1200, "truncated": True}
@@ -344,6 +364,14 @@ RIGHT = {"digest": DIGEST, "rule": "large", "policy_hash": "p1"}
             id="a read-only one, which has no ticket",
         ),
         pytest.param(
+            lambda: audit_events.started_entry(FREE, "look", "", AT, "`to` was cut", {"event": "again"}, "/2"),
+            entry(
+                "execution", f"execution/{CALL}/{DIGEST}/2", approval=ID, call=CALL, tool="look", permit="auto",
+                digest=DIGEST, revision=1, note="`to` was cut", event="again",
+            ),
+            id="its second run, with what was done to its arguments and what else is known",
+        ),
+        pytest.param(
             lambda: audit_events.finished_entry(PERMIT, RESULT, "k-ticket", AT),
             entry(
                 "outcome", f"outcome/{CALL}/k-ticket/ok",
@@ -358,6 +386,22 @@ RIGHT = {"digest": DIGEST, "rule": "large", "policy_hash": "p1"}
                 **OF_CALL, **COST, code="execution_failed", value=BODY,
             ),
             id="a result that lies in the store has the hash it lies under",
+        ),
+        pytest.param(
+            lambda: audit_events.finished_entry(PERMIT, CHANGING, "k-ticket", AT, {"event": "again"}, "/2"),
+            entry(
+                "outcome", f"outcome/{CALL}/k-ticket/2/ok",
+                **OF_CALL, **COST, code="ok", gate="execute", ticket="k-ticket", value=sha256({"password": SECRET}),
+                structured=sha256({"password": SECRET}), updates=["data.city", "level"], event="again",
+            ),
+            id="it changed the context: by which names, never by which values",
+        ),
+        pytest.param(
+            lambda: audit_events.untaken_entry(CTX, CALL, "pay", ("data.city", "level"), "given", AT),
+            entry(
+                "outcome", f"untaken/{CALL}", **OF_CALL, untaken="given", updates=["data.city", "level"]
+            ),
+            id="what it changed was not taken",
         ),
         pytest.param(
             lambda: audit_events.finished_entry(

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from signoff.approvals.card import CARD_BYTES, ROWS, ROWS_PER_ARGUMENT, render_card
-from signoff.contracts.approval import Card
+from signoff.approvals.card import CARD_BYTES, ROWS, ROWS_PER_ARGUMENT, draw_card, render_card
+from signoff.contracts.approval import Card, Question
+from signoff.contracts.content import Content
 from signoff.contracts.limits import CARD_VALUE_CHARS, EFFECT_CHARS
+from signoff.contracts.person import Principal
 
 NASTY = 'a\u202e\u200b\n{}⟦⟧⏎"\\東🛫\ud800'
 TEXT = st.text(max_size=30) | st.text(alphabet=NASTY, max_size=30)
@@ -35,6 +37,32 @@ def texts(shown: Card) -> list[str]:
     """Every text of the card that may come from outside."""
     rows = [text for row in shown.rows for text in (row.name, row.label, row.value, row.format)]
     return [shown.effect, shown.agent_says, shown.note, shown.tool_title, *rows]
+
+
+def test_a_card_is_drawn_of_the_declaration_and_the_question() -> None:
+    """And of nothing else; what either calls secret is hidden."""
+    asked = Question(
+        id="main.s.t.c1.1", tenant="main", turn="t", call="c1.1", requester=Principal(user="guest"), tool="pay",
+        definition="d", args=Content(inline={}), digest="0123", secrets=("pin",), show=("to", "pin", "card"),
+        agent_says="as you said", note="asked again",
+    )  # fmt: skip
+    declaration = {
+        "effect": "Pay {to}",
+        "title": "Payments",
+        "input_schema": {"properties": {"to": {"title": "Whom"}, "pin": {}, "card": {"title": "Number"}}},
+        "secrets": ["card"],
+    }
+    drawn = draw_card(asked, declaration, {"to": "Ana", "pin": "1234", "card": "4111", "more": "x"}, "0a1b2c3d")
+    assert (drawn.effect, drawn.tool_title, drawn.mark) == ("Pay Ana", "Payments", "0a1b2c3d")
+    assert (drawn.agent_says, drawn.note) == ("as you said", "asked again")
+    assert [(row.name, row.label, row.secret) for row in drawn.rows[:3]] == [
+        ("to", "Whom", False),
+        ("pin", "Pin", True),
+        ("card", "Number", True),
+    ]
+    assert [row.value for row in drawn.rows if not row.name] == ["1 more not shown"]
+    bare = draw_card(asked, declaration | {"effect": "", "title": ""}, {"to": "Ana"}, "0a1b2c3d")
+    assert bare.effect.startswith("pay")
 
 
 def test_the_effect_sentence_is_filled_from_the_arguments() -> None:

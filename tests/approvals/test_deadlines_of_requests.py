@@ -108,3 +108,10 @@ def test_what_it_waits_for_no_longer_changes_nothing() -> None:
     assert deadlines.apply_event(settled, old, after(6)) is settled
     assert deadlines.escalate(settled) is settled
     assert deadlines.expire(settled, after(20)) is settled
+
+
+def test_those_who_were_asked_first_are_known_after_an_escalation() -> None:
+    """Whoever it escalates to, too, is not told apart from those who came by it."""
+    asked = waiting(**FULL | {"approvers": ("role:finance", "role:ops")})
+    assert deadlines.first_approvers(asked) == ("role:finance", "role:ops")
+    assert deadlines.first_approvers(deadlines.escalate(asked)) == ("role:ops",)

@@ -1,14 +1,71 @@
 """The pure rules of remembered answers."""
 
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
 import pytest
 
-from signoff.approvals.grant_rules import agreed_wish, exact_digest, grant_id, grant_rule, wish_problem
+from signoff.approvals.grant_rules import (
+    AgreedGrant,
+    agreed_grant,
+    agreed_wish,
+    check_grant,
+    exact_digest,
+    grant_id,
+    grant_rule,
+    question_of,
+    scope_of_call,
+    wish_problem,
+)
+from signoff.approvals.request_state import StoredAnswer
+from signoff.contracts.approval import ApprovalRequest, Question, Vote
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
+from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision, GrantRequest
+from signoff.contracts.grant import Grant, GrantScope
 from signoff.contracts.limits import MAX_REMEMBERED_SECONDS, MAX_REMEMBERED_USES
-from signoff.testing import a_decision
+from signoff.contracts.person import Principal
+from signoff.testing import a_decision, a_request
 
 WISH = GrantRequest(scope="tenant", where="args.amount < 5.0", seconds=60.0, uses=3)
+
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+EXACT = GrantRequest(scope="session", seconds=60.0, uses=3)
+ARGS = {"amount": 4}
+TERMS: dict[str, Any] = {
+    "id": "main.s.t.c1.1",
+    "tenant": "main",
+    "session": "s",
+    "turn": "t",
+    "call": "c1.1",
+    "requester": Principal(user="guest"),
+    "tool": "pay",
+    "definition": "d",
+    "args": Content(inline=ARGS),
+    "digest": "0123",
+    "rule": "large",
+    "policy_hash": "p1",
+    "allow_remember": True,
+    "timeout": 3600.0,
+    "opened_at": NOW,
+}
+
+
+def question(**fields: Any) -> Question:
+    """A question whose answers may be remembered."""
+    return Question(**TERMS | fields)
+
+
+def vote(subject: str, remember: GrantRequest | None = WISH, verdict: Any = "approved", minutes: int = 1) -> Vote:
+    """An answer, so many minutes after the question."""
+    decision = a_decision(subject=subject, remember=remember, verdict=verdict)
+    return Vote(subject=subject, verdict=verdict, at=NOW + timedelta(minutes=minutes), decision=decision)
+
+
+def settled(state: str, *votes: Vote, **fields: Any) -> ApprovalRequest:
+    """A request whose answers may be remembered."""
+    return a_request(**{"state": state, "votes": votes, "allow_remember": True} | fields)
 
 
 def by(subject: str, remember: GrantRequest | None = WISH) -> Decision:
@@ -85,3 +142,135 @@ def test_as_many_people_as_the_quorum_want_the_same() -> None:
 def test_less_than_that_is_not_remembered(decisions: list[Decision], quorum: int) -> None:
     """Nobody, too few, one person twice, an answer without a name, or wishes that differ."""
     assert agreed_wish(decisions, quorum) is None
+
+
+def test_a_yes_is_remembered_of_all_who_gave_it() -> None:
+    """Since the last of them; whoever said no beside them has no part in it."""
+    votes = (vote("ana"), vote("cy", None, "denied"), vote("bo", minutes=2))
+    found = agreed_grant(settled("approved", *votes, quorum=2))
+    assert found == AgreedGrant("approved", WISH, (votes[0], votes[2]))
+    assert found is not None
+    assert (found.people, found.since) == (("ana", "bo"), NOW + timedelta(minutes=2))
+
+
+def test_a_no_is_remembered_of_whoever_could_say_it_alone() -> None:
+    """The last one, which ended the question."""
+    votes = (vote("ana", None, "denied"), vote("cy"), vote("bo", verdict="denied", minutes=2))
+    assert agreed_grant(settled("denied", *votes, veto=True)) == AgreedGrant("denied", WISH, (votes[2],))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        settled("approved", vote("ana"), allow_remember=False),
+        settled("denied", vote("ana", verdict="denied"), allow_remember=False, veto=True),
+        settled("approved", vote("ana"), kind="in_doubt"),
+        settled("denied", vote("ana", verdict="denied"), kind="in_doubt", veto=True),
+        settled("approved", vote("ana", None)),
+        settled("approved", vote("ana"), quorum=2),
+        settled("approved", vote("ana"), vote("bo", None), quorum=2),
+        settled("denied", vote("ana", verdict="denied"), veto=False),
+        settled("denied", vote("ana", None, "denied"), veto=True),
+        settled("denied", vote("", verdict="denied"), veto=True),
+        settled("denied", vote("ana"), veto=True),
+        settled("denied", veto=True),
+        settled("pending", vote("ana")),
+        settled("timed_out", vote("ana", verdict="denied"), veto=True),
+        settled("lapsed", vote("ana")),
+    ],
+)
+def test_no_other_answer_is_remembered(request_: ApprovalRequest) -> None:
+    """Where it may not be, where not all want it, or where it ended nothing."""
+    assert agreed_grant(request_) is None
+
+
+def test_the_calls_like_one_are_those_of_its_tool_rule_and_policy() -> None:
+    """In its session or in all of the tenant; with exactly its arguments, or as a predicate says of them."""
+    here = GrantScope(
+        tenant="main",
+        session="s",
+        tool="pay",
+        definition="d",
+        exact=exact_digest("pay", "d", ARGS),
+        rule="large",
+        policy_hash="p1",
+    )
+    assert scope_of_call(question(), EXACT, ARGS) == here
+    everywhere = here.model_copy(update={"session": "", "exact": "", "where": "args.amount < 5.0"})
+    assert scope_of_call(question(), WISH.model_copy(update={"where": f" {WISH.where}\n"}), ARGS) == everywhere
+    with pytest.raises(NotCanonical):
+        scope_of_call(question(), EXACT, {"amount": float("nan")})
+
+
+def grant(**fields: Any) -> Grant:
+    """The grant that the yes of Ana to `question` makes, by its terms."""
+    return Grant(
+        **{
+            "id": grant_id("main.s.t.c1.1", 1, "approved"),
+            "verdict": "approved",
+            "like": scope_of_call(question(), EXACT, ARGS),
+            "people": ("ana",),
+            "approval_id": "main.s.t.c1.1",
+            "requester": "guest",
+            "created_at": NOW + timedelta(minutes=1),
+            "expires_at": NOW + timedelta(minutes=2),
+            "uses": 3,
+            "uses_left": 3,
+        }
+        | fields
+    )
+
+
+def checked(made: Grant, asked: Question, *votes: Vote, args: dict[str, Any] = ARGS) -> AgreedGrant | None:
+    """What the stored answers to a question say of a grant, an hour later."""
+    answers = [StoredAnswer(1, number, each, each.at) for number, each in enumerate(votes, 1)]
+    return check_grant(made, asked, answers, NOW + timedelta(hours=2), args)
+
+
+def test_a_grant_belongs_to_the_revision_whose_answer_it_is() -> None:
+    """By its id alone, which names request, revision and verdict."""
+    first, second = question(), question(revision=2)
+    assert question_of(grant(), [second, first]) == first
+    assert question_of(grant(id=grant_id(first.id, 2, "approved")), [first, second]) == second
+    assert question_of(grant(verdict="denied"), [first, second]) is None
+    assert question_of(grant(), []) is None
+
+
+def test_a_grant_is_what_the_stored_answers_agree_on() -> None:
+    """Also where its question ended later, and where its wish is used less than it allows."""
+    said = vote("ana", EXACT)
+    agreed = AgreedGrant("approved", EXACT, (said,))
+    assert checked(grant(), question(), said) == agreed
+    ended = question(ended_at=NOW + timedelta(minutes=5), ended_as="lapsed")
+    assert checked(grant(), ended, said) == agreed
+    assert checked(grant(uses=2, expires_at=NOW), question(), said) == agreed
+    assert checked(grant(expires_at=NOW + timedelta(minutes=2, milliseconds=1)), question(), said) == agreed
+    no = vote("ana", EXACT, "denied")
+    assert checked(grant(verdict="denied"), question(veto=True), no) == AgreedGrant("denied", EXACT, (no,))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"verdict": "denied"},
+        {"requester": "ana"},
+        {"people": ("ana", "bo")},
+        {"people": ("bo",)},
+        {"uses": 4},
+        {"expires_at": NOW + timedelta(minutes=2, milliseconds=2)},
+        {"like": scope_of_call(question(), EXACT, {"amount": 5})},
+        {"like": scope_of_call(question(), WISH, ARGS)},
+        {"like": scope_of_call(question(session="r"), EXACT, ARGS)},
+        {"like": scope_of_call(question(rule="small"), EXACT, ARGS)},
+    ],
+)
+def test_a_grant_that_says_more_than_its_answers_counts_for_nothing(fields: dict[str, Any]) -> None:
+    """Whoever can write a row of grants lets no call run by it."""
+    assert checked(grant(**fields), question(), vote("ana", EXACT)) is None
+
+
+def test_a_grant_without_such_answers_counts_for_nothing() -> None:
+    """None, one that wants nothing remembered, or arguments that no digest can be made of."""
+    assert checked(grant(), question()) is None
+    assert checked(grant(), question(), vote("ana", None)) is None
+    assert checked(grant(), question(), vote("ana", EXACT), args={"amount": float("nan")}) is None

@@ -203,6 +203,28 @@ def test_an_ending_is_always_towards_not_running(answers: Any, ending: Any, stat
     assert request_at(ended, answers, NOW + timedelta(days=7)).state == state
 
 
+@pytest.mark.parametrize(
+    ("ending", "reason"),
+    [
+        ("superseded", "This is asked again."),
+        ("not_asked", "The turn asks this no longer."),
+        ("cancelled", "The turn was stopped, or the question withdrawn."),
+        ("lapsed", "This is judged again."),
+        (None, ""),
+    ],
+)
+def test_a_question_that_its_turn_ended_says_when_and_why(ending: Any, reason: str) -> None:
+    """A yes that is not used any more keeps the reason of whoever gave it."""
+    ended = question(ended_at=NOW + 5 * MINUTE, ended_as=ending)
+    over = request_at(ended, (), NOW + timedelta(days=7))
+    assert (over.state, over.reason, over.decided_at) == ("cancelled", reason, NOW + 5 * MINUTE)
+    yes = said(1, "ana")
+    given = yes._replace(vote=yes.vote.model_copy(update={"reason": "fine"}))
+    lapsed = request_at(ended, (given,), NOW + timedelta(days=7))
+    assert (lapsed.state, lapsed.reason, lapsed.decided_at) == ("lapsed", "fine", NOW + 5 * MINUTE)
+    assert lapsed.decided_by == "ana"
+
+
 @pytest.mark.parametrize("seconds", [60.0, 0.5, 86_400.0, 1e15, 1e17, 1e300])
 def test_the_hash_of_a_question_is_that_of_its_canonical_form(seconds: float) -> None:
     """However numbers are written on the way: RFC 8785 of all that is asked, by the library that knows it."""
