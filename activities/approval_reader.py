@@ -27,8 +27,7 @@ class ApprovalReader:
 
     async def of(self, permit: Permit) -> ApprovalRows | None:
         """Returns everything of the approval of a call; None where nobody was asked. Raises `StoreUnavailable`."""
-        turn = TurnKey(permit.ctx.tenant, permit.ctx.session, permit.ctx.turn)
-        return await self._rows.read(ApprovalKey(turn, permit.call).id)
+        return await self._rows.read(approval_id_of(permit))
 
     async def of_turn(self, ctx: CallContext) -> Sequence[ApprovalRequest]:
         """Returns everything that a turn asked, every revision as it is now, the oldest first.
@@ -66,3 +65,8 @@ class ApprovalReader:
 def doubts_of(rows: ApprovalRows | None) -> tuple[Question, ...]:
     """Returns the questions that ask what became of tries of a call."""
     return () if rows is None else tuple(each for each in rows.questions if each.kind == "in_doubt")
+
+
+def approval_id_of(permit: Permit) -> str:
+    """Returns the approval id of a call, whether it was ever asked about or not."""
+    return ApprovalKey(TurnKey(permit.ctx.tenant, permit.ctx.session, permit.ctx.turn), permit.call).id

@@ -64,7 +64,8 @@ AREAS = {
         tuple(
             f"activities/{each}.py"
             for each in (
-                *("tool_activity", "permit_check", "gate_activity", "identify_activity", "outcome_activity"),
+                *("tool_activity", "run_rights", "refused_calls", "handler_execution"),
+                *("permit_check", "gate_activity", "identify_activity", "outcome_activity"),
                 *("call_journal", "grant_use", "capability_backends", "usage_check"),
                 *("hooks/policy_handlers", "hooks/probes", "hooks/tool_hooks"),
                 *("results/result_processor", "results/record_distribution"),

@@ -28,7 +28,8 @@ from temporalio.activity import ActivityCancellationDetails
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from signoff.activities.tool_activity import TRANSIENT, WORKERS_TRIED, ToolActivity, tool_activities
+from signoff.activities.handler_execution import TRANSIENT
+from signoff.activities.tool_activity import WORKERS_TRIED, ToolActivity, tool_activities
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.limits import INLINE_BYTES, RESULT_BYTES

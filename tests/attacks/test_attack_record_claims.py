@@ -42,7 +42,7 @@ async def test_nobody_ends_another_turns_question(state: str, site: AttackSite, 
 async def test_the_record_names_no_decider_that_only_the_permit_names(site: AttackSite, impostor: Impostor) -> None:
     """Ana has approved; the permit says that Bo and the board did: the record of what ran says who did.
 
-    Without the permit that `ToolActivity._judged` makes of what it found, `begins, approved by bo, adm` stood there as
+    Without the permit that `RunRights.derive` makes of what it found, `begins, approved by bo, adm` stood there as
     the worker's own word, with a rule of the turn's, and the tool was told so.
     """
     to, ana = payee(), site.person("ana")

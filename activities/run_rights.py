@@ -1,0 +1,242 @@
+"""Derives the right to run a call from the present catalog, policy and people, and from the stored answers.
+
+Whatever the permit of a turn claims is checked here again.
+"""
+
+import asyncio
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection
+
+from signoff.activities.approval_reader import ApprovalReader, approval_id_of, doubts_of
+from signoff.activities.gate_activity import digest_of
+from signoff.activities.grant_use import GrantUse
+from signoff.activities.hooks.policy_handlers import terms_at
+from signoff.activities.hooks.tool_hooks import judge_call
+from signoff.activities.permit_check import approval_of, check_permit, is_given_up, judge_doubt, undone_by
+from signoff.activities.refused_calls import RefusedCalls, own_ticket
+from signoff.activities.stored_permit import prove_permit, undone
+from signoff.activities.worker_deps import WorkerDeps
+from signoff.approvals.earlier_questions import denial_of, is_barred
+from signoff.contracts.activity_messages import ToolReply, ToolTask
+from signoff.contracts.approval import Question
+from signoff.contracts.call import Permit
+from signoff.contracts.canonical_json import NotCanonical
+from signoff.contracts.decision import Decision
+from signoff.contracts.message import CallPart
+from signoff.policy.terms import Terms
+from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.hooks import PERMISSION_RULE, override_hash
+from signoff.registry.tool import Tool
+from signoff.store.questions.approval_rows import ApprovalRows, lock_approval, read_rows, read_rows_anew
+
+CHANGED = "the tool changed while you were asked"
+_EARLIER_IN_DOUBT = (
+    "Not run again: it is not known whether an earlier try of this call happened, and too few people have said that it "
+    "did not; do not repeat it."
+)
+
+
+class RunRight(NamedTuple):
+    """The right to run that was derived for a call: how it was judged, its permit without the claims of the turn, and
+    the rows of its approval that it was derived from."""
+
+    decision: LocalGateDecision
+    permit: Permit
+    rows: ApprovalRows | None
+
+
+class RunRights:
+    """Derives the right to run calls of one tool."""
+
+    def __init__(self, deps: WorkerDeps, tool: Tool, refused: RefusedCalls) -> None:
+        self._deps = deps
+        self._tool = tool
+        self._refused = refused
+        self._remembered = GrantUse(deps)
+        self._approvals = ApprovalReader(deps)
+
+    async def derive(self, task: ToolTask, args: Any) -> ToolReply | RunRight:
+        """Returns the right to run the call, or the reply where it does not run."""
+        found = await self._judged(task, args)
+        if isinstance(found, ToolReply):
+            return await self._refused.earlier_reply(task) or found
+        return found._replace(permit=found.permit.model_copy(update={"doubts": await self._undone(task)}))
+
+    async def earlier_reply(self, task: ToolTask, args: Any, found: LocalGateDecision) -> ToolReply | None:
+        """Returns the reply that earlier tickets of the call demand; None when each is void, or people denied that it
+        happened.
+        """
+        permit, policy, signature_policy = (
+            task.permit,
+            self._deps.catalog.policy(self._tool.activity),
+            self._deps.signature_policy,
+        )
+        # `ticket_key` raises for numbers below 1, and what escapes from here is tried again without end.
+        not_given_up = "an earlier ticket of this call was not given up"
+        if task.ticket < 1:
+            return await self._refused.refuse(task, not_given_up)
+        if task.ticket == 1:
+            return None
+        rows = await self._approvals.of(permit)
+        asked = () if rows is None else rows.questions
+        quorum = max((each.quorum for each in asked), default=1)
+        for number in range(1, task.ticket):
+            earlier = await own_ticket(self._deps, task, number)
+            if earlier is not None and earlier.state == "void":
+                continue
+            outcome = None if earlier is None else earlier.outcome
+            if outcome is not None and outcome.code != "in_doubt":
+                # Its worker was not lost, only slow: whatever people thought, this is what happened.
+                return ToolReply(outcome=outcome)
+            if earlier is None:
+                return await self._refused.earlier_reply(task) or await self._refused.refuse(task, not_given_up)
+            words = undone_by(permit, rows, number)
+            doubts = doubts_of(rows)
+            terms = await self._terms(permit, args, found, doubts[-1] if doubts else None)
+            # People are asked what became of a call also when the policy denies it.
+            terms = terms or self._deps.catalog.terms(self._tool.activity, found.verdict)
+            voters = await self._approvals.voters(permit, self._tool.activity, terms, words, doubts)
+            if not is_given_up(words, quorum, policy, signature_policy, voters):
+                why = "an earlier ticket of this call is in doubt and was not given up"
+                left = await self._refused.earlier_reply(task)
+                return left or await self._refused.refuse(task, why, _EARLIER_IN_DOUBT)
+        return None
+
+    def holds(self, right: RunRight, connection: Connection) -> bool:
+        """Returns whether what `right` was derived from still holds; asked where the call's ticket is claimed."""
+        check = self._still_holds if right.permit.kind == "approved" else self._unbarred
+        return check(right, connection)
+
+    @property
+    def needs_nobody(self) -> bool:
+        """Whether no policy asks anybody about the tool."""
+        return self._deps.catalog.needs_nobody(self._tool.activity)
+
+    async def _judged(self, task: ToolTask, args: Any) -> ToolReply | RunRight:
+        """Judges the call again by the present catalog and policy, its digest and the stored answers.
+
+        Returns the right to run it, or the reply where it does not run.
+        """
+        permit, signature_policy = task.permit, self._deps.signature_policy
+        # First of all: everything below judges by who asks, and a permit can name anybody.
+        problem = signature_policy.requester_problem(permit.ctx)
+        if problem:
+            return await self._refused.refuse(task, problem, vouched=False)
+        meant = self._deps.catalog.tool_view(permit.ctx).tool(task.tool)
+        if meant is not None and meant.activity != self._tool.activity:
+            # Where this turn stands its name means another tool, of which nobody has approved anything.
+            return ToolReply(again="stale", note=CHANGED)
+        call = call_of(task)
+        # Together, as each takes a while; what changes in the rows meanwhile is seen where the ticket is claimed.
+        found, rows = await asyncio.gather(
+            judge_call(self._deps.catalog, permit.ctx, call, args, self._deps.kinds, at=self._deps.clock()),
+            self._rows(permit),
+        )
+        if found.kind not in ("run", "ask"):
+            return await self._refused.earlier_reply(task) or await self._refused.end(task, found)
+        args = found.args(args)
+        # The directory may have changed since the gates: no rule runs a call for a tier that its requester has lost.
+        if found.kind == "run":
+            found = judge_doubt(found, await self._deps.doubt(permit.ctx))
+        if permit.kind == "auto":
+            found = await self._remembered.holds(permit.grant, permit.ctx, call, args, found)
+            if found.kind not in ("run", "ask"):
+                return await self._refused.earlier_reply(task) or await self._refused.end(task, found)
+        try:
+            digest = digest_of(permit.ctx, permit.call, self._tool, args)
+        except NotCanonical:
+            return await self._refused.refuse(task, "the arguments cannot be bound to a decision")
+        if await self._was_denied(permit, args):
+            return await self._refused.refuse(task, "somebody denied this")
+        policy = self._deps.catalog.policy(self._tool.activity)
+        approval = approval_of(permit, rows, accept_unsigned=self._approvals.takes_unsigned(policy))
+        decisions = () if approval is None else approval.decisions
+        asked = () if approval is None else (approval.question,)
+        terms = await self._terms(permit, args, found, None if approval is None else approval.question)
+        if terms is None:
+            return ToolReply(again="policy", note="by the policy of now this would have been denied when it was asked")
+        worth = check_permit(
+            permit,
+            digest,
+            found,
+            policy,
+            terms,
+            signature_policy=signature_policy,
+            voters=await self._approvals.voters(permit, self._tool.activity, terms, decisions, asked),
+            approval=approval,
+            now=self._deps.clock() if rows is None else rows.now,
+        )
+        if worth.kind == "run" and approval is not None and not _overrides(approval.question, found):
+            # People agreed to the call, but nobody was asked to let pass what its permission check denies by now.
+            return ToolReply(again="policy", note="this is not permitted by now, unless somebody overrides it")
+        if worth.kind == "run":
+            return RunRight(found, prove_permit(permit, found, approval), rows)
+        refused = await self._refused.refuse(task, worth.why)
+        return refused.model_copy(update={"again": worth.again, "note": worth.why})
+
+    async def _undone(self, task: ToolTask) -> tuple[Decision, ...]:
+        """Returns the answers that earlier tries of the call did not happen."""
+        if task.ticket <= 1:
+            return ()
+        policy = self._deps.catalog.policy(self._tool.activity)
+        return undone(
+            task.permit, await self._approvals.of(task.permit), task.ticket, policy, self._deps.signature_policy
+        )
+
+    async def _rows(self, permit: Permit) -> ApprovalRows | None:
+        return await self._approvals.of(permit) if permit.kind == "approved" else None
+
+    def _still_holds(self, right: RunRight, connection: Connection) -> bool:
+        """Returns whether question and answers of an approved call stand as they did.
+
+        Asked where its ticket is claimed.
+        """
+        permit, approval_id = right.permit, approval_id_of(right.permit)
+        lock_approval(connection, approval_id)
+        rows = read_rows_anew(connection, approval_id, right.rows)
+        if rows is not None and rows is right.rows:
+            return True
+        policy = self._deps.catalog.policy(self._tool.activity)
+        takes = self._approvals.takes_unsigned(policy)
+        approval = approval_of(permit, rows, accept_unsigned=takes)
+        if approval is None or approval.problem or approval.stale:
+            return False
+        # An answer that was voided since is missing, and its author was told that it was not taken.
+        return all(each in approval.decisions for each in permit.decisions)
+
+    def _unbarred(self, right: RunRight, connection: Connection) -> bool:
+        """Returns whether no question of a call that a rule or a remembered answer lets run stands or has ended against
+        it.
+        """
+        permit, approval_id = right.permit, approval_id_of(right.permit)
+        lock_approval(connection, approval_id)
+        rows = read_rows(connection, approval_id)
+        return rows is None or not is_barred([rows.request(each) for each in rows.questions], permit.call)
+
+    async def _was_denied(self, permit: Permit, args: dict[str, Any]) -> bool:
+        """Returns whether somebody denied, in this turn, what now would run without asking anybody."""
+        if permit.kind == "approved" or (self._tool.read_only and self.needs_nobody):
+            return False
+        return denial_of(await self._approvals.of_turn(permit.ctx), permit.ctx, self._tool.name, args) is not None
+
+    async def _terms(
+        self, permit: Permit, args: Any, found: LocalGateDecision, question: Question | None
+    ) -> Terms | None:
+        """Returns the terms on which the present policy asks about the call, at the instant when people were asked.
+
+        A deploy asks for more, the clock does not. None where it would have been denied then.
+        """
+        at = found.at if question is None else question.judged_at
+        return await terms_at(self._deps.catalog, permit.ctx, args, found, self._tool, at)
+
+
+def call_of(task: ToolTask) -> CallPart:
+    """Returns the call of a task, as its model proposed it."""
+    return CallPart(call=task.permit.call, tool=task.tool, args=task.args)
+
+
+def _overrides(question: Question, found: LocalGateDecision) -> bool:
+    """Returns whether people were shown what the permission check objects to now, if it does."""
+    shown = question.override == override_hash(found.objection)
+    return not found.objection or (question.rule == PERMISSION_RULE and shown)
