@@ -1,19 +1,27 @@
-"""Which wishes to be remembered can be kept, in words for who has them."""
+"""Which wishes to be remembered can be kept, in words for who has them, and to which calls a grant applies."""
 
+import dataclasses
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from registry_kit import a_tool, an_actor
+from registry_kit import a_call, a_tool, an_actor, pinned
 
+from signoff.approvals.grant_rules import exact_digest
+from signoff.contracts.activity_messages import Tally
 from signoff.contracts.approval import ApprovalRequest, Card
+from signoff.contracts.call import CallContext
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision, GrantRequest
+from signoff.contracts.grant import Grant, GrantScope
 from signoff.contracts.limits import MAX_REMEMBERED_USES
-from signoff.contracts.person import Principal
+from signoff.contracts.person import Person, Principal
+from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.grant_match import GrantMatcher
-from signoff.registry.gates.pipeline import DOUBTED_RULE
+from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.pipeline import DOUBTED_RULE, judge
 from signoff.registry.hooks import PERMISSION_RULE
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
@@ -143,3 +151,168 @@ def test_what_is_hidden_from_one_question_is_so_whatever_was_asked_before() -> N
     assert matcher.problem(request(), said, GOOD) == ""
     assert "hidden" in matcher.problem(request(secrets=("flight",)), said, GOOD)
     assert matcher.problem(request(), said, GOOD) == ""
+
+
+PEOPLE = (
+    Person(id="ana", roles=("approvers",)),
+    Person(id="ana-at-night", person_id="ana", roles=("approvers",)),
+    Person(id="bo", roles=("approvers",)),
+    Person(id="cy", roles=("approvers",), active=False),
+)
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ALLOWED = ApprovalPolicy(allow_remember=True)
+
+
+def judged(policy: Any = ALLOWED, args: Any = GOOD, ctx: CallContext | None = None) -> LocalGateDecision:
+    """What the gates decide on a call of the tool under this policy."""
+    return judge(catalog(a_tool(requires_approval=policy)), ctx or pinned(), a_call(), args, Tally())
+
+
+def grant(found: LocalGateDecision, **fields: Any) -> Grant:
+    """A grant for exactly this call in every session, as one approver gives it; `like_...` are fields of its scope."""
+    assert found.tool is not None
+    assert found.verdict is not None
+    definition = definition_hash(found.tool)
+    like: dict[str, Any] = {
+        "tenant": "main",
+        "tool": found.tool.name,
+        "definition": definition,
+        "exact": exact_digest(found.tool.name, definition, GOOD),
+        "rule": found.verdict.rule,
+        "policy_hash": found.verdict.policy_hash,
+    }
+    given: dict[str, Any] = {
+        "id": "g",
+        "verdict": "approved",
+        "people": ("ana",),
+        "approval_id": "main.s.t.c1.1",
+        "requester": "guest",
+        "created_at": NOON,
+        "expires_at": NOON,
+        "uses": 1,
+        "uses_left": 1,
+    }
+    scope = {name.removeprefix("like_"): value for name, value in fields.items() if name.startswith("like_")}
+    own = {name: value for name, value in fields.items() if not name.startswith("like_")}
+    return Grant(**given | own, like=GrantScope(**like | scope))
+
+
+def applies(found: LocalGateDecision, given: Grant, policy: Any = ALLOWED, args: Any = GOOD, **ctx: Any) -> bool:
+    """Whether the grant answers for that call under this policy."""
+    matcher = GrantMatcher(catalog(a_tool(requires_approval=policy)))
+    return matcher.applies(given, pinned(**ctx), found, args, FixedDirectory(PEOPLE))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"people": ("ana", "bo")},
+        {"like_exact": "", "like_where": "args.totalCost < 500.0"},
+        {"like_session": "s"},
+    ],
+)
+@pytest.mark.parametrize("verdict", ["approved", "denied"])
+def test_a_grant_applies_to_a_call_like_the_one_it_was_given_for(fields: dict[str, Any], verdict: Any) -> None:
+    """The same tool, rule and policy, arguments that it is for, and people who may still be asked."""
+    found = judged()
+    assert applies(found, grant(found, verdict=verdict, **fields))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"like_tenant": "other"},
+        {"like_tool": "book_train"},
+        {"like_definition": "f" * 64},
+        {"like_exact": ""},
+        {"like_exact": "f" * 64},
+        {"like_where": "args.totalCost < 5.0"},
+        {"like_where": "args.seats < 5.0"},
+        {"like_session": "another"},
+        {"like_session": "s", "requester": "somebody"},
+    ],
+)
+@pytest.mark.parametrize("verdict", ["approved", "denied"])
+def test_no_grant_applies_to_another_call(fields: dict[str, Any], verdict: Any) -> None:
+    """Another tenant, tool, session, person or other arguments: each alone is another call, also for a denial."""
+    found = judged()
+    assert not applies(found, grant(found, verdict=verdict, **fields))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"like_rule": "another"},
+        {"like_policy_hash": "f" * 64},
+        {"people": ()},
+        {"people": ("cy",)},
+        {"people": ("ana", "cy")},
+        {"people": ("stranger",)},
+    ],
+)
+def test_an_approval_has_to_hold_today_and_a_denial_has_not(fields: dict[str, Any]) -> None:
+    """Another reason to ask is another question, and who left approves nothing; a no errs on the safe side."""
+    found = judged()
+    assert not applies(found, grant(found, **fields))
+    assert applies(found, grant(found, verdict="denied", **fields))
+
+
+@pytest.mark.parametrize("rule", [DOUBTED_RULE, PERMISSION_RULE])
+def test_no_approval_applies_where_each_call_is_asked_about(rule: str) -> None:
+    """Neither for a doubted requester nor over an objection, even where the grant names that very rule."""
+    found = judged()
+    assert found.verdict is not None
+    doubted = found.model_copy(update={"verdict": dataclasses.replace(found.verdict, rule=rule)})
+    assert not applies(doubted, grant(found, like_rule=rule))
+    assert not applies(found.model_copy(update={"verdict": None}), grant(found))
+
+
+def test_arguments_without_a_canonical_form_are_like_no_others() -> None:
+    """Two calls that cannot be compared are not the same call, whatever a grant says."""
+    found = judged()
+    odd = {**GOOD, "totalCost": 2**60}
+    assert not applies(found, grant(found, like_exact=""), args=odd)
+    assert not applies(found, grant(found), args=odd)
+
+
+def test_an_approval_takes_as_many_people_as_the_call_does() -> None:
+    """A grant of one is no way round a quorum of two; two entries of one human are one."""
+    two = ApprovalPolicy(allow_remember=True, quorum=2)
+    found = judged(two)
+    assert not applies(found, grant(found), two)
+    assert not applies(found, grant(found, people=("ana", "ana-at-night")), two)
+    assert applies(found, grant(found, people=("ana", "bo")), two)
+
+
+@pytest.mark.parametrize(("allowed", "holds"), [(False, False), (True, True)])
+def test_nobody_approves_in_advance_what_they_ask_for_themselves(allowed: bool, holds: bool) -> None:
+    """Unless the policy lets them."""
+    policy = ApprovalPolicy(allow_remember=True, allow_self_approval=allowed)
+    found = judged(policy)
+    for own in ("ana", "ana-at-night"):
+        assert applies(found, grant(found), policy, user=Principal(user=own)) is holds
+    assert applies(found, grant(found), policy, user=Principal(user="bo"))
+
+
+def test_a_grant_answers_only_where_people_would_be_asked() -> None:
+    """Not for a call that runs or has ended, not for a tool that is not there, nor where nothing is remembered."""
+    found = judged()
+    given = grant(found)
+    assert not applies(found.model_copy(update={"kind": "run"}), given)
+    assert not applies(found.model_copy(update={"kind": "settled"}), given)
+    assert not applies(found.model_copy(update={"tool": None}), given)
+    forgets = judged(True)
+    assert not applies(forgets, grant(forgets), True)
+
+
+def test_the_steps_of_a_grant_are_those_of_its_predicate() -> None:
+    """A grant without one, or with one that cannot be read any more, costs nothing and applies to nothing by it."""
+    found = judged()
+    matcher = GrantMatcher(catalog())
+    cheap = grant(found, like_exact="", like_where="args.totalCost < 500.0")
+    dear = grant(found, like_exact="", like_where="args.totalCost < 500.0 && args.flight.startsWith('TP')")
+    assert 0 < matcher.steps(cheap, found, GOOD) < matcher.steps(dear, found, GOOD)
+    assert matcher.steps(grant(found), found, GOOD) == 0
+    assert matcher.steps(cheap, found.model_copy(update={"tool": None}), GOOD) == 0
+    assert matcher.steps(grant(found, like_where="args.seats < 5.0"), found, GOOD) == 0
