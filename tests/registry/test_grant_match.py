@@ -158,6 +158,8 @@ PEOPLE = (
     Person(id="ana-at-night", person_id="ana", roles=("approvers",)),
     Person(id="bo", roles=("approvers",)),
     Person(id="cy", roles=("approvers",), active=False),
+    Person(id="dee", tenant="north", roles=("approvers",)),
+    Person(id="dee-at-night", tenant="north", person_id="dee", roles=("approvers",)),
 )
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ALLOWED = ApprovalPolicy(allow_remember=True)
@@ -293,6 +295,20 @@ def test_nobody_approves_in_advance_what_they_ask_for_themselves(allowed: bool, 
     for own in ("ana", "ana-at-night"):
         assert applies(found, grant(found), policy, user=Principal(user=own)) is holds
     assert applies(found, grant(found), policy, user=Principal(user="bo"))
+
+
+def test_people_are_those_of_the_tenant_of_the_call() -> None:
+    """Whom another tenant knows by an id is somebody else: not an approver here, nor the same human."""
+    two = ApprovalPolicy(allow_remember=True, quorum=2)
+    found = judged()
+    north = grant(found, like_tenant="north", people=("dee",))
+    assert applies(found, north, tenant="north")
+    assert not applies(found, north, tenant="north", user=Principal(user="dee-at-night"))
+    assert not applies(found, grant(found, like_tenant="north", people=("ana",)), tenant="north")
+    assert not applies(found, grant(found, people=("dee",)))
+    both = judged(two)
+    given = grant(both, like_tenant="north", people=("dee", "dee-at-night"))
+    assert not applies(both, given, two, tenant="north")
 
 
 def test_a_grant_answers_only_where_people_would_be_asked() -> None:
