@@ -11,7 +11,7 @@ import re
 import ssl
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Final
@@ -37,6 +37,7 @@ _log = logging.getLogger(__name__)
 Take = Callable[[bytes], Awaitable[object]]
 _Hand = Callable[[bytes], "Future[None]"]
 _UID: Final = re.compile(rb"\bUID (\d+)")
+_TOLD: Final = re.compile(rb"\* (\d+) (EXISTS|EXPUNGE)\b")
 
 
 async def fetch(options: ImapOptions, max_bytes: int, take: Take, first: Callable[[str], bool]) -> None:
@@ -84,13 +85,16 @@ def _work(
     options: ImapOptions, max_bytes: int, hand: _Hand, first: Callable[[str], bool], over: threading.Event
 ) -> None:
     late: set[str] = set()
+    count = _Count()
     try:
         with _opened(options) as box:
             while not over.is_set():
                 look = _Look(box, max_bytes, hand, over, late)
+                # What was told before the search, the search finds.
+                _grew(box, count)
                 # Another look after so many: what has come meanwhile of domains that are first waits for no flood.
                 if not look.take(_sorted(box, box.uids("UNSEEN")[:MAIL_SORTED], first)):
-                    _wait(box, over)
+                    _wait(box, over, count)
     except (ImapToolsError, imaplib.IMAP4.error, OSError) as error:
         raise Unavailable(f"the mailbox cannot be read: {type(error).__name__}") from error
 
@@ -108,6 +112,28 @@ def _sorted(box: BaseMailBox, uids: list[str], first: Callable[[str], bool]) -> 
             domains[uid[1].decode("ascii")] = only_sender(header)[0].partition("@")[2]
     claimed = [(uid, domains.get(uid, "")) for uid in uids]
     return sorted(claimed, key=lambda mail: not first(mail[1]))
+
+
+@dataclass
+class _Count:
+    """Follows how many mails the server says there are."""
+
+    number: int | None = None
+    """How many it said last; None where that is not known."""
+
+    def grew(self, exists: Sequence[bytes], expunged: int) -> bool:
+        """Takes in the counts that were told, and of how many mails that they were removed; returns whether there may
+        be new ones.
+        """
+        if not exists:
+            self.number = None if self.number is None else self.number - expunged
+            return False
+        last = int(exists[-1])
+        # Not every count: some servers tell it with each reply, and the mailbox would be looked into without end.
+        new = expunged > 0 or last != self.number
+        # Of a count among removals it is not known which of them it has.
+        self.number = None if expunged else last
+        return new
 
 
 @dataclass
@@ -192,21 +218,53 @@ def _mail(box: BaseMailBox, uid: str) -> bytes | None:
     return next((bytes(part[1]) for part in found if isinstance(part, tuple)), None)
 
 
-def _wait(box: BaseMailBox, over: threading.Event) -> None:
+def _grew(box: BaseMailBox, count: _Count) -> bool:
+    """Returns whether there may be new mail by what was told beside replies since this was asked last."""
+    exists, expunged = (box.client.response(name)[1] for name in ("EXISTS", "EXPUNGE"))
+    return count.grew([each for each in exists if each is not None], sum(each is not None for each in expunged))
+
+
+def _told(lines: Sequence[bytes], count: _Count) -> bool:
+    """Returns whether there may be new mail by these lines, which were told while nothing was asked."""
+    told = [found for each in lines if (found := _TOLD.match(each)) is not None]
+    return count.grew([each[1] for each in told if each[2] == b"EXISTS"], sum(each[2] == b"EXPUNGE" for each in told))
+
+
+def _wait(box: BaseMailBox, over: threading.Event, count: _Count) -> None:
     """Waits until something is new, it is time to look anyway, or all is over."""
     # Asked for after signing in: what was told before may differ (RFC 3501).
-    _, capabilities = box.client.capability()
-    if b"IDLE" not in capabilities[-1].upper().split():
+    _, told = box.client.capability()
+    if b"IDLE" not in told[-1].upper().split():
         over.wait(DEAF_SECONDS)
         # NOOP is how a server that pushes nothing is asked for new mail (RFC 3501).
         box.client.noop()
         return
+    # What came since the search was told with the replies to what followed it: IDLE does not tell it again (RFC 2177).
+    if _grew(box, count):
+        return
     with box.idle as idle:
+        new = _told(_read_already(box), count)
         # By the second, since only between two polls is it seen that all is over. Servers may end an IDLE of 30 minutes
         # (RFC 2177): a minute stays well below.
         for _ in range(LOOK_SECONDS // _POLL_SECONDS):
-            if over.is_set() or any(b"EXISTS" in line for line in idle.poll(timeout=_POLL_SECONDS)):
+            if new or over.is_set():
                 return
+            new = _told(idle.poll(timeout=_POLL_SECONDS), count)
+
+
+def _read_already(box: BaseMailBox) -> list[bytes]:
+    """Returns the lines that were read together with one before them: no poll of the socket tells of them."""
+    client, lines = box.client, list[bytes]()
+    before = client.sock.gettimeout()
+    client.sock.settimeout(0)
+    try:
+        # A secured connection raises where nothing is there, any other has an empty line then.
+        with contextlib.suppress(OSError):
+            while line := client.readline():
+                lines.append(line)
+    finally:
+        client.sock.settimeout(before)
+    return lines
 
 
 @contextlib.contextmanager

@@ -126,9 +126,9 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     """What the thread that reads the mailbox does."""
     watch, wait, poll = Watch(), imap._wait, IdleManager.poll
 
-    def waiting(box: Any, over: Any) -> None:
+    def waiting(*given: Any) -> None:
         watch.looks += 1
-        wait(box, over)
+        wait(*given)
 
     def polled(idle: IdleManager, timeout: float | None) -> list[bytes]:
         watch.listened += 1
@@ -185,6 +185,65 @@ async def test_an_answer_is_heard_as_soon_as_it_lies_there(rig: ChannelRig, watc
     async with listening(rig):
         await watch.again()
     assert len(rig.decisions.answers) == 1
+
+
+async def test_a_mail_between_the_look_and_the_listening_is_heard_at_once(
+    rig: ChannelRig, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dovecot tells of it right behind its reply to IDLE, where no poll of the socket finds it any more.
+
+    Without the read of what came with that reply it lay there until the mailbox was looked into anyway.
+    """
+    request, wait = await rig.ask(), imap._wait
+
+    def waiting(*given: Any) -> None:
+        if watch.looks == 0:
+            post(rig).deliver(answer(rig, "approve"))
+        wait(*given)
+
+    monkeypatch.setattr(imap, "_wait", waiting)
+    async with listening(rig):
+        await until(rig, request.id, "approved")
+    assert rig.request(request.id).decided_by == "bo"
+    assert watch.looks == 2
+
+
+async def test_a_mail_that_comes_while_another_is_taken_is_heard_at_once(rig: ChannelRig, watch: Watch) -> None:
+    """Dovecot tells of it in its reply to the mark of the first, and IDLE does not tell it again.
+
+    Without a look at what was told since the search it lay there until the mailbox was looked into anyway.
+    """
+    request = await rig.ask()
+    post(rig).deliver(b"Subject: first\r\n\r\nhi")
+
+    async def take(raw: InboundRequest) -> InboundBatch:
+        if b"Subject: first" in raw.body:
+            await asyncio.to_thread(post(rig).deliver, answer(rig, "approve"))
+        return await rig.receiver.take(rig.channel.name, raw)
+
+    task = asyncio.create_task(rig.channel.listen(take))
+    try:
+        await until(rig, request.id, "approved")
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    assert rig.request(request.id).decided_by == "bo"
+
+
+@pytest.mark.parametrize(
+    ("told", "new"),
+    [
+        ([([b"3"], 0)], [True]),
+        ([([b"3"], 0), ([b"3"], 0), ([b"4"], 0)], [True, False, True]),
+        ([([b"3"], 0), ([], 1), ([b"3"], 0)], [True, False, True]),
+        ([([b"3"], 0), ([b"3"], 1), ([b"3"], 0), ([b"3"], 0)], [True, True, True, False]),
+    ],
+)
+def test_a_count_that_is_told_again_is_no_new_mail(told: list[tuple[list[bytes], int]], new: list[bool]) -> None:
+    """Some servers tell it whenever they are asked something; mail that was taken away makes room for a new one."""
+    count = imap._Count()
+    assert [count.grew(*each) for each in told] == new
 
 
 async def test_what_came_while_nobody_watched_is_heard_and_what_cannot_be_read_is_passed_over(rig: ChannelRig) -> None:
