@@ -19,7 +19,7 @@ from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals import audit_events
 from signoff.approvals.card_notes import fallback_note, repeat_note
 from signoff.approvals.denial_outcome import denial_from_request, repeated_denial
-from signoff.approvals.digest import call_digest, doubt_digest
+from signoff.approvals.digest import digest_in_context, doubt_digest
 from signoff.approvals.doubt_report import happened_outcome as told_happened
 from signoff.approvals.earlier_questions import (
     denial_of,
@@ -394,17 +394,7 @@ def in_doubt(call: CallPart) -> CallOutcome:
 
 def digest_of(ctx: CallContext, call: str, tool: Tool, args: Any) -> str:
     """Returns the call digest as this worker's catalog makes it."""
-    return call_digest(
-        tenant=ctx.tenant,
-        session=ctx.session,
-        turn=ctx.turn,
-        call=call,
-        requester=ctx.user.user,
-        nonce=ctx.user.nonce,
-        tool=tool.name,
-        definition=definition_hash(tool),
-        args=args,
-    )
+    return digest_in_context(ctx, call=call, tool=tool.name, definition=definition_hash(tool), args=args)
 
 
 def is_of(permit: Permit, tool: Tool, proposed: Any) -> bool:

@@ -31,6 +31,8 @@ def names(decision: Decision, question: Question, question_hash: str) -> bool:
 def digest_with(question: Question) -> ArgumentsDigest:
     """Returns a function that computes the digest of the call of `question` with other arguments."""
 
+    # By the question's own word for its turn and for who asked, whose signature is checked beside it. Whether it is of
+    # the turn that runs now is another question: see `earlier_questions`.
     def digest_of(args: Mapping[str, Any]) -> str:
         return call_digest(
             tenant=question.tenant,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from signoff.contracts.approval import Question
+from signoff.contracts.call import CallContext
 from signoff.contracts.canonical_json import sha256_hex
 
 DIGEST_VERSION: Final = 1
@@ -44,6 +45,21 @@ def call_digest(
             "definition": definition,
             "args": dict(args),
         }
+    )
+
+
+def digest_in_context(ctx: CallContext, *, call: str, tool: str, definition: str, args: Mapping[str, Any]) -> str:
+    """Computes the digest of a call of the turn and the requester of `ctx`, as `call_digest` does."""
+    return call_digest(
+        tenant=ctx.tenant,
+        session=ctx.session,
+        turn=ctx.turn,
+        call=call,
+        requester=ctx.user.user,
+        nonce=ctx.user.nonce,
+        tool=tool,
+        definition=definition,
+        args=args,
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from signoff.approvals.digest import call_digest
+from signoff.approvals.digest import digest_in_context
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallContext
 from signoff.contracts.canonical_json import NotCanonical
@@ -83,18 +83,10 @@ def last_asked(requests: Iterable[ApprovalRequest]) -> Iterable[datetime]:
 
 def _is_about(request: ApprovalRequest, ctx: CallContext, args: Mapping[str, Any]) -> bool:
     """Returns whether a request of this turn was about these arguments, by computing its digest with them."""
+    named = {"call": request.call, "tool": request.tool, "definition": request.definition}
     try:
-        digest = call_digest(
-            tenant=ctx.tenant,
-            session=ctx.session,
-            turn=ctx.turn,
-            call=request.call,
-            requester=ctx.user.user,
-            nonce=ctx.user.nonce,
-            tool=request.tool,
-            definition=request.definition,
-            args=args,
-        )
+        # Not `binding.digest_with`, which takes the question's own word for who asked: by the nonce of the turn that
+        # asks now, what an earlier turn of the same id was asked, which the server has forgotten, is none of it.
+        return digest_in_context(ctx, **named, args=args) == request.digest
     except NotCanonical:
         return False
-    return digest == request.digest

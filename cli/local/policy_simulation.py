@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from signoff.approvals.digest import call_digest
+from signoff.approvals.digest import digest_in_context
 from signoff.audit.call_history import PastCall
 from signoff.contracts import names
 from signoff.contracts.activity_messages import ModelReply, ModelTask, Tally
@@ -74,13 +74,9 @@ async def _tried(store: Store, catalog: Catalog, past: PastCall, turn: _Turn | N
     tool = catalog.tool_view(ctx).tool(past.tool)
     try:
         args = await load(store, call.args)
-        digest = call_digest(
-            tenant=ctx.tenant,
-            session=ctx.session,
-            turn=ctx.turn,
+        digest = digest_in_context(
+            ctx,
             call=past.call,
-            requester=ctx.user.user,
-            nonce=ctx.user.nonce,
             tool=past.tool,
             definition=past.definition,
             # The digest is over what would run, which a tool's own check may have corrected.

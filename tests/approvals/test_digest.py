@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signoff.approvals.digest import call_digest, digest_mark, doubt_digest
+from signoff.approvals.digest import call_digest, digest_in_context, digest_mark, doubt_digest
 from signoff.contracts.canonical_json import NotCanonical
+from signoff.contracts.person import Principal
+from signoff.testing import a_call_context
 
 PARTS: dict[str, Any] = {
     "tenant": "main",
@@ -29,6 +31,14 @@ def test_the_digest_is_sha256_of_the_canonical_call() -> None:
     """Anyone can recompute the digest from the ten documented members."""
     canonical = json.dumps({"v": 1, **PARTS}, sort_keys=True, separators=(",", ":")).encode()
     assert call_digest(**PARTS) == hashlib.sha256(canonical).hexdigest()
+
+
+def test_a_context_names_the_turn_and_who_asks() -> None:
+    """The digest of a call in a context is that of its parts."""
+    user = Principal(user=PARTS["requester"], nonce=PARTS["nonce"])
+    ctx = a_call_context(**{name: PARTS[name] for name in ("tenant", "session", "turn")}, user=user)
+    own = {name: PARTS[name] for name in ("call", "tool", "definition", "args")}
+    assert digest_in_context(ctx, **own) == call_digest(**PARTS)
 
 
 def test_the_digest_of_a_doubt_is_sha256_of_the_call_and_the_try() -> None:
