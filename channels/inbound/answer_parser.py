@@ -280,12 +280,8 @@ def _parts_of(
             whole = whole and (part != "addressed" or greeted)
             at += len(phrase.split())
             # `Yes and` has not been said to its end.
-            joins = 0 < at < len(words) and _phrase_at(words, at, phrases.parts)[1] in (
-                "approved",
-                "denied",
-                "courtesy",
-            )
-            whole = whole and (part != "joint" or joins)
+            if part == "joint" and _phrase_at(words, at, phrases.parts)[1] not in ("approved", "denied", "courtesy"):
+                whole = False
             continue
         # `Hi Ana Sousa,` names somebody, and so does `hi ana,`; `Hi reduce it,` does not.
         named = greeted and first and words[at].isalpha() and words[at] not in reserve_words()
@@ -322,7 +318,9 @@ def _place_of(wanted: Sequence[str], pieces: Sequence[AnswerToken]) -> tuple[int
     solid = [at for at, piece in enumerate(pieces) if piece.kind != "pause"]
     texts = [pieces[at].text for at in solid]
     # One word is no effect repeated: it may be any word.
-    for start in range(len(texts) - len(wanted) + 1 if len(wanted) > 1 else 0):
+    if len(wanted) < 2:
+        return None
+    for start in range(len(texts)):
         if texts[start : start + len(wanted)] == list(wanted):
             return solid[start], solid[start + len(wanted) - 1] + 1
     return None
@@ -331,7 +329,7 @@ def _place_of(wanted: Sequence[str], pieces: Sequence[AnswerToken]) -> tuple[int
 def _commands(pieces: Sequence[AnswerToken], phrases: AnswerPhrases) -> bool:
     """Returns whether a line begins with a denial and its code, whatever reason follows."""
     words = [piece for piece in pieces if piece.kind in ("word", "code")]
-    texts = [piece.text if piece.kind == "word" else "" for piece in words]
+    texts = [piece.text for piece in words]
     for length in range(min(len(texts) - 1, _LONGEST), 0, -1):
         if " ".join(texts[:length]) in phrases.commands:
             return words[length].kind == "code"

@@ -15,6 +15,7 @@ from signoff.channels.inbound.answer_parser import (
     AnswerSender,
     ParsedAnswer,
     decision_words,
+    name_words,
     parse_answer,
     phrases_of,
 )
@@ -88,6 +89,12 @@ _TEXT = st.text(max_size=400) | st.lists(
         ("HAYIR", "tr", "denied"),
         ("hayır", "tr", "denied"),
         ("ONAYLIYORUM", "tr", "approved"),
+        ("Hi Bo Berg,\nyes", "en", "approved"),
+        ("Hi all, yes", "en", "approved"),
+        ("thanks and yes", "en", "approved"),
+        ("yes and thanks", "en", "approved"),
+        ("thanks and no", "en", "denied"),
+        ("yes".ljust(READ_CHARS), "en", "approved"),
     ],
 )
 def test_what_is_wholly_words_of_the_person_decides(text: str, locale: str, verdict: str | None) -> None:
@@ -118,6 +125,13 @@ def test_what_is_wholly_words_of_the_person_decides(text: str, locale: str, verd
         ("yes\n\n\n\nPS: only half of it", "en", "more"),
         ("yes,", "en", "more"),
         ("yes and", "en", "more"),
+        ("yes and Ana", "en", "more"),
+        ("yes,  \n\n", "en", "more"),
+        ("Hi Bo Ander Berg,\nyes", "en", "more"),
+        ("yes all", "en", "more"),
+        ("all yes", "en", "more"),
+        ("hi yes all", "en", "more"),
+        ("deny 🙃", "en", "more"),
         ("yes...", "en", "unknown"),
         ("approved\njust kidding, deny it", "en", "two"),
         ("Ja / nicht!", "de", "more"),
@@ -178,6 +192,8 @@ def test_whatever_else_is_written_decides_nothing(text: str, locale: str, why: s
         ("no, too expensive", ParsedAnswer("denied", "", "no, too expensive")),
         ("Denied.\n\nIs it not cheaper elsewhere?", ParsedAnswer("denied", "", "Is it not cheaper elsewhere?")),
         ("no K7Q-2FM is right", ParsedAnswer(None, "K7Q2FM", "no K7Q-2FM is right", "more")),
+        ("do not approve K7Q-2FM too late", ParsedAnswer("denied", "K7Q2FM", "too late")),
+        ("deny K7Q-2FM 🙃", ParsedAnswer("denied", "K7Q2FM", "🙃")),
         ("deny K7Q-2FM or A1B-2C3", ParsedAnswer(None, "", "deny K7Q-2FM or A1B-2C3", "more")),
         ("deny K7Q-2FM approve", ParsedAnswer(None, "K7Q2FM", "deny K7Q-2FM approve", "two")),
         ("deny K7Q-2FM? why", ParsedAnswer(None, "K7Q2FM", "deny K7Q-2FM? why", "question")),
@@ -218,8 +234,28 @@ def test_the_effect_may_be_repeated_word_for_word() -> None:
         "approved", effects=frozenset({"K7Q2FM"})
     )
     assert parse_answer("Approved: Pay 300 EUR to Hotel Sol", sender).effects == {"K7Q2FM"}
-    for text in ("Yes, pay 30 EUR to Hotel Sol", "Yes, pay 300 EUR", "Yes, stop", "Yes, pay 300 EUR to Hotel Sol?"):
+    for text in (
+        *("Yes, pay 30 EUR to Hotel Sol", "Yes, pay 300 EUR", "Yes, stop", "Stop. Yes"),
+        *("Yes, pay 300 EUR to Hotel Sol?", "Yes, pay 300 EUR to Hotel Sol tomorrow", "Yes, pay 300 EUR to Hotel"),
+    ):
         assert parse_answer(text, sender).verdict is None, text
+    told = "Yes, pay 300 EUR to Hotel Sol,"
+    assert parse_answer(told, sender) == ParsedAnswer(None, "", told, "more", told, frozenset({"K7Q2FM"}))
+
+
+def test_an_effect_of_two_words_may_be_repeated_and_one_without_words_cannot() -> None:
+    """A single word may be any word, and of nothing nobody can say that it was repeated."""
+    two = AnswerSender("en", effects={"K7Q2FM": "Stop it."})
+    assert parse_answer("Yes, stop it", two) == ParsedAnswer("approved", effects=frozenset({"K7Q2FM"}))
+    none = AnswerSender("en", effects={"K7Q2FM": ""})
+    assert parse_answer("Yes", none) == ParsedAnswer("approved")
+    assert parse_answer("whatever", none).why == "unknown"
+
+
+def test_a_name_is_known_by_each_of_its_words() -> None:
+    """Whatever marks stand around them."""
+    assert name_words(("Sousa, Ana-María (Lisbon)", "José")) == {"sousa", "ana", "maria", "lisbon", "jose"}
+    assert parse_answer("Yes\nAna Sousa", AnswerSender("en", ("Sousa, Ana-María",))).verdict == "approved"
 
 
 def test_what_was_not_understood_is_named() -> None:
