@@ -217,7 +217,7 @@ class ApprovalBook:
         return request
 
     def _repeated(self, decision: Decision) -> Receipt | None:
-        first = self._seen.get(_key(decision)) if decision.delivery_id else None
+        first = self._seen.get(_key(decision))
         return None if first is None else first.model_copy(update={"code": "duplicate"})
 
 

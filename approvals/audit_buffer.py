@@ -65,7 +65,7 @@ def _short(data: dict[str, Any], turn: TurnKey | None) -> dict[str, Any]:
     """Returns facts about an approval of `turn` that name it by its call alone: its id repeats tenant, session and
     turn.
     """
-    named = parse_approval_id(str(data.get("approval", "")))
+    named = parse_approval_id(str(data.get("approval")))
     if named is None or named.turn != turn:
         return data
     rest = {name: fact for name, fact in data.items() if name != "approval"}

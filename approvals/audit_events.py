@@ -351,7 +351,7 @@ def turn_entry(tenant: str, session: str, turn: str, at: datetime, *, subject: s
 def session_entry(tenant: str, session: str, turn: str, event: SessionEvent) -> AuditEntry:
     """Records an event of a turn's session before the turn began. Nobody has checked the `subject` that it names."""
     moment = f"{event.at.isoformat()}/{event.body[:_SHORT]}"
-    facts = event.model_dump(mode="json", include={"id", "status", "code", "body"})
+    facts = event.model_dump(include={"id", "status", "code", "body"})
     return AuditEntry(
         stream=TurnKey(tenant, session, turn).workflow_id,
         key=f"heard/{event.what}/{event.id}/{event.status}/{event.code}/{moment}",

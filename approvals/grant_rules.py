@@ -118,8 +118,8 @@ def grant_rule(grant: str) -> str:
 def wish_problem(wish: GrantRequest) -> str:
     """Returns why an answer cannot be remembered for so long or so often; "" when it can."""
     if not 0 < wish.seconds <= MAX_REMEMBERED_SECONDS:
-        days = MAX_REMEMBERED_SECONDS / 86_400
-        return f"`remember.seconds`: more than 0, and {MAX_REMEMBERED_SECONDS:.0f} ({days:.0f} days) at most"
+        days = timedelta(seconds=MAX_REMEMBERED_SECONDS).days
+        return f"`remember.seconds`: more than 0, and {MAX_REMEMBERED_SECONDS:.0f} ({days} days) at most"
     if not 1 <= wish.uses <= MAX_REMEMBERED_USES:
         return f"`remember.uses`: 1 to {MAX_REMEMBERED_USES}"
     return ""

@@ -120,7 +120,7 @@ def _written(secret: str) -> Iterator[str]:
     yield secret
     # As it stands in addresses, forms and pages.
     # Half characters cannot be encoded, and what a model proposes may hold them: that must not keep a card from people.
-    whole = secret.encode("utf-8", "replace").decode()
+    whole = secret.encode(errors="replace").decode()
     yield from (quote(whole, safe=""), quote(whole), quote_plus(whole), html.escape(secret))
     # Also what was written twice: an answer in JSON that quotes JSON, or the `repr` of one.
     once = {quoted(secret) for quoted in _WAYS}

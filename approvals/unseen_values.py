@@ -65,7 +65,7 @@ def seen_hash(question_hash: str, shown: Any) -> str:
 
 
 def _value(leaf: ArgumentLeaf) -> FullValue:
-    name, label = one_line(leaf.name, _ROOM).text or "⟦empty⟧", one_line(leaf.label, _ROOM).text
+    name, label = one_line(leaf.name, _ROOM).text, one_line(leaf.label, _ROOM).text
     if leaf.secret:
         return FullValue(name, label, "hidden", secret=True)
     text = value_line(leaf.value, _ROOM).text.replace(NEWLINE, f"{NEWLINE}\n")

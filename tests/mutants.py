@@ -108,6 +108,9 @@ print(json.dumps([diff(name) for name in json.load(sys.stdin)]))
 # Shrinking a counter-example takes longer than everything else, and one failure says enough.
 _PROFILE = """
 
+import functools
+import sys
+
 from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile(
@@ -121,6 +124,14 @@ settings.register_profile(
     report_multiple_bugs=False,
 )
 settings.load_profile("mutants")
+
+
+def pytest_sessionstart() -> None:
+    # What was computed before the mutant was there is computed again.
+    for name, module in list(sys.modules.items()):
+        for value in vars(module).values() if name.startswith("signoff.") else ():
+            if isinstance(value, functools._lru_cache_wrapper):
+                value.cache_clear()
 """
 _CONFIG = """
 [tool.mutmut]
@@ -130,7 +141,7 @@ also_copy = ["examples"]
 pytest_add_cli_args = {args}
 pytest_add_cli_args_test_selection = {tests}
 type_check_command = {types}
-timeout_multiplier = 15.0
+timeout_multiplier = 6.0
 timeout_constant = 5.0
 use_git_change_detection = false
 track_dependencies = false

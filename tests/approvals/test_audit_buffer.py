@@ -191,3 +191,25 @@ def test_what_was_not_written_comes_back_in_front() -> None:
     seen.add(entry(2))
     seen.give_back(taken)
     assert [each.key for each in seen.take()] == ["k1", "k2"]
+
+
+def test_an_answer_that_the_store_holds_is_not_proved_once_more() -> None:
+    """Where the author's answer was taken into the store; else the turn is its only witness."""
+    for received, signature in ((NOW, ""), (None, "c2ln")):
+        made = desk()
+        made.settle(answer(signature="c2ln", key_id="k"), ANA.model_copy(update={"received_at": received}), NOW)
+        attempt = made.unwritten.take()[0]
+        assert (attempt.kind, attempt.data.get("signature", "")) == ("attempt", signature)
+
+
+def test_facts_about_an_approval_name_it_by_its_call_alone() -> None:
+    """By the call that stands there anyway, else by one of their own; both ways the whole id is found again."""
+    turn = TurnKey("main", "s", "t")
+    for facts in ({"call": "c1.1", "state": "denied"}, {"state": "denied"}, {"call": "c2.1"}):
+        buffer = AuditBuffer(turn)
+        whole = {"approval": ID} | facts
+        buffer.add(AuditEntry(stream="turn/main/s/t", key="k", kind="ending", at=NOW, tenant="main", data=whole))
+        (taken,) = buffer.take()
+        assert "approval" not in taken.data
+        assert len(taken.data) == len(facts) + (facts.get("call") != "c1.1")
+        assert whole_facts(taken.data, turn) == whole

@@ -55,6 +55,14 @@ def test_another_amount_or_another_value_is_not_what_was_asked_for(typed: str) -
     assert not is_confirmed(asked({"to": "Ana", "amount": 9500}), typed)
 
 
+def test_a_text_of_digits_is_no_amount() -> None:
+    """It is typed as it stands: of an account's number another spelling of the same amount is another account."""
+    account = asked({"account": "0950"})
+    assert is_confirmed(account, "0950")
+    assert not is_confirmed(account, "950")
+    assert not is_confirmed(account, "0950.00")
+
+
 @pytest.mark.parametrize(("amount", "typed"), [(420, "0.420"), (0.42, "420"), (1.5, "1500"), (1000000, "1.000,000")])
 def test_a_mark_groups_only_where_groups_can_be(amount: float, typed: str) -> None:
     """A leading zero is no group, and two kinds of marks divide once."""

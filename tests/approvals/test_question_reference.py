@@ -61,6 +61,15 @@ def test_all_that_counts_waits_or_names_is_kept(fields: dict[str, Any]) -> None:
     assert deadlines.next_event(own) == deadlines.next_event(request)
 
 
+def test_what_the_call_says_itself_is_not_kept_twice() -> None:
+    """Its arguments only where people changed them, and the declaration only where a change is checked by it."""
+    same = reference_from_request(asked(), CALL)
+    assert (same.args, same.definition) == (None, "")
+    other = Content(inline={"amount": 42})
+    changed = reference_from_request(asked(args=other, edit_of=1), CALL)
+    assert (changed.args, changed.definition) == (other, "e" * 64)
+
+
 def test_a_new_field_of_a_question_is_kept_or_left_on_purpose() -> None:
     """Whoever adds one decides whether turns need it: left out unseen, answers would be counted by its default."""
     from_ctx = {"id", "tenant", "session", "turn", "actor", "call", "requester", "channel", "tool", "digest", "rule"}

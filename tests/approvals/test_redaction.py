@@ -32,6 +32,26 @@ def test_a_secret_is_found_in_every_spelling(spelt: str) -> None:
     assert redact_secrets(f"a {spelt} b", {SECRET}) == f"a {HIDDEN} b"
 
 
+def test_a_secret_with_half_a_character_is_found_and_a_slash_in_its_address() -> None:
+    """What a model proposes may hold what no encoding can write: that keeps no card from people."""
+    half = "ab\ud800cd"
+    assert redact_secrets(f"x {half} y", {half}) == f"x {HIDDEN} y"
+    assert redact_secrets("x ab%3Fcd y", {half}) == f"x {HIDDEN} y"
+    assert redact_secrets("x ab%2Fcd y", {"ab/cd"}) == f"x {HIDDEN} y"
+
+
+def test_names_of_what_is_no_json_stay() -> None:
+    """A handler may return whatever it likes; its values are looked through all the same."""
+    assert redact_value({1: "abc", "abc": 2}, {"abc"}) == {1: HIDDEN, HIDDEN: 2}
+
+
+def test_a_secret_argument_is_known_by_its_path() -> None:
+    """It stands as it is, for whoever shows it hidden; beside it, and in lists, it is taken out."""
+    args = {"card": {"pin": "9400x"}, "pin": "9400x", "memos": ["9400x"]}
+    told = redact_arguments(args, ("card.pin",), {"9400x"})
+    assert told == {"card": {"pin": "9400x"}, "pin": HIDDEN, "memos": [HIDDEN]}
+
+
 def test_short_texts_and_truth_are_no_secrets() -> None:
     """Hiding every `1` would only make a text unreadable; numbers and bytes of some length are texts."""
     values = secret_values({"a": ["x", "ab", "abc", 12, 4711, True, None, {"b": b"bytes"}], "c": "open"}, ("a",))

@@ -9,7 +9,7 @@ import rfc8785
 
 from signoff.approvals.digest import call_digest, question_hash
 from signoff.approvals.request_state import StoredAnswer, edit_stands, request_at, request_of
-from signoff.contracts.approval import Question, Vote
+from signoff.contracts.approval import Card, Question, Vote
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Principal
@@ -52,6 +52,8 @@ def test_a_question_that_nobody_answered_waits() -> None:
     assert (request.state, request.expires_at, request.remind_at) == ("pending", NOW + 60 * MINUTE, (NOW + MINUTE,))
     assert request.question_hash == question_hash(question(remind_after=60.0))
     assert request_of(question(opened_at=None)).expires_at is None
+    card = Card(effect="Pay 5")
+    assert (request.card, request_at(question(), (), NOW, card).card) == (Card(effect=""), card)
 
 
 def test_answers_count_in_the_order_in_which_they_were_taken() -> None:
@@ -101,11 +103,13 @@ EDIT = {"edited_args": {"amount": 3}}
 
 def test_an_edit_is_a_yes_to_the_next_revision_and_none_to_its_own() -> None:
     """Who changes the arguments has not agreed to those that were asked."""
-    answers = (said(1, "ana", **EDIT),)
+    given = said(1, "ana", **EDIT)
+    answers = (given._replace(vote=given.vote.model_copy(update={"name": "Ana Sousa"})),)
     assert request_at(question(), answers, NOW + MINUTE).state == "pending"
     second = question(3, revision=2, edit_of=1, edit_delivery="d1", opened_at=NOW + 2 * MINUTE)
     changed = request_at(second, answers, NOW + 3 * MINUTE)
     assert (changed.state, changed.decided_by, changed.edited_by) == ("approved", "ana", "ana")
+    assert changed.edited_name == "Ana Sousa"
     unrelated = question(3, revision=2, opened_at=NOW + 2 * MINUTE)
     assert request_at(unrelated, answers, NOW + 3 * MINUTE).state == "pending"
 
@@ -159,6 +163,13 @@ def test_a_change_is_worth_nothing_after_another_answer(meanwhile: StoredAnswer)
     assert request_at(second, answers[:1], NOW + 3 * MINUTE).state == "approved"
     assert request_at(second, answers, NOW + 3 * MINUTE).state == "pending"
     assert (edit_stands(answers[:1], 1, "d1"), edit_stands(answers, 1, "d1")) == (True, False)
+
+
+def test_a_change_stands_where_its_author_has_said_nothing_else() -> None:
+    """Also where no answer of theirs was stored, as of a raw message."""
+    assert edit_stands((), 1, "d1")
+    assert edit_stands((said(1, "bo", **EDIT), said(2, "ana", minutes=2)), 1, "d9")
+    assert not edit_stands((said(1, "bo", **EDIT), said(2, "bo", minutes=2)), 1, "d1")
 
 
 def test_a_yes_that_its_turn_did_not_take_counts_for_nothing() -> None:
@@ -225,7 +236,7 @@ def test_a_question_that_its_turn_ended_says_when_and_why(ending: Any, reason: s
     assert lapsed.decided_by == "ana"
 
 
-@pytest.mark.parametrize("seconds", [60.0, 0.5, 86_400.0, 1e15, 1e17, 1e300])
+@pytest.mark.parametrize("seconds", [60.0, 0.5, 86_400.0, 1e15, 2.0**53, 1e17, 1e300])
 def test_the_hash_of_a_question_is_that_of_its_canonical_form(seconds: float) -> None:
     """However numbers are written on the way: RFC 8785 of all that is asked, by the library that knows it."""
     asked = question(timeout=seconds)

@@ -3,7 +3,7 @@
 import hashlib
 
 from signoff.approvals.card import render_card
-from signoff.approvals.unseen_values import every_value, pages_of, seen_hash
+from signoff.approvals.unseen_values import FILE_CHARS, every_value, pages_of, seen_hash
 from signoff.contracts.approval import Card
 from signoff.contracts.limits import VALUES_PER_PAGE
 
@@ -36,6 +36,20 @@ def test_every_value_is_given_in_full_and_secret_ones_are_not() -> None:
     assert by_name["pin"].secret
     assert not any("4711" in value.text for value in values)
     assert by_name["k" * 99 + ".0.n"].text == "1"
+
+
+def test_a_secret_value_and_an_empty_name_are_named_as_such() -> None:
+    """In the words that a page translates."""
+    values = every_value({"": 1, "pin": "4711"}, {}, ("pin",))
+    assert [(value.name, value.text) for value in values] == [('""', "1"), ("pin", "hidden")]
+
+
+def test_a_long_text_has_size_and_hash() -> None:
+    """From `FILE_CHARS` on, of the bytes that it has; half characters included."""
+    short, long = "x" * (FILE_CHARS - 1), "x" * (FILE_CHARS - 1) + "\ud800"
+    values = every_value({"short": short, "long": long}, {}, ())
+    assert [(value.size, bool(value.sha256)) for value in values] == [(0, False), (FILE_CHARS + 2, True)]
+    assert values[1].sha256 == hashlib.sha256(long.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def test_pages_hold_every_value_once() -> None:
