@@ -188,7 +188,7 @@ class GateActivity:
         if barred and found.kind == "run":
             # Of a turn that was reset: what people are asked, or have not let run, is not for a rule to say by now.
             return found.model_copy(update={"kind": "ask"})
-        return found if barred else await self._remembered.consulted(task.ctx, call, args, found)
+        return found if barred else await self._remembered.apply_grant(task.ctx, call, args, found)
 
     async def _ruling(
         self,

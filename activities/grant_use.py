@@ -10,7 +10,7 @@ from typing import Any
 
 from signoff.activities.permit_check import voter_set
 from signoff.activities.worker_deps import WorkerDeps
-from signoff.approvals.binding import names
+from signoff.approvals.binding import is_answer_to
 from signoff.approvals.digest import question_hash
 from signoff.approvals.grant_rules import check_grant, grant_rule, question_of
 from signoff.contracts.approval import JUDGED_SECONDS, Question
@@ -38,7 +38,7 @@ class GrantUse:
         self._rows = Grants(deps.store)
         self._questions = Questions(deps.store)
 
-    async def consulted(
+    async def apply_grant(
         self, ctx: CallContext, call: CallPart, args: Any, found: LocalGateDecision
     ) -> LocalGateDecision:
         """Returns `found`, or what a remembered answer makes of a call about which people would be asked: run, or
@@ -119,7 +119,9 @@ class GrantUse:
             return None
         asked, decisions = question_hash(question), [vote.decision for vote in found.votes]
         problem = self._deps.signature_policy.decision_problem
-        signed = all(names(each, question, asked) and not problem(each, accept_unsigned=False) for each in decisions)
+        signed = all(
+            is_answer_to(each, question, asked) and not problem(each, accept_unsigned=False) for each in decisions
+        )
         return (question, decisions) if signed else None
 
     def _vouched(self, question: Question) -> bool:
@@ -146,7 +148,7 @@ class GrantUse:
             return False
         at, terms = self._deps.clock(), self._deps.catalog.terms(found.tool.activity, found.verdict)
         # A quorum of two was given by two: what asks for more at this moment was not approved in advance.
-        if terms.exceed(question):
+        if terms.are_stricter_than(question):
             return False
         voters = voter_set(self._deps.catalog, people, ctx, found.tool.activity, terms, at, (question,))
         # Whom that one question was passed on to, as nobody answered, is not asked about new calls: those are whom the

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic_core import to_jsonable_python
 
-from signoff.approvals.binding import names
+from signoff.approvals.binding import is_answer_to
 from signoff.approvals.digest import doubt_digest, question_hash
 from signoff.approvals.earlier_questions import ending_of
 from signoff.contracts.approval import JUDGED_SECONDS, Question
@@ -330,7 +330,7 @@ def _answers(decision: Decision, approval: StoredApproval) -> bool:
     if decision.signature and decision.edited_args is not None and decision.question_hash != approval.edited:
         # These arguments, but written into another question than the one that this follows.
         return False
-    return names(decision, question, approval.question_hash)
+    return is_answer_to(decision, question, approval.question_hash)
 
 
 def _is_late(approval: StoredApproval, terms: Terms) -> bool:
@@ -387,7 +387,7 @@ def _words(permit: Permit, rows: ApprovalRows | None, question: Question) -> lis
     raw = (each for each in permit.doubts if not (each.signature or each.key_id) and each.question_hash == asked)
     # By their hash, and not by the row they lie in: a yes to the call says nothing of a try of it.
     stored = () if rows is None else (vote.decision for vote in rows.request(question).votes)
-    return [each for each in (*stored, *raw) if names(each, question, asked) and each.approval_id == question.id]
+    return [each for each in (*stored, *raw) if is_answer_to(each, question, asked) and each.approval_id == question.id]
 
 
 def is_given_up(

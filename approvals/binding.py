@@ -12,7 +12,7 @@ ArgumentsDigest: TypeAlias = Callable[[Mapping[str, Any]], str]
 """The digest that one call would have with these arguments; may raise `NotCanonical`."""
 
 
-def names(decision: Decision, question: Question, question_hash: str) -> bool:
+def is_answer_to(decision: Decision, question: Question, question_hash: str) -> bool:
     """Returns whether `decision` answers `question`, whose hash is `question_hash`.
 
     One that changed the arguments was given to the revision before, and answers the question that it made.

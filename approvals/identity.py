@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from signoff.approvals.machine import voter_of
+from signoff.approvals.machine import vote_holder
 from signoff.approvals.quorum import progress
 from signoff.contracts.activity_messages import IdentifyTask
 from signoff.contracts.approval import ApprovalRequest
@@ -11,7 +11,7 @@ from signoff.contracts.decision import Decision
 _OPERATORS: Final = "role:admin"
 
 
-def identify(decision: Decision, request: ApprovalRequest) -> IdentifyTask:
+def identify_task(decision: Decision, request: ApprovalRequest) -> IdentifyTask:
     """Makes the task that asks who answered `request`, and whether they may."""
     return IdentifyTask(
         decision=decision,
@@ -22,13 +22,13 @@ def identify(decision: Decision, request: ApprovalRequest) -> IdentifyTask:
         min_assurance=request.min_assurance,
         accept_unsigned=request.accept_unsigned,
         proposers=request.proposers,
-        seats=tuple(dict.fromkeys(voter_of(vote) for vote in request.votes)),
+        seats=tuple(dict.fromkeys(vote_holder(vote) for vote in request.votes)),
         groups=request.groups,
         wanted=tuple(dict.fromkeys(entry for group in progress(request).open for entry in group.of)),
     )
 
 
-def withdrawer(wish: Decision, request: ApprovalRequest) -> IdentifyTask:
+def withdrawal_task(wish: Decision, request: ApprovalRequest) -> IdentifyTask:
     """Makes the task that asks who withdraws `request`: its requester, somebody who may decide, or an administrator."""
     asker = f"user:{request.requester.user}"
     return IdentifyTask(

@@ -99,7 +99,7 @@ def apply_edit(
         }
     )
     # The gates' answer came through an activity: the new revision has to be what its editor signed for.
-    if not binding.names(decision, revised, revised.question_hash):
+    if not binding.is_answer_to(decision, revised, revised.question_hash):
         return request, refusal(request, "stale")
     if authority.subject in revised.proposers:
         return revised, _counted(revised, "")
@@ -218,7 +218,7 @@ def count_vote(request: ApprovalRequest, vote: Vote) -> ApprovalRequest:
     if vote.verdict == "withdrawn":
         return _decided(request, vote, "cancelled")
     # One vote a person and one a delegator: by no second channel and through no delegate does one count twice.
-    others = tuple(v for v in request.votes if _human(v) != _human(vote) and voter_of(v) != voter_of(vote))
+    others = tuple(v for v in request.votes if _human(v) != _human(vote) and vote_holder(v) != vote_holder(vote))
     replaced = tuple(v for v in request.votes if v not in others)
     if any(_outweighs(earlier, vote) for earlier in replaced):
         return request
@@ -277,7 +277,7 @@ def _voted(
     return after, receipt_after(request, after)
 
 
-def voter_of(vote: Vote) -> str:
+def vote_holder(vote: Vote) -> str:
     """Returns the human whose vote it is: a delegator's own, else the voter's."""
     return vote.on_behalf or _human(vote)
 
@@ -293,7 +293,7 @@ def _outweighs(earlier: Vote, vote: Vote) -> bool:
     """
     if earlier.verdict == vote.verdict:
         return True
-    return _human(earlier) != _human(vote) and voter_of(vote) != _human(vote) and vote.verdict != "denied"
+    return _human(earlier) != _human(vote) and vote_holder(vote) != _human(vote) and vote.verdict != "denied"
 
 
 def _tallied(request: ApprovalRequest) -> str:

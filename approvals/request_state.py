@@ -95,7 +95,9 @@ def _counts(question: Question, answer: StoredAnswer, answers: Iterable[StoredAn
         return False
     made = bool(question.edit_delivery) and decision.delivery_id == question.edit_delivery
     return (
-        made and binding.names(decision, question, "") and edit_stands(answers, answer.revision, decision.delivery_id)
+        made
+        and binding.is_answer_to(decision, question, "")
+        and edit_stands(answers, answer.revision, decision.delivery_id)
     )
 
 

@@ -74,16 +74,16 @@ class Apprise(Channel):
             near = did_you_mean(self._service, services.schemas())
             raise ConfigError(f"apprise has no service {quote_name(self._service)}{near}", field="url_secret")
 
-    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
+    async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         """See `Channel`."""
-        formatter = self.formatter(notice.person)
-        place = self._place(notice.address)
+        formatter = self.formatter(card.person)
+        place = self._place(card.address)
         max_chars = max(min(place.body_maxlen - _BETWEEN, _MOST_CHARS), LEAST_CHARS)
-        words = card_words(notice, formatter, how="link", limits=CardLimits(whole=max_chars))
+        words = card_words(card, formatter, how="link", limits=CardLimits(whole=max_chars))
         # The first paragraph is the title, as it stands.
         title, _, body = words.text.partition("\n\n")
         await self._send(place, title, body)
-        return before or SentCard(handle={"address": notice.address})
+        return before or SentCard(handle={"address": card.address})
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """See `Channel`. What was sent stays as it is."""

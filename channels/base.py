@@ -99,15 +99,15 @@ class Channel(ABC):
         return connection
 
     @abstractmethod
-    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
+    async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         """Sends one card; `before` is the first one where this reminds of it. Raises `NotDelivered`."""
 
-    def draws_whole(self, notice: OutboundCard) -> bool:
+    def draws_whole(self, card: OutboundCard) -> bool:
         """Returns whether the card, as `deliver` sends it, gives every value; by one that does not nobody approves.
 
         A channel that has less room than a mail has says so itself.
         """
-        return card_words(notice, self.formatter(notice.person), how="text").whole
+        return card_words(card, self.formatter(card.person), how="text").whole
 
     def formatter(self, person: Person) -> Formatter:
         """Returns the formatter of texts, times and numbers for a person, as of now."""

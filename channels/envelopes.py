@@ -122,7 +122,7 @@ class DeliveryStatus(FrozenModel):
     """What became of it; a state that the vendor does not explain is `unknown`, and only recorded."""
     code: str = ""
     """The vendor's code of a failure."""
-    told: str = ""
+    message: str = ""
     """What the failure means, in words."""
 
 
@@ -130,7 +130,7 @@ class DeliveryStatus(FrozenModel):
 class InboundBatch:
     """What one raw message holds, and what the vendor is told at once; most want nothing but 200."""
 
-    heard: tuple[InboundAction, ...] = ()
+    actions: tuple[InboundAction, ...] = ()
     """What people did."""
     statuses: tuple[DeliveryStatus, ...] = ()
     """What became of cards."""

@@ -30,7 +30,7 @@ class VendorAnswer:
 
     status: int
     """The status of HTTP."""
-    told: Mapping[str, Any]
+    body: Mapping[str, Any]
     """The JSON object of its body; empty where the body is none."""
     after: float = 0.0
     """Seconds to leave the vendor alone, as `Retry-After` says; 0 where it says nothing."""
@@ -56,7 +56,7 @@ class VendorErrors:
     """Its name, as people read it."""
     code_of: Callable[[VendorAnswer], Code | None] = no_code
     """Finds the vendor's own code in an answer; None where it refuses nothing, or has none."""
-    said: Mapping[Code, str] = field(default_factory=dict)
+    meanings: Mapping[Code, str] = field(default_factory=dict)
     """Codes that are final, and what each means or what is to be done; `again` is false for them."""
     pauses: Mapping[Code, float] = field(default_factory=dict)
     """Codes by which it takes no more for now, and the seconds for which it is left alone at least."""
@@ -83,14 +83,14 @@ class VendorErrors:
 
     def meaning(self, code: Code) -> str:
         """Returns a code in words, and what to do where something can be done."""
-        if code in self.said:
-            return self.said[code]
+        if code in self.meanings:
+            return self.meanings[code]
         return self._enough() if code in self.pauses else f"{self.vendor} refuses it with code {code}"
 
     def _by_code(self, code: Code, answer: VendorAnswer) -> NotDelivered:
         # What is known to be final stays so, whatever the status says.
         passes = code in self.pauses or code in self.passing
-        again = passes or (code not in self.said and _passing(answer.status))
+        again = passes or (code not in self.meanings and _passing(answer.status))
         message = self.words(answer) if self.words and code not in self.pauses else self.meaning(code)
         pause = max(self.pauses.get(code, 0.0), self._pause(answer))
         return NotDelivered(message, code=str(code), again=again, after=pause if again else 0.0)
@@ -163,7 +163,7 @@ class VendorHttp:
             raise NotDelivered(why, code="connection", again=True) from None
         refusal = self._errors.refusal(answer)
         if refusal is None or (worded and answer.succeeded and not answer.readable):
-            return answer.told
+            return answer.body
         raise refusal
 
     async def close(self) -> None:

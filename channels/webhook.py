@@ -137,12 +137,12 @@ class Webhook(Channel):
         allowed = read_networks(self._options.allow_networks)
         self._outward: WebhookTransport = self.attach(outward or GuardedHttp(allowed, self._options.timeout_seconds))
 
-    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
+    async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         """See `Channel`."""
-        number = f".{notice.request.reminded}" if notice.kind == "remind" else ""
+        number = f".{card.request.reminded}" if card.kind == "remind" else ""
         # The same however often it is tried, by which the receiver knows what it has; each reminder is another message.
-        message = f"{notice.token}.{notice.kind}{number}"
-        await self._post(message, _KINDS[notice.kind], _asked(notice, voice_now=self.context.clock()))
+        message = f"{card.token}.{card.kind}{number}"
+        await self._post(message, _KINDS[card.kind], _asked(card, voice_now=self.context.clock()))
         return SentCard(vendor_id=message if before is None else before.vendor_id)
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
@@ -239,14 +239,14 @@ def _acknowledged(answer: ServerAnswer) -> ServerAnswer:
     raise NotDelivered(f"the receiver answered {code}", code=code, again=True)
 
 
-def _asked(notice: OutboundCard, voice_now: datetime) -> dict[str, Any]:
-    request = notice.request
-    words = card_words(notice, formatter_for(notice.person, voice_now), how="buttons", assurance=Webhook.assurance)
+def _asked(card: OutboundCard, voice_now: datetime) -> dict[str, Any]:
+    request = card.request
+    words = card_words(card, formatter_for(card.person, voice_now), how="buttons", assurance=Webhook.assurance)
     return {
         # Whoever answers a list as a whole must not decide the first of it by that.
-        "token": "" if notice.kind == "digest" else notice.token,
-        "to": notice.address,
-        "person": {"id": notice.person.id, "name": notice.person.name, "locale": notice.person.locale or ENGLISH},
+        "token": "" if card.kind == "digest" else card.token,
+        "to": card.address,
+        "person": {"id": card.person.id, "name": card.person.name, "locale": card.person.locale or ENGLISH},
         "approval": request.id,
         "revision": request.revision,
         "code": request.code,
@@ -261,11 +261,11 @@ def _asked(notice: OutboundCard, voice_now: datetime) -> dict[str, Any]:
         "expires_at": _time(request.expires_at),
         "quorum": request.quorum,
         "open": [group.model_dump() for group in progress(request).open],
-        "more": notice.more,
+        "more": card.more,
         "whole": words.whole,
         "decides": words.decides,
         "approves": words.approves,
-        "link": notice.link,
+        "link": card.link,
         "text": words.text,
     }
 
@@ -276,10 +276,10 @@ def _received(key: str, kind: Any, data: Any) -> InboundBatch:
         decision = _Decision.model_validate(data)
         if not decision.token and not decision.in_reply_to:
             raise Malformed("`data` names no request: it needs `token` or `in_reply_to`")
-        return InboundBatch(heard=(_heard(key, decision, verdict=decision.verdict, reason=decision.reason),))
+        return InboundBatch(actions=(_heard(key, decision, verdict=decision.verdict, reason=decision.reason),))
     if kind == "message":
         message = _Message.model_validate(data)
-        return InboundBatch(heard=(_heard(key, message, text=message.text),))
+        return InboundBatch(actions=(_heard(key, message, text=message.text),))
     if kind == "status":
         report = _Told.model_validate(data)
         known: dict[str, Literal["delivered", "read", "failed", "unknown"]] = {
@@ -294,7 +294,7 @@ def _received(key: str, kind: Any, data: Any) -> InboundBatch:
             # What failed told of the card again, or of its end: the card itself is out.
             state = "unknown"
         return InboundBatch(
-            statuses=(DeliveryStatus(key=key, vendor_id=card, state=state, code=report.code, told=report.told),)
+            statuses=(DeliveryStatus(key=key, vendor_id=card, state=state, code=report.code, message=report.told),)
         )
     # Also what we sent and somebody sends back: one secret signs both ways, and only types tell them apart.
     return InboundBatch()

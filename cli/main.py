@@ -102,7 +102,7 @@ def invoke(arguments: Sequence[str]) -> int:
 
 def main() -> NoReturn:
     """Runs the `signoff` program."""
-    # Until the command is loaded: see `loading`.
+    # Until the command is loaded: see `pause_collector`.
     gc.disable()
     code = invoke(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
@@ -115,7 +115,7 @@ def main() -> NoReturn:
 
 
 @contextmanager
-def loading() -> Iterator[None]:
+def pause_collector() -> Iterator[None]:
     """Stops the collector within this block, which imports and does nothing else.
 
     Imports make hundreds of thousands of objects that all stay; looking through them again and again for garbage would
@@ -132,7 +132,7 @@ def loading() -> Iterator[None]:
 
 def _loaded(name: str) -> Any:
     """Imports the command `name`, or the group of that name, from the module that has it."""
-    with loading():
+    with pause_collector():
         module = importlib.import_module(COMMANDS[name][0])
     if not gc.isenabled():
         # `main` switched it off: what was imported until now stays as long as the process.

@@ -45,7 +45,7 @@ class Conversations:
     async def turn(self, key: TurnKey, person: Person | None) -> TurnView:
         """Returns a turn as it stands. Whoever may read the session that it belongs to may read it."""
         begun, _ = await self._admitted(key, person)
-        view = await self._deps.said(key)
+        view = await self._deps.claimed_view(key)
         await self._owe_again(key, view)
         return await self._deps.proved(view, begun)
 

@@ -63,9 +63,9 @@ class GatewayDeps:
 
     async def view(self, key: TurnKey) -> TurnView:
         """Returns a turn as it may be shown. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
-        return await self.proved(await self.said(key), await self.begun(key))
+        return await self.proved(await self.claimed_view(key), await self.begun(key))
 
-    async def said(self, key: TurnKey) -> TurnView:
+    async def claimed_view(self, key: TurnKey) -> TurnView:
         """Returns a turn by its own word; one that is over without a worker, where none answers in time.
 
         Raises as `view`.

@@ -312,7 +312,7 @@ def _impossible(policy: ApprovalPolicy) -> Iterator[tuple[str, Any, str]]:
     """Yields each setting of a policy that could never take effect: the field, its value, why and the remedy."""
     yield from _impossible_groups(policy)
     for number, term in enumerate(policy.terms):
-        for name, value, why in _vain(policy, term):
+        for name, value, why in _ineffective_settings(policy, term):
             yield f"terms.{number}.{name}", value, why
     remind, escalate, end = policy.remind_after, policy.escalate_after, policy.timeout
     if remind is not None and remind >= end:
@@ -364,7 +364,7 @@ def _can_be_filled(groups: Iterable[ApproverGroup]) -> bool:
     return suffices(0, named, [Voter(each, {each: frozenset((each,))}) for each in people])
 
 
-def _vain(policy: ApprovalPolicy, term: Term) -> Iterator[tuple[str, Any, str]]:
+def _ineffective_settings(policy: ApprovalPolicy, term: Term) -> Iterator[tuple[str, Any, str]]:
     """Yields each setting of a term that changes nothing, or loosens the policy: field, value, why and the remedy."""
     quorum, sure, timeout, after = term.quorum, term.min_assurance, term.timeout, term.escalate_after
     if quorum is not None and quorum <= policy.people_needed:

@@ -37,7 +37,7 @@ class Terms:
     applied: tuple[AppliedTerm, ...] = ()
     """The stricter terms that apply, in the order of the policy, a handler's last."""
 
-    def exceed(self, question: Question) -> bool:
+    def are_stricter_than(self, question: Question) -> bool:
         """Returns whether they ask for more than a question did: more people, other groups, surer ones, sooner."""
         groups = {(frozenset(group.of), group.quorum) for group in question.groups}
         added = any((frozenset(group.of), group.quorum) not in groups for group in self.groups)

@@ -127,7 +127,7 @@ class ChannelSuite:
         request = await rig.ask()
         row = await rig.delivery(request, "bo")
         first = rig.card(rig.bo)
-        await rig.channel.deliver(await rig.notice(row), None)
+        await rig.channel.deliver(await rig.outbound_card(row), None)
         copies = [card for card in rig.vendor.cards() if card.to == rig.bo]
         assert {card.token for card in copies} == {first.token}
 
@@ -184,13 +184,13 @@ class ChannelSuite:
     async def test_people_are_told_in_their_language(self, rig: ChannelRig) -> None:
         """What a card says, and what it says once it is over."""
         request = await rig.ask()
-        notice = await rig.notice(await rig.delivery(request, "bo"))
-        german = notice.person.model_copy(update={"locale": "de-CH"})
-        another = "another" + notice.token[7:]
-        sent = await rig.channel.deliver(notice.model_copy(update={"person": german, "token": another}), None)
+        card = await rig.outbound_card(await rig.delivery(request, "bo"))
+        german = card.person.model_copy(update={"locale": "de-CH"})
+        another = "another" + card.token[7:]
+        sent = await rig.channel.deliver(card.model_copy(update={"person": german, "token": another}), None)
         assert text("rule.requires_approval", "de") in rig.card(rig.bo).text
         await rig.decide_in_inbox(request)
-        closed = ClosedCard(request=rig.request(request.id), person=german, token=another, link=notice.link)
+        closed = ClosedCard(request=rig.request(request.id), person=german, token=another, link=card.link)
         await rig.channel.close(sent, closed)
         assert "Genehmigt von Ana" in rig.text_read_by(rig.bo)
 

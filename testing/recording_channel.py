@@ -36,7 +36,7 @@ class RecordingOptions(ChannelOptions):
 class RecordingChannel(Channel):
     """Keeps cards in `cards`, `closings` and `replies`, in order.
 
-    `failing`, while it is set, is called with each notice or closing before it is kept, and may raise `NotDelivered`.
+    `failing`, while it is set, is called with each card or closing before it is kept, and may raise `NotDelivered`.
     """
 
     kind: ClassVar[str] = "recording"
@@ -50,12 +50,12 @@ class RecordingChannel(Channel):
         self.replies: list[tuple[Mapping[str, Any], ChannelReply]] = []
         self.failing: Callable[[OutboundCard | ClosedCard], None] | None = None
 
-    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
+    async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         """See `Channel`."""
         if self.failing is not None:
-            self.failing(notice)
-        self.cards.append((notice, before))
-        return SentCard(vendor_id=f"{self.name}-{len(self.cards)}", handle={"to": notice.address})
+            self.failing(card)
+        self.cards.append((card, before))
+        return SentCard(vendor_id=f"{self.name}-{len(self.cards)}", handle={"to": card.address})
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """See `Channel`."""
@@ -78,7 +78,7 @@ class RecordingChannel(Channel):
             body = json.loads(raw.body)
             if "statuses" in body:
                 return InboundBatch(statuses=tuple(DeliveryStatus.model_validate(each) for each in body["statuses"]))
-            return InboundBatch(heard=(InboundAction.model_validate(body),))
+            return InboundBatch(actions=(InboundAction.model_validate(body),))
         except (ValueError, TypeError, ValidationError):
             raise Malformed("not what this channel takes") from None
 

@@ -210,7 +210,7 @@ class ChannelRig:
         rows = await self.cards.of_request(request.id, request.revision)
         return next(row for row in rows if row.person == person)
 
-    async def notice(self, row: DeliveryRow) -> OutboundCard:
+    async def outbound_card(self, row: DeliveryRow) -> OutboundCard:
         """Returns a card as the dispatcher sends it."""
         person = self.people.find(row.person, row.tenant)
         assert person is not None

@@ -75,7 +75,7 @@ def a_notice(*, locale: str = "en", address: str = BO, kind: Any = "ask", more: 
     return OutboundCard(token=token, kind=kind, request=request, person=person, address=address, link=LINK, more=more)
 
 
-def a_closing(notice: OutboundCard, sent: SentCard, **given: Any) -> tuple[SentCard, ClosedCard]:
+def a_closing(card: OutboundCard, sent: SentCard, **given: Any) -> tuple[SentCard, ClosedCard]:
     """How that request ended, as Ana decided it in Slack."""
     ending = {
         "state": "approved",
@@ -85,5 +85,5 @@ def a_closing(notice: OutboundCard, sent: SentCard, **given: Any) -> tuple[SentC
         "decided_channel": "slack",
         **given,
     }
-    request = notice.request.model_copy(update=ending)
-    return sent, ClosedCard(request=request, person=notice.person, token=notice.token, link=notice.link)
+    request = card.request.model_copy(update=ending)
+    return sent, ClosedCard(request=request, person=card.person, token=card.token, link=card.link)

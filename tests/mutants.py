@@ -148,7 +148,7 @@ track_dependencies = false
 """
 
 
-def furnish(name: str) -> Path:
+def prepare_copy(name: str) -> Path:
     """A fresh copy of the project in which mutmut can work on one area."""
     place = BUILD / name
     shutil.rmtree(place, ignore_errors=True)
@@ -306,7 +306,7 @@ def main() -> int:
         parser.error(f"there is no area {', '.join(unknown)}; there are {', '.join(AREAS)}")
     chosen = given.areas or list(AREAS)
     for name in chosen if not given.report else ():
-        place = refresh(name) if given.again else furnish(name)
+        place = refresh(name) if given.again else prepare_copy(name)
         subprocess.run(
             [sys.executable, "-m", "mutmut", "run", "--max-children", given.children],
             cwd=place,

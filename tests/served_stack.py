@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from signoff.cli.local.gateway import running_gateway
-from signoff.cli.local.installation import find_workplace
+from signoff.cli.local.installation import find_installation
 from signoff.cli.local.worker import running_worker
 from signoff.engine.turn_client import TurnClient
 from signoff.store.store import working_store
@@ -25,7 +25,7 @@ async def gateway_alone(
     for name, value in (("MANIFEST", str(manifest)), ("TASK_QUEUE", task_queue), ("PORT", str(free_port()))):
         clean_env.setenv(f"SIGNOFF_{name}", value)
     clean_env.setenv("TEMPORAL_ADDRESS", server.address)
-    place = find_workplace()
+    place = find_installation()
     signoff = TurnClient(await server.connect(), task_queue=task_queue)
     async with working_store(place.settings) as store, running_gateway(place, signoff, store):
         yield
@@ -34,7 +34,7 @@ async def gateway_alone(
 @contextlib.asynccontextmanager
 async def worker_alone(server: ServerHandle, task_queue: str) -> AsyncIterator[None]:
     """A worker of the desk, as variables say which."""
-    place = find_workplace()
+    place = find_installation()
     async with (
         working_store(place.settings) as store,
         running_worker(place, await server.connect(), store, task_queue=task_queue),

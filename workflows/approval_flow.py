@@ -149,7 +149,7 @@ class ApprovalFlow:
                 receipt = self._state.book.precheck(decision, workflow.now())
                 if receipt is not None:
                     return receipt
-                authority = await _identified(identity.identify(decision, request))
+                authority = await _identified(identity.identify_task(decision, request))
                 # What follows looks again: while the author was identified, someone else may have been first.
                 if decision.edited_args is None:
                     return self._state.book.settle(decision, authority, workflow.now())
@@ -169,7 +169,7 @@ class ApprovalFlow:
         by = wish.subject
         if request is not None and request.state == "pending":
             async with self.hold_lock():
-                authority = await _identified(identity.withdrawer(wish, request))
+                authority = await _identified(identity.withdrawal_task(wish, request))
             if wish.signature and not authority.allowed:
                 refused = machine.refusal(request, authority.code or "not_allowed", "you may not withdraw this")
                 return self._state.book.record_reply(wish, refused, workflow.now(), authority)

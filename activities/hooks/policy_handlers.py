@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from signoff.activities.hooks.hook_timeout import NoAnswer, ask
+from signoff.activities.hooks.hook_caller import NoAnswer, ask
 from signoff.approvals.redaction import redact_secrets, secret_values
 from signoff.contracts.call import CallContext
 from signoff.contracts.message import CallPart

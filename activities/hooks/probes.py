@@ -6,7 +6,7 @@ from temporalio import activity
 
 from signoff.activities.call_journal import CallContent, Journal
 from signoff.activities.capability_backends import handed_out_secrets
-from signoff.activities.hooks.hook_timeout import NoAnswer, ask
+from signoff.activities.hooks.hook_caller import NoAnswer, ask
 from signoff.activities.results.result_processor import ResultProcessor
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals import audit_events

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from signoff.activities.hooks.hook_timeout import NoAnswer, ask
+from signoff.activities.hooks.hook_caller import NoAnswer, ask
 from signoff.activities.hooks.policy_handlers import apply_policy_handler
 from signoff.approvals.redaction import redact_secrets, secret_values
 from signoff.contracts.activity_messages import Tally

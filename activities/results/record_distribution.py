@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from temporalio import activity
 
-from signoff.activities.hooks.hook_timeout import await_within, call_function
+from signoff.activities.hooks.hook_caller import await_within, call_function
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.redaction import HIDDEN
 from signoff.contracts.call import Permit

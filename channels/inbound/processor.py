@@ -286,7 +286,7 @@ class InboundProcessor:
         return await self._said(channel, action, row)
 
     async def _reported(self, channel: Channel, status: DeliveryStatus, attempts: int) -> dict[str, Any] | None:
-        card = await self._deliveries.state(channel.name, status.vendor_id, status.state, status.code, status.told)
+        card = await self._deliveries.state(channel.name, status.vendor_id, status.state, status.code, status.message)
         if card is None:
             # Vendors report a message before their answer to its sending is written down here; these tries take 15 s.
             return None if attempts < _UNKNOWN_CARD_TRIES else {"what": status.state, "token": ""}

@@ -69,11 +69,11 @@ class InboundReceiver:
             raise NotFound("there is no such channel")
         received = await self._read(name, channel, raw)
         # Scanners and previews follow any address that they see, so that a GET must never say anything.
-        if raw.method != "POST" or not (received.heard or received.statuses):
+        if raw.method != "POST" or not (received.actions or received.statuses):
             return received
         # More is never read, and a mail may be of megabytes.
         # One more than is read: who reads it sees that there was more.
-        actions = [each.model_copy(update={"text": each.text[: READ_CHARS + 1]}) for each in received.heard]
+        actions = [each.model_copy(update={"text": each.text[: READ_CHARS + 1]}) for each in received.actions]
         try:
             new = await self._arrivals.put(name, actions, received.statuses)
         # JSON may hold half of a surrogate pair (`"\ud800"`), which Python reads and UTF-8 cannot write.

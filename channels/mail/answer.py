@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 class UnprovedMail:
     """A mail whose sender is not proved yet."""
 
-    said: MailAnswer
+    answer: MailAnswer
     """What the mail says."""
     evidence: AuthenticityEvidence
     """The evidence for its sender."""
@@ -80,14 +80,14 @@ class MailReceiver:
 
     def conclude(self, mail: UnprovedMail, txt: KnownTxt) -> InboundBatch:
         """Interprets a mail, once the names of its evidence are looked up."""
-        answer, proof = mail.said, mail.evidence.judge(txt)
+        answer, proof = mail.answer, mail.evidence.judge(txt)
         key = _key(mail, proof)
         if proof.why:
-            return InboundBatch(heard=(_unproved(key, mail),))
+            return InboundBatch(actions=(_unproved(key, mail),))
         token, ids = self._about(answer, proof)
         if not token and "message-id" not in proof.surely:
             # With the card's code in it, it could be sent again as another mail.
-            return InboundBatch(heard=(_unproved(key, mail),))
+            return InboundBatch(actions=(_unproved(key, mail),))
         action = InboundAction(
             key=key,
             identity=proof.sender,
@@ -100,7 +100,7 @@ class MailReceiver:
             name=answer.name,
             where={**_where(answer), "token": token},
         )
-        return InboundBatch(heard=(action,))
+        return InboundBatch(actions=(action,))
 
     def _about(self, answer: MailAnswer, proof: Authenticity) -> tuple[str, tuple[str, ...]]:
         """Returns the token of the one card that is meant, and ids of mails it replies to; never neither.
@@ -133,7 +133,7 @@ class MailReceiver:
             vendor_id=self.replies.message_id(claimed[0]),
             state="failed",
             code=code[1].decode("ascii") if code else "",
-            told=why[1].decode("utf-8", "replace") if why else "",
+            message=why[1].decode("utf-8", "replace") if why else "",
         )
         return InboundBatch(statuses=(status,))
 
@@ -158,7 +158,7 @@ def _key(mail: UnprovedMail, proof: Authenticity) -> str:
     Nobody can use up the key of a mail of somebody else's. Where its id is not sure it may get others, and is then only
     heard if what is sure names its one card.
     """
-    answer, header = mail.said, mail.evidence.header
+    answer, header = mail.answer, mail.evidence.header
     if "message-id" in proof.surely and answer.message_id:
         own = [answer.message_id]
     else:
@@ -174,7 +174,7 @@ def _unproved(key: str, mail: UnprovedMail) -> InboundAction:
     """Makes an action of nobody: its identity is none that a person can have. Who has a card of ours is told so, others
     nothing.
     """
-    answer = mail.said
+    answer = mail.answer
     where: dict[str, Any] = {"unproved": True}
     # Else whoever is named as the sender of a forged mail would be sent one by us.
     if mail.claimed and answer.sender and not mail.unanswered:

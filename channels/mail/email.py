@@ -78,9 +78,9 @@ class Email(Channel):
             self.max_bytes = NOTICE_BYTES
         self._answered: OrderedDict[tuple[str, ...], None] = OrderedDict()
 
-    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
+    async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         """See `Channel`."""
-        letter = self._letters.card(notice, before, self.context.clock())
+        letter = self._letters.card(card, before, self.context.clock())
         await self._send(letter)
         # A reminder leaves the card what it is: its end goes into the first mail's thread.
         if before is not None:
@@ -145,7 +145,7 @@ class Email(Channel):
         async with self._queue.turn(evidence.domain, examined.size):
             found = await self._names.find(evidence.names)
             received = await loop.run_in_executor(threads, self._receiver.conclude, examined, txt_lookup_of(found))
-            proved = received.heard[0].where.get("unproved") is None
+            proved = received.actions[0].where.get("unproved") is None
             self._queue.note(evidence.domain, proved=proved, silent=None in found.values())
         return received
 

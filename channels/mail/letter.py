@@ -104,25 +104,25 @@ class LetterSender:
     bounces: bool
     """Whether mail that cannot be delivered comes back there too."""
 
-    def card(self, notice: OutboundCard, before: SentCard | None, now: datetime) -> Letter:
+    def card(self, card: OutboundCard, before: SentCard | None, now: datetime) -> Letter:
         """Writes a card, or a reminder in its thread. Raises `NotDelivered` for an address that is none."""
-        formatter = formatter_for(notice.person, now)
-        words = card_words(notice, formatter, how="reply" if self.answers else "link")
-        what = {"ask": "", "remind": f"remind{notice.request.reminded}", "digest": "digest"}[notice.kind]
+        formatter = formatter_for(card.person, now)
+        words = card_words(card, formatter, how="reply" if self.answers else "link")
+        what = {"ask": "", "remind": f"remind{card.request.reminded}", "digest": "digest"}[card.kind]
         opens = text("button.open", formatter.language)
         page = self._page("mail_card.html", formatter.language, words=words, open=opens)
         subject, thread = cut_visible(words.subject, SUBJECT_CHARS), _ids(())
         if before is not None:
             subject, thread = _answering(str(before.handle.get("subject") or subject)), _ids([before.vendor_id])
         # The same id however often it is sent: where a try that failed did arrive, the second can be told for its copy.
-        draft = _Draft(notice.address, self.replies.message_id(notice.token, what), subject, thread, now)
-        return self._letter(draft, notice.token, formatter.language, words.text, page)
+        draft = _Draft(card.address, self.replies.message_id(card.token, what), subject, thread, now)
+        return self._letter(draft, card.token, formatter.language, words.text, page)
 
     def closing(self, sent: SentCard, closed: ClosedCard, address: str, now: datetime) -> Letter:
         """Writes how a request ended, in the thread of its card. Raises `NotDelivered`."""
         formatter = formatter_for(closed.person, now)
         message = closing_text(closed, formatter)
-        page = self._page("mail_text.html", formatter.language, told=message)
+        page = self._page("mail_text.html", formatter.language, message=message)
         subject = _answering(str(sent.handle.get("subject") or closing_words(closed.request, formatter)))
         identity = self.replies.message_id(closed.token, f"closed.{closed.request.revision}")
         draft = _Draft(address, identity, subject, _ids([sent.vendor_id]), now)
@@ -136,7 +136,7 @@ class LetterSender:
         named = hashlib.sha256("\0".join((*thread, reply.text)).encode()).hexdigest()[:20]
         identity = self.replies.message_id(token, f"answer.{named}") if token else f"<{named}@{self.replies.domain}>"
         subject = _answering(one_line(str(where.get("subject", "")) or "Signoff", SUBJECT_CHARS).text)
-        page = self._page("mail_text.html", reply.language, told=reply.text)
+        page = self._page("mail_text.html", reply.language, message=reply.text)
         draft = _Draft(str(where["to"]), identity, subject, thread, now)
         return self._letter(draft, token, reply.language, reply.text, page, automatic="auto-replied")
 

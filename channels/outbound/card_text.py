@@ -139,7 +139,7 @@ class CardWords:
 
 
 def card_words(
-    notice: OutboundCard,
+    card: OutboundCard,
     formatter: Formatter,
     *,
     how: How,
@@ -153,9 +153,9 @@ def card_words(
     False.
     """
     limits = limits or CardLimits()
-    if how == "link" or notice.kind == "digest" or link_only(notice.request, assurance):
+    if how == "link" or card.kind == "digest" or link_only(card.request, assurance):
         how = "link"
-    writer = _Writer(notice, formatter, how)
+    writer = _Writer(card, formatter, how)
     fitting = (words for words in writer.attempts(limits) if len(words.text) <= limits.whole)
     return next(fitting, None) or writer.least(limits.whole)
 
@@ -176,9 +176,9 @@ def how_words(how: How, request: ApprovalRequest, formatter: Formatter, link: st
 class _Writer:
     """Writes one card, in more and more narrow forms."""
 
-    def __init__(self, notice: OutboundCard, formatter: Formatter, how: How) -> None:
-        self.notice = notice
-        self.request = notice.request
+    def __init__(self, card: OutboundCard, formatter: Formatter, how: How) -> None:
+        self.card = card
+        self.request = card.request
         self.formatter = formatter
         self.how = how
 
@@ -196,11 +196,11 @@ class _Writer:
     def least(self, max_chars: int) -> CardWords:
         """Writes what is left where even no argument fits: what it is, and that there is more to read."""
         short = text("card.incomplete_short", self.formatter.language)
-        hint = short if self.how == "link" else text("card.incomplete", self.formatter.language, link=self.notice.link)
+        hint = short if self.how == "link" else text("card.incomplete", self.formatter.language, link=self.card.link)
         bare = replace(self.words(0, 0, 0), rows=(), note="", asked="", rule="", counted="", more="", effect=ELLIPSIS)
         # Said also of a call without arguments: who asks, and by which rule, is not there.
         how = self.how if self.how == "link" else "unseen"
-        how_to_answer = how_words(how, self.request, self.formatter, self.notice.link)
+        how_to_answer = how_words(how, self.request, self.formatter, self.card.link)
         bare = replace(bare, whole=False, approves=False, incomplete=hint, how=how_to_answer, open="")
         # An address that is cut leads nowhere.
         fitting = (bare, replace(bare, due=""), replace(bare, due="", incomplete=short, how="", open=""))
@@ -211,14 +211,14 @@ class _Writer:
         """Writes the card with `rows` arguments of `value` characters each, and `says` characters of the agent's
         words.
         """
-        notice, request, formatter, language = self.notice, self.request, self.formatter, self.formatter.language
-        digest = notice.kind == "digest"
+        card, request, formatter, language = self.card, self.request, self.formatter, self.formatter.language
+        digest = card.kind == "digest"
         lines = () if digest else self.lines(value, rows)
         whole = digest or not (any(line.note or not line.label for line in lines))
         heading, code, effect = self.heading(), show_code(request.code), cut_visible(request.card.effect, EFFECT_CHARS)
-        how = how_words(self.how if whole or self.how == "link" else "unseen", request, formatter, notice.link)
+        how = how_words(self.how if whole or self.how == "link" else "unseen", request, formatter, card.link)
         linked = self.how == "link"
-        incomplete = "" if whole else text("card.incomplete", language, link=notice.link)
+        incomplete = "" if whole else text("card.incomplete", language, link=card.link)
         # The link stands in `how` already.
         if linked and incomplete:
             incomplete = text("card.incomplete_short", language)
@@ -236,11 +236,11 @@ class _Writer:
             says=cut_visible(agent, says) if agent and says else "",
             counted=self.counted(),
             due=self.due(),
-            more=text("card.more", language, n=notice.more) if notice.more else "",
+            more=text("card.more", language, n=card.more) if card.more else "",
             incomplete=incomplete,
             how=how,
-            open="" if linked or incomplete or not notice.link else text("card.open", language, link=notice.link),
-            link=notice.link,
+            open="" if linked or incomplete or not card.link else text("card.open", language, link=card.link),
+            link=card.link,
             whole=whole,
             decides=not linked,
             approves=not linked and whole,
@@ -250,11 +250,11 @@ class _Writer:
 
     def heading(self) -> str:
         language = self.formatter.language
-        if self.notice.kind == "digest":
-            return text("card.digest", language, n=self.notice.more + 1)
+        if self.card.kind == "digest":
+            return text("card.digest", language, n=self.card.more + 1)
         if self.request.kind == "in_doubt":
             return text("card.doubt", language)
-        return text("card.remind" if self.notice.kind == "remind" else "card.ask", language)
+        return text("card.remind" if self.card.kind == "remind" else "card.ask", language)
 
     def lines(self, value: int, rows: int) -> tuple[CardLine, ...]:
         every = self.request.card.rows

@@ -107,16 +107,16 @@ class ChannelSender:
     async def _one(self, row: DeliveryRow) -> int:
         again = row.state != "planned"
         before = SentCard(vendor_id=row.vendor_id, handle=row.handle) if again else None
-        notice = await self._notice(row, "remind" if again else "ask")
+        card = await self._outbound_card(row, "remind" if again else "ask")
         # Sent first, then written down: killed in between, it goes out twice under one token, and not never.
-        sent = await self._tried(row, lambda: self._channel.deliver(notice, before))
+        sent = await self._tried(row, lambda: self._channel.deliver(card, before))
         if sent is None:
             return 0
         if again:
             await self._cards.record_reminder(row.token)
             await self._told(row, "reminded", vendor_id=sent.vendor_id, attempt=row.request.reminded)
         else:
-            whole = row.request.card.whole and self._channel.draws_whole(notice)
+            whole = row.request.card.whole and self._channel.draws_whole(card)
             await self._cards.record_sent(
                 row.token, sent.vendor_id, sent.handle if whole else {**sent.handle, PARTIAL: True}
             )
@@ -125,8 +125,8 @@ class ChannelSender:
 
     async def _digest(self, rows: Sequence[DeliveryRow]) -> int:
         """Sends one message for all of `rows`: each of them is answered from the link, or by its code."""
-        notice = await self._notice(rows[0], "digest", more=len(rows) - 1)
-        sent = await self._tried(rows[0], lambda: self._channel.deliver(notice, None))
+        card = await self._outbound_card(rows[0], "digest", more=len(rows) - 1)
+        sent = await self._tried(rows[0], lambda: self._channel.deliver(card, None))
         if sent is None:
             for row in rows[1:]:
                 await self._cards.record_failure(row.token, "", "", again_after=1.0)
@@ -229,7 +229,9 @@ class ChannelSender:
             return False
         return True
 
-    async def _notice(self, row: DeliveryRow, kind: Literal["ask", "remind", "digest"], more: int = 0) -> OutboundCard:
+    async def _outbound_card(
+        self, row: DeliveryRow, kind: Literal["ask", "remind", "digest"], more: int = 0
+    ) -> OutboundCard:
         person = self._deps.people.find(row.person, row.tenant)
         return OutboundCard(
             token=row.token,

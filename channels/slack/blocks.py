@@ -30,14 +30,14 @@ REASON: Final = "signoff.reason"
 LIMITS: Final = CardLimits(whole=9_000, value=400, says=800, rows=40)
 
 
-def card_blocks(notice: OutboundCard, formatter: Formatter, public_url: str) -> tuple[str, list[Block]]:
+def card_blocks(card: OutboundCard, formatter: Formatter, public_url: str) -> tuple[str, list[Block]]:
     """Writes the text and the blocks of a card. A reminder and a list have no buttons that decide: cards have.
 
     What may be changed is changed in the inbox, at `public_url`, after a sign-in.
     """
-    words = card_words(notice, formatter, how="buttons", limits=LIMITS)
-    decides = words.decides and notice.kind == "ask"
-    several = notice.kind == "digest"
+    words = card_words(card, formatter, how="buttons", limits=LIMITS)
+    decides = words.decides and card.kind == "ask"
+    several = card.kind == "digest"
     # What would be done is what has to be read first; of several things, how many they are.
     first, second = (words.heading, words.effect) if several else (words.effect, words.heading)
     blocks: list[Block] = [_header(first), _section(f"{second}\n{words.code}")]
@@ -45,15 +45,15 @@ def card_blocks(notice: OutboundCard, formatter: Formatter, public_url: str) -> 
     if len(first) > HEADER_CHARS:
         blocks.append(_section(first))
     blocks += [_section(each) for each in _paragraphs(words)]
-    buttons = _decisions(notice.token, words) if decides else []
-    if notice.link:
+    buttons = _decisions(card.token, words) if decides else []
+    if card.link:
         label = text("button.open", formatter.language)
-        buttons.append(_button(OPEN, label, url=notice.link))
-    if decides and notice.request.edit != "off":
-        edit = f"{public_url}/approvals/{notice.request.id}/edit"
+        buttons.append(_button(OPEN, label, url=card.link))
+    if decides and card.request.edit != "off":
+        edit = f"{public_url}/approvals/{card.request.id}/edit"
         buttons.append(_button(CHANGE, text("button.change", formatter.language), url=edit))
     if buttons:
-        blocks.append({"type": "actions", "block_id": f"signoff.{notice.token}", "elements": buttons})
+        blocks.append({"type": "actions", "block_id": f"signoff.{card.token}", "elements": buttons})
     return escape(words.text)[:FALLBACK_CHARS], blocks
 
 

@@ -9,9 +9,9 @@ _CODE_CHARS: Final = 80
 
 def _code(answer: VendorAnswer) -> str | None:
     # Slack answers 200 to what it refuses, too; a response address answers `ok`, in words.
-    if not answer.succeeded or not answer.readable or answer.told.get("ok") is True:
+    if not answer.succeeded or not answer.readable or answer.body.get("ok") is True:
         return None
-    return str(answer.told.get("error") or "no_answer")[:_CODE_CHARS]
+    return str(answer.body.get("error") or "no_answer")[:_CODE_CHARS]
 
 
 ERRORS: Final = VendorErrors(

@@ -31,7 +31,7 @@ def interaction(payload: Mapping[str, Any]) -> InboundBatch:
     """Parses a press of a button, or a window that was submitted."""
     if payload.get("type") == "block_actions":
         actions = [_pressed(payload, each) for each in _list(payload, "actions")]
-        return InboundBatch(heard=tuple(each for each in actions if each is not None))
+        return InboundBatch(actions=tuple(each for each in actions if each is not None))
     if payload.get("type") == "view_submission":
         return _submitted(payload)
     return InboundBatch()
@@ -48,7 +48,7 @@ def event(body: Mapping[str, Any]) -> InboundBatch:
         return InboundBatch()
     channel, thread = _text(inner, "channel"), _text(inner, "thread_ts")
     return InboundBatch(
-        heard=(
+        actions=(
             InboundAction(
                 # Slack brings an event up to four times, under this one name, where it is not answered within 3 s.
                 key=_text(body, "event_id") or f"{channel}:{_text(inner, 'ts')}",
@@ -101,7 +101,7 @@ def _submitted(payload: Mapping[str, Any]) -> InboundBatch:
         reason=unescape(_text(given, "value")).strip(),
         where={"channel": _text(opened, "channel"), "user": _text(user, "id")},
     )
-    return InboundBatch(heard=(action,))
+    return InboundBatch(actions=(action,))
 
 
 def _team(payload: Mapping[str, Any]) -> str:

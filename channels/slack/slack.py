@@ -67,11 +67,11 @@ class Slack(Channel):
             _SIGNATURE, (self._options.signing_secret.encode(),), "v0=", time_header=_STAMP, before="v0:{time}:"
         )
 
-    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
+    async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         """See `Channel`."""
-        words, blocks = card_blocks(notice, self.formatter(notice.person), self.context.public_url)
+        words, blocks = card_blocks(card, self.formatter(card.person), self.context.public_url)
         # A conversation with a person has a name of its own, which the answer tells, and only that can be edited.
-        message: dict[str, Any] = {"channel": _user(notice.address), "text": words, "blocks": blocks}
+        message: dict[str, Any] = {"channel": _user(card.address), "text": words, "blocks": blocks}
         if before is not None:
             message |= {"channel": before.handle["channel"], "thread_ts": before.handle["ts"]}
         answer = await self._call("chat.postMessage", message)
@@ -80,10 +80,10 @@ class Slack(Channel):
         channel, stamp = str(answer.get("channel")), str(answer.get("ts"))
         return SentCard(vendor_id=f"{channel}:{stamp}", handle={"channel": channel, "ts": stamp})
 
-    def draws_whole(self, notice: OutboundCard) -> bool:
+    def draws_whole(self, card: OutboundCard) -> bool:
         """See `Channel`."""
-        formatter = self.formatter(notice.person)
-        return card_words(notice, formatter, how="buttons", limits=LIMITS).whole
+        formatter = self.formatter(card.person)
+        return card_words(card, formatter, how="buttons", limits=LIMITS).whole
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """See `Channel`."""

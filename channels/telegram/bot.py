@@ -17,16 +17,16 @@ _TOLD_CHARS: Final = 200
 
 def _code(answer: VendorAnswer) -> int | None:
     if answer.succeeded:
-        return None if answer.told.get("ok") is True or not answer.readable else _STRANGE
+        return None if answer.body.get("ok") is True or not answer.readable else _STRANGE
     return answer.status
 
 
 def _words(answer: VendorAnswer) -> str:
-    return f"Telegram says: {one_line(str(answer.told.get('description') or answer.status), _TOLD_CHARS).text}"
+    return f"Telegram says: {one_line(str(answer.body.get('description') or answer.status), _TOLD_CHARS).text}"
 
 
 def _after(answer: VendorAnswer) -> float:
-    parameters = answer.told.get("parameters")
+    parameters = answer.body.get("parameters")
     wait = parameters.get("retry_after") if isinstance(parameters, dict) else None
     return float(wait) if isinstance(wait, int) and wait > 0 else answer.after
 

@@ -23,13 +23,13 @@ _VERDICTS: Final[Mapping[str, Verdict]] = {"a": "approved", "d": "denied"}
 _PRESSED: Final = re.compile(r"([ad]):([a-z0-9]{1,32})\Z")
 
 
-def card_message(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -> Message:
+def card_message(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> Message:
     """Writes a card. A reminder and a list have no buttons, which nobody would take away: cards have."""
-    words = fitting_words(notice, formatter, assurance)
+    words = fitting_words(card, formatter, assurance)
     message = text_message(words.text)
-    if words.decides and notice.kind == "ask":
-        deny = _button("d", notice.token, words.deny)
-        buttons = [_button("a", notice.token, words.approve), deny] if words.approves else [deny]
+    if words.decides and card.kind == "ask":
+        deny = _button("d", card.token, words.deny)
+        buttons = [_button("a", card.token, words.approve), deny] if words.approves else [deny]
         message["reply_markup"] = {"inline_keyboard": [buttons]}
     return message
 
@@ -66,12 +66,12 @@ def cut_words(words: str, limit: int) -> str:
     return shown
 
 
-def fitting_words(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -> CardWords:
+def fitting_words(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> CardWords:
     """Writes the card's words, few enough to fit."""
     # Limits count characters, of which one has at most two units: half of the room always fits.
     for whole in (TEXT_UNITS, TEXT_UNITS * 3 // 4, TEXT_UNITS // 2):
         limits = CardLimits(whole=whole, value=400, says=600, rows=60)
-        words = card_words(notice, formatter, how="buttons", assurance=assurance, limits=limits)
+        words = card_words(card, formatter, how="buttons", assurance=assurance, limits=limits)
         if _units(words.text) <= TEXT_UNITS:
             break
     return words

@@ -74,13 +74,13 @@ class Telegram(Channel):
         self._options = TelegramOptions.model_validate(context.options)
         self._bot = self.attach(TelegramBot(self._options.token, self._options.api_url))
 
-    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
+    async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         """See `Channel`."""
-        if not _PERSON.match(notice.address):
+        if not _PERSON.match(card.address):
             why = "an identity of Telegram is the number of a person's account, such as 123456789"
             raise NotDelivered(why, code="address", again=False)
-        chat = int(notice.address)
-        message = card_message(notice, self.formatter(notice.person), self.assurance)
+        chat = int(card.address)
+        message = card_message(card, self.formatter(card.person), self.assurance)
         if before is not None:
             message |= below(before.handle["message"])
         answer = await self._bot.call("sendMessage", {"chat_id": chat, **message})
@@ -89,10 +89,10 @@ class Telegram(Channel):
         number = answer.get("message_id") if isinstance(answer, dict) else None
         return SentCard(vendor_id=vendor_id(chat, number or 0), handle={"chat": chat, "message": number or 0})
 
-    def draws_whole(self, notice: OutboundCard) -> bool:
+    def draws_whole(self, card: OutboundCard) -> bool:
         """See `Channel`."""
-        formatter = self.formatter(notice.person)
-        return fitting_words(notice, formatter, self.assurance).whole
+        formatter = self.formatter(card.person)
+        return fitting_words(card, formatter, self.assurance).whole
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """See `Channel`. The message is edited, and its buttons go."""

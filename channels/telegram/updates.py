@@ -115,7 +115,7 @@ def _marked(words: str, entities: Any) -> str:
 
 
 def _one(action: InboundAction) -> InboundBatch:
-    return InboundBatch(heard=(action,))
+    return InboundBatch(actions=(action,))
 
 
 def _map(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ _PAUSES: Final[Mapping[Code, float]] = {14107: 5.0, 20429: 5.0, 30001: 30.0, 630
 """Seconds to leave Twilio alone after it said that there was too much: of the account, a number, a day."""
 _PASSING: Final[frozenset[Code]] = frozenset((20500, 20503, 30008, 63017))
 """Faults on Twilio's side, which pass."""
-_SAID: Final[Mapping[Code, str]] = {
+_MEANINGS: Final[Mapping[Code, str]] = {
     20003: "the credentials are not valid; check `account_sid` and `auth_token`, and that the account is active",
     20404: "there is no such account; check `account_sid`",
     21211: "it is no number that can be written to",
@@ -54,8 +54,8 @@ _SAID: Final[Mapping[Code, str]] = {
 
 def _code(answer: VendorAnswer) -> int | None:
     # A message that is taken may bring the code of its failure with it.
-    code = answer.told.get("error_code" if answer.succeeded else "code")
+    code = answer.body.get("error_code" if answer.succeeded else "code")
     return code if isinstance(code, int) and code else None
 
 
-ERRORS: Final = VendorErrors("Twilio", _code, said=_SAID, pauses=_PAUSES, passing=_PASSING)
+ERRORS: Final = VendorErrors("Twilio", _code, meanings=_MEANINGS, pauses=_PAUSES, passing=_PASSING)

@@ -78,7 +78,7 @@ def read_form(raw: InboundRequest, sender: str, via: Via) -> InboundBatch:
     made = _message(form, key, sender, via)
     actions = (made,) if isinstance(made, InboundAction) else ()
     statuses = (made,) if isinstance(made, DeliveryStatus) else ()
-    return InboundBatch(heard=actions, statuses=statuses, body=_NOTHING, media_type="text/xml")
+    return InboundBatch(actions=actions, statuses=statuses, body=_NOTHING, media_type="text/xml")
 
 
 def _message(form: Mapping[str, str], key: str, sender: str, via: Via) -> InboundAction | DeliveryStatus | None:
@@ -126,5 +126,5 @@ def _status(form: Mapping[str, str], key: str) -> DeliveryStatus:
         vendor_id=key,
         state=known or "unknown",
         code=str(code) if code else "" if known else new,
-        told=ERRORS.meaning(code) if code else "",
+        message=ERRORS.meaning(code) if code else "",
     )

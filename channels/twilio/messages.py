@@ -31,34 +31,34 @@ def is_address(address: str, via: Via) -> bool:
     return bool((_WHATSAPP if via == "whatsapp" else _NUMBER).match(address))
 
 
-def card_fields(notice: OutboundCard, formatter: Formatter, assurance: Assurance, via: Via) -> Fields:
+def card_fields(card: OutboundCard, formatter: Formatter, assurance: Assurance, via: Via) -> Fields:
     """Writes a card as text, which says how to answer with its code."""
-    return text_fields(_fitting(notice, formatter, assurance).text, via)
+    return text_fields(_fitting(card, formatter, assurance).text, via)
 
 
-def fields_draw_whole(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -> bool:
+def fields_draw_whole(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> bool:
     """Returns whether a card gives every value, in whichever form it is sent."""
-    return _fitting(notice, formatter, assurance).whole and template_words(notice, formatter, assurance).whole
+    return _fitting(card, formatter, assurance).whole and template_words(card, formatter, assurance).whole
 
 
-def _fitting(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -> CardWords:
+def _fitting(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> CardWords:
     """Returns the card's words, few enough to fit."""
     for whole in (BODY_UNITS, BODY_UNITS * 3 // 4, BODY_UNITS // 2):
         limits = CardLimits(whole=whole, value=300, says=300, rows=40)
-        words = card_words(notice, formatter, how="text", assurance=assurance, limits=limits)
+        words = card_words(card, formatter, how="text", assurance=assurance, limits=limits)
         if units(words.text) <= BODY_UNITS:
             break
     return words
 
 
-def template_fields(notice: OutboundCard, formatter: Formatter, assurance: Assurance, content: str) -> Fields:
+def template_fields(card: OutboundCard, formatter: Formatter, assurance: Assurance, content: str) -> Fields:
     """Writes the card as a template: four variables as in the one for Meta itself, and the token, which its buttons
     send.
     """
-    message = template_message(notice, formatter, assurance, "", "")
+    message = template_message(card, formatter, assurance, "", "")
     values = [each["text"] for each in message["template"]["components"][0]["parameters"]]
     # The fifth is the token, which the buttons' ids hold: see `ACTIONS` in `templates.py`.
-    variables = {str(number): value for number, value in enumerate((*values, notice.token), 1)}
+    variables = {str(number): value for number, value in enumerate((*values, card.token), 1)}
     return {"ContentSid": content, "ContentVariables": json.dumps(variables)}
 
 

@@ -102,21 +102,21 @@ class Twilio(Channel):
         signed_in = httpx.BasicAuth(self._options.account_sid, self._options.auth_token)
         self._http = self.attach(VendorHttp(ERRORS, auth=signed_in))
 
-    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
+    async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         """See `Channel`. A template always may be sent; a text on WhatsApp only to who wrote within 24 hours."""
-        formatter, options = self.formatter(notice.person), self._options
+        formatter, options = self.formatter(card.person), self._options
         if options.content_sids:
-            content = template_language(options.content_sids, notice.person.locale or ENGLISH)
-            fields = template_fields(notice, formatter, self.assurance, content)
+            content = template_language(options.content_sids, card.person.locale or ENGLISH)
+            fields = template_fields(card, formatter, self.assurance, content)
         else:
-            fields = card_fields(notice, formatter, self.assurance, options.via)
-        sent = await self._send(notice.address, fields)
+            fields = card_fields(card, formatter, self.assurance, options.via)
+        sent = await self._send(card.address, fields)
         return sent if before is None else before
 
-    def draws_whole(self, notice: OutboundCard) -> bool:
+    def draws_whole(self, card: OutboundCard) -> bool:
         """See `Channel`."""
-        formatter = self.formatter(notice.person)
-        return fields_draw_whole(notice, formatter, self.assurance)
+        formatter = self.formatter(card.person)
+        return fields_draw_whole(card, formatter, self.assurance)
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """See `Channel`. Who decided it here has been told; who has not written lately cannot be, on WhatsApp."""

@@ -14,7 +14,7 @@ _PAUSES: Final[Mapping[Code, float]] = {4: 60.0, 80007: 60.0, 130429: 5.0, 13105
 """Seconds to leave Meta alone after it said that there was too much: of the app, the account, the number, one pair."""
 _PASSING: Final[frozenset[Code]] = frozenset((1, 2, 131000, 131016, 131057, 133004))
 """Faults of Meta's own, which pass."""
-_SAID: Final[Mapping[Code, str]] = {
+_MEANINGS: Final[Mapping[Code, str]] = {
     0: "the token is not valid; renew `token`",
     3: "the token lacks a permission; it needs whatsapp_business_messaging",
     # Meta has a code for each permission.
@@ -43,9 +43,9 @@ _UNNAMED: Final = -1
 
 
 def _code(answer: VendorAnswer) -> int | None:
-    fault = answer.told.get("error")
+    fault = answer.body.get("error")
     code = fault.get("code") if isinstance(fault, dict) else None
     return code if isinstance(code, int) else None if fault is None else _UNNAMED
 
 
-ERRORS: Final = VendorErrors("Meta", _code, said=_SAID, pauses=_PAUSES, passing=_PASSING)
+ERRORS: Final = VendorErrors("Meta", _code, meanings=_MEANINGS, pauses=_PAUSES, passing=_PASSING)

@@ -48,29 +48,29 @@ def recipient(address: str) -> Message | None:
     return {"to": address} if _PHONE.match(address) else None
 
 
-def card_message(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -> Message:
+def card_message(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> Message:
     """Returns a card with its two buttons; as a text with the link where it cannot be decided here."""
-    if not _decides(notice, assurance):
-        words = _fitting(notice, formatter, assurance, TEXT_UNITS, _whole)
+    if not _decides(card, assurance):
+        words = _fitting(card, formatter, assurance, TEXT_UNITS, _whole)
         return text_message(words.text)
-    words = _fitting(notice, formatter, assurance, BODY_UNITS, _whole)
-    deny = _button(_DENY + notice.token, words.deny)
-    buttons = [_button(_APPROVE + notice.token, words.approve), deny] if words.approves else [deny]
+    words = _fitting(card, formatter, assurance, BODY_UNITS, _whole)
+    deny = _button(_DENY + card.token, words.deny)
+    buttons = [_button(_APPROVE + card.token, words.approve), deny] if words.approves else [deny]
     body = {"text": plain(words.text)}
     return {"type": "interactive", "interactive": {"type": "button", "body": body, "action": {"buttons": buttons}}}
 
 
 def template_message(
-    notice: OutboundCard, formatter: Formatter, assurance: Assurance, name: str, language: str
+    card: OutboundCard, formatter: Formatter, assurance: Assurance, name: str, language: str
 ) -> Message:
     """Returns the card as an approved template, on one line a parameter.
 
     Its buttons are there even where only the link decides, or where it is not whole; whoever presses one that does not
     count is told so.
     """
-    words = template_words(notice, formatter, assurance)
+    words = template_words(card, formatter, assurance)
     body = {"type": "body", "parameters": [{"type": "text", "text": _parameter(each)} for each in _values(words)]}
-    payloads = (_APPROVE + notice.token, _DENY + notice.token)
+    payloads = (_APPROVE + card.token, _DENY + card.token)
     buttons = [
         {
             "type": "button",
@@ -84,15 +84,15 @@ def template_message(
     return {"type": "template", "template": {"name": name, "language": spoken, "components": [body, *buttons]}}
 
 
-def template_words(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -> CardWords:
+def template_words(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> CardWords:
     """Writes the words of a card that is sent as a template."""
-    return _fitting(notice, formatter, assurance, BODY_UNITS - _FIXED_UNITS, lambda words: "".join(_values(words)))
+    return _fitting(card, formatter, assurance, BODY_UNITS - _FIXED_UNITS, lambda words: "".join(_values(words)))
 
 
-def draws_whole(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -> bool:
+def draws_whole(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> bool:
     """Returns whether a card gives every value, in whichever form it is sent."""
-    free = _fitting(notice, formatter, assurance, BODY_UNITS, _whole)
-    return free.whole and template_words(notice, formatter, assurance).whole
+    free = _fitting(card, formatter, assurance, BODY_UNITS, _whole)
+    return free.whole and template_words(card, formatter, assurance).whole
 
 
 def closed_message(closed: ClosedCard, formatter: Formatter) -> Message:
@@ -130,17 +130,17 @@ def units(words: str) -> int:
     return len(words.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _decides(notice: OutboundCard, assurance: Assurance) -> bool:
-    return notice.kind != "digest" and not link_only(notice.request, assurance)
+def _decides(card: OutboundCard, assurance: Assurance) -> bool:
+    return card.kind != "digest" and not link_only(card.request, assurance)
 
 
 def _fitting(
-    notice: OutboundCard, formatter: Formatter, assurance: Assurance, max_chars: int, write: Callable[[CardWords], str]
+    card: OutboundCard, formatter: Formatter, assurance: Assurance, max_chars: int, write: Callable[[CardWords], str]
 ) -> CardWords:
     """Returns the card's words, narrow enough that what `write` makes of them fits in `max_chars`."""
     for whole in (max_chars, max_chars * 3 // 4, max_chars // 2):
         limits = CardLimits(whole=max(whole, LEAST_CHARS), value=300, says=300, rows=40)
-        words = card_words(notice, formatter, how="buttons", assurance=assurance, limits=limits)
+        words = card_words(card, formatter, how="buttons", assurance=assurance, limits=limits)
         if units(write(words)) <= max_chars:
             break
     return words

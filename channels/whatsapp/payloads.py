@@ -56,7 +56,7 @@ def read_payload(raw: InboundRequest, number: str, window: ServiceWindow) -> Inb
             actions += [made] if isinstance(made, InboundAction) else []
             statuses += [made] if isinstance(made, DeliveryStatus) else []
         statuses += [status for each in _maps(value, "statuses") if (status := _status(each, window)) is not None]
-    return InboundBatch(heard=tuple(actions), statuses=tuple(statuses))
+    return InboundBatch(actions=tuple(actions), statuses=tuple(statuses))
 
 
 def _values(body: Mapping[str, Any], number: str) -> Iterator[Mapping[str, Any]]:
@@ -81,7 +81,7 @@ def _message(
         return None
     # Whatever they sent opens the window, also what says nothing to us.
     for name in filter(None, sender):
-        window.heard(name, float(_number(message, "timestamp")))
+        window.note_message(name, float(_number(message, "timestamp")))
     # What is written in a group is said to others, and not to us alone.
     content = None if "group_id" in message else _said(message, kind)
     if content is None:
@@ -154,7 +154,7 @@ def _status(report: Mapping[str, Any], window: ServiceWindow) -> DeliveryStatus 
         vendor_id=name,
         state=known or "unknown",
         code=str(errors[0]) if errors else "" if known else new,
-        told=ERRORS.meaning(errors[0]) if errors else "",
+        message=ERRORS.meaning(errors[0]) if errors else "",
     )
 
 

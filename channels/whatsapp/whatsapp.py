@@ -84,24 +84,24 @@ class WhatsApp(Channel):
         self._http = self.attach(VendorHttp(ERRORS, headers=bearer))
         self._signature = HmacSignature(_SIGNATURE, (self._options.app_secret.encode(),), "sha256=")
 
-    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
+    async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         """See `Channel`. To whom the window may be closed the template is sent, which always may be."""
-        formatter, template = self.formatter(notice.person), self._options.template
+        formatter, template = self.formatter(card.person), self._options.template
         about = before.vendor_id if before is not None else ""
         sent: SentCard | None = None
         # Without a template it is tried all the same: who wrote before this process began is not known here.
-        if not template or self._window.is_open(notice.address, self.context.clock().timestamp()):
-            sent = await self._free(notice.address, card_message(notice, formatter, self.assurance), about, template)
+        if not template or self._window.is_open(card.address, self.context.clock().timestamp()):
+            sent = await self._free(card.address, card_message(card, formatter, self.assurance), about, template)
         if sent is None:
-            language = template_language(self._options.languages, notice.person.locale or ENGLISH)
-            message = template_message(notice, formatter, self.assurance, template, language)
-            sent = await self._send(notice.address, message, about)
+            language = template_language(self._options.languages, card.person.locale or ENGLISH)
+            message = template_message(card, formatter, self.assurance, template, language)
+            sent = await self._send(card.address, message, about)
         return sent if before is None else before
 
-    def draws_whole(self, notice: OutboundCard) -> bool:
+    def draws_whole(self, card: OutboundCard) -> bool:
         """See `Channel`."""
-        formatter = self.formatter(notice.person)
-        return draws_whole(notice, formatter, self.assurance)
+        formatter = self.formatter(card.person)
+        return draws_whole(card, formatter, self.assurance)
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """See `Channel`. Who decided it here has been told; who has not written lately cannot be."""

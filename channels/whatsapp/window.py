@@ -16,7 +16,7 @@ class ServiceWindow:
     def __init__(self) -> None:
         self._last: OrderedDict[str, float] = OrderedDict()
 
-    def heard(self, name: str, at: float) -> None:
+    def note_message(self, name: str, at: float) -> None:
         """Opens the window of somebody who wrote; a message that is brought again later, or out of order, opens nothing
         anew.
         """

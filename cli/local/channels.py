@@ -17,7 +17,7 @@ from signoff.channels.base import Channel
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.channel_loader import ChannelProblem, open_channels
 from signoff.channels.envelopes import CheckFinding, OutboundCard
-from signoff.cli.local.installation import LocalInstallation, account, find_workplace
+from signoff.cli.local.installation import LocalInstallation, account, find_installation
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean
@@ -77,7 +77,7 @@ def list_channels(manifest: Manifest = None, as_json: AsJson = False) -> None:
     """List the channels: kind, whether they can be answered by, in which order they are used, and whom they reach."""
 
     async def body(out: Output) -> int:
-        place = find_workplace(manifest)
+        place = find_installation(manifest)
         async with _opened(place) as (_, channels, problems):
             rows = channel_rows(place, channels, problems)
         out.show(rows, _table(rows) if rows else "the manifest declares no channels; everybody finds all in the inbox")
@@ -95,7 +95,7 @@ def check(
     """Ask each vendor whether credentials, addresses, registration and clocks are right; exit code 1 if not all are."""
 
     async def body(out: Output) -> int:
-        place = find_workplace(manifest)
+        place = find_installation(manifest)
         _known(place, name)
         async with _opened(place) as (_, channels, problems):
             found = [_misses(each) for each in problems if name in ("", each.channel)]
@@ -119,7 +119,7 @@ def send_test(
     """Send somebody a test card on each of their channels; whoever answers it is told that nothing was decided."""
 
     async def body(out: Output) -> int:
-        place = find_workplace(manifest)
+        place = find_installation(manifest)
         _known(place, channel)
         who = place.person(person, place.tenant)
         async with _opened(place) as (store, channels, problems):
@@ -204,7 +204,7 @@ async def _tried(place: LocalInstallation, store: Store, channel: Channel, perso
     address, now = _address(person, channel), system_clock()
     try:
         async with asyncio.timeout(PATIENCE):
-            sent = await channel.deliver(await _notice(place, store, channel, person, now), None)
+            sent = await channel.deliver(await _outbound_card(place, store, channel, person, now), None)
     except NotDelivered as error:
         return ChannelTrial(channel=channel.name, address=address, sent=False, said=f"{error.message} ({error.code})")
     except TimeoutError:
@@ -217,7 +217,7 @@ async def _tried(place: LocalInstallation, store: Store, channel: Channel, perso
     return ChannelTrial(channel=channel.name, address=address, sent=True, said=f"sent to {address}{named}")
 
 
-async def _notice(
+async def _outbound_card(
     place: LocalInstallation, store: Store, channel: Channel, person: Person, now: datetime
 ) -> OutboundCard:
     """Makes a card about nothing: there is no such turn, so that whatever is answered finds no request."""

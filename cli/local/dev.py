@@ -15,10 +15,10 @@ from temporalio.client import Client
 from signoff.activities.models.drivers import SCRIPTED, build_driver
 from signoff.approvals.argument_rows import plural
 from signoff.cli.local.gateway import running_gateway
-from signoff.cli.local.installation import LocalInstallation, find_workplace, server_is_configured, write_running
+from signoff.cli.local.installation import LocalInstallation, find_installation, server_is_configured, write_running
 from signoff.cli.local.tools import inventory_table
 from signoff.cli.local.worker import running_worker
-from signoff.cli.terminal.log_setup import logged_to
+from signoff.cli.terminal.log_setup import log_to_file
 from signoff.cli.terminal.options import Address, AsJson, Manifest, Model
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
@@ -89,7 +89,7 @@ async def _dev(
     overrides: Mapping[str, int | bool | str | None],
     ui: bool,
 ) -> int:
-    place = find_workplace(manifest, **overrides)
+    place = find_installation(manifest, **overrides)
     if place.settings.profile == "production":
         raise ConfigError(
             "`profile` is `production`, and `signoff dev` is for development: run `signoff worker` and "
@@ -97,7 +97,7 @@ async def _dev(
             field="profile",
         )
     make_state_dir(place.settings)
-    with logged_to(place.settings.state_dir), stop_signals() as stop:
+    with log_to_file(place.settings.state_dir), stop_signals() as stop:
         async with AsyncExitStack() as stack:
             # Entered in this order, so that the gateway stops first, then the worker, then the server.
             store = await stack.enter_async_context(working_store(place.settings))

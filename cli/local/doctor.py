@@ -15,9 +15,9 @@ from signoff.activities.models.drivers import build_drivers
 from signoff.approvals.argument_rows import plural
 from signoff.audit.log import AuditLog
 from signoff.audit.record import moment_text
-from signoff.cli.local.installation import find_workplace, reach_server
+from signoff.cli.local.installation import find_installation, reach_server
 from signoff.cli.local.store import ONE_ROLE
-from signoff.cli.local.tools import counted
+from signoff.cli.local.tools import summarize_catalog
 from signoff.cli.terminal.options import Address, AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.client.address import read_running
@@ -149,10 +149,10 @@ async def _program(settings: Settings) -> str:
 
 
 async def _manifest(manifest: Path | None) -> str:
-    place = find_workplace(manifest)
+    place = find_installation(manifest)
     await build_drivers(place.catalog, place.secrets)
     check_approver_coverage(place.catalog, place.people, by_login=login_roles(place.settings))
-    return f"{place.settings.manifest}: {counted(place.catalog)}"
+    return f"{place.settings.manifest}: {summarize_catalog(place.catalog)}"
 
 
 async def _store(settings: Settings) -> str:
@@ -194,7 +194,7 @@ async def _clocks(settings: Settings, address: str | None) -> str:
 
 async def _logins(manifest: Path | None) -> str:
     """Names those who could come in as somebody else, and the sign-ins refused for that in the last days."""
-    place = find_workplace(manifest)
+    place = find_installation(manifest)
     declared = declared_people(place.people)
     warnings = [missing_logins_warning(place.catalog, declared, place.settings)]
     since = system_clock() - timedelta(days=REFUSED_DAYS)

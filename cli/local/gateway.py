@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from signoff.cli.local.installation import LocalInstallation, find_workplace
-from signoff.cli.terminal.log_setup import logged_to
+from signoff.cli.local.installation import LocalInstallation, find_installation
+from signoff.cli.terminal.log_setup import log_to_file
 from signoff.cli.terminal.options import Address, AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
@@ -76,9 +76,9 @@ async def running_gateway(
 
 
 async def _gateway(out: Output, port: int | None, manifest: Path | None, address: str | None) -> int:
-    place = find_workplace(manifest, port=port)
+    place = find_installation(manifest, port=port)
     make_state_dir(place.settings)
-    with logged_to(place.settings.state_dir, "gateway.log"), stop_signals() as stop:
+    with log_to_file(place.settings.state_dir, "gateway.log"), stop_signals() as stop:
         signoff = await place.connect(address)
         await check_server(signoff.temporal)
         async with working_store(place.settings) as store, running_gateway(place, signoff, store) as task:

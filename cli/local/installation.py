@@ -57,7 +57,7 @@ class LocalInstallation(Installation):
         return TurnClient(await reach_server(self.running, address), task_queue=self.task_queue)
 
 
-def find_workplace(manifest: Path | None = None, **overrides: Any) -> LocalInstallation:
+def find_installation(manifest: Path | None = None, **overrides: Any) -> LocalInstallation:
     """Settings, catalog and people in force here; `overrides` are settings. Raises `ConfigError`.
 
     Without a manifest given or set, the one of the `signoff dev` that runs in this folder is used.

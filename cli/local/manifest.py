@@ -11,8 +11,8 @@ from rich.tree import Tree
 
 from signoff.activities.models.drivers import build_drivers
 from signoff.approvals.argument_rows import plural
-from signoff.cli.local.installation import LocalInstallation, find_workplace
-from signoff.cli.local.tools import counted, findings
+from signoff.cli.local.installation import LocalInstallation, find_installation
+from signoff.cli.local.tools import find_problems, summarize_catalog
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.contracts.errors import ConfigError
@@ -39,10 +39,10 @@ def validate(manifest: Manifest = None, as_json: AsJson = False) -> None:
     """Check the whole manifest: actors, tools, handlers, policies, models and the secrets they need."""
 
     async def body(out: Output) -> int:
-        place = find_workplace(manifest)
+        place = find_installation(manifest)
         catalog = place.catalog
         await _check_models(place)
-        notes = [*findings(catalog), *health_notes(catalog), *_coverage(place)]
+        notes = [*find_problems(catalog), *health_notes(catalog), *_coverage(place)]
         data = {
             "manifest": str(place.settings.manifest),
             "actors": list(catalog.actors),
@@ -50,7 +50,11 @@ def validate(manifest: Manifest = None, as_json: AsJson = False) -> None:
             "hash": catalog.hash,
             "findings": notes,
         }
-        out.show(data, f"{place.settings.manifest} is right: {counted(catalog)}", *(f"note: {note}" for note in notes))
+        out.show(
+            data,
+            f"{place.settings.manifest} is right: {summarize_catalog(catalog)}",
+            *(f"note: {note}" for note in notes),
+        )
         return 0
 
     run(body, as_json=as_json)
@@ -65,7 +69,7 @@ def tree(
     """Show the tools by scope, with who has them, and the actors with their tools."""
 
     async def body(out: Output) -> int:
-        place = find_workplace(manifest)
+        place = find_installation(manifest)
         if peers:
             found = peer_view(place.catalog)
             words = (
@@ -131,7 +135,7 @@ def show(manifest: Manifest = None) -> None:
     """Print the manifest's normal form: JSON, the same bytes for the same declarations, however they are written."""
 
     async def body(out: Output) -> int:
-        out.write(normal_text(find_workplace(manifest).catalog))
+        out.write(normal_text(find_installation(manifest).catalog))
         return 0
 
     run(body, as_json=True)

@@ -11,7 +11,7 @@ from rich.table import Table
 from signoff.approvals.argument_rows import plural
 from signoff.approvals.audit_events import admin_entry
 from signoff.audit.log import entry_writer
-from signoff.cli.local.installation import LocalInstallation, account, find_workplace
+from signoff.cli.local.installation import LocalInstallation, account, find_installation
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean
@@ -38,7 +38,7 @@ def list_people(manifest: Manifest = None, as_json: AsJson = False) -> None:
     """List everybody: tier, roles, by what they are known, who they are elsewhere, and who stands in for them."""
 
     async def body(out: Output) -> int:
-        people = await person_rows(find_workplace(manifest))
+        people = await person_rows(find_installation(manifest))
         out.show(people, people_table(people, system_clock()))
         return 0
 
@@ -54,7 +54,7 @@ def signout(
     """Believe what a login said of somebody no more, and end their sessions, until they sign in again."""
 
     async def body(out: Output) -> int:
-        place, now = find_workplace(manifest), system_clock()
+        place, now = find_installation(manifest), system_clock()
         if place.people.find(person, place.tenant) is not None:
             raise Refused(f"{quote_name(person)} is declared: make them `active: false` where they are")
         by = account()
@@ -82,9 +82,9 @@ def check(
     """Check the people against the policies; exit code 1 if somebody is asked whom nobody is, or a delegation ended."""
 
     async def body(out: Output) -> int:
-        place = find_workplace(manifest, people=file)
+        place = find_installation(manifest, people=file)
         people = place.people.all()
-        found = findings(place.catalog, place.people, system_clock(), by_login=login_roles(place.settings))
+        found = find_problems(place.catalog, place.people, system_clock(), by_login=login_roles(place.settings))
         source = str(_source(place))
         words = [f"{source}: {each}" for each in found]
         right = f"{source}: {plural(len(people), 'person')}, nothing to report"
@@ -145,7 +145,7 @@ def people_table(people: Iterable[PersonRow], now: datetime) -> Table:
     return table
 
 
-def findings(catalog: Catalog, people: Directory, now: datetime, *, by_login: Collection[str] = ()) -> list[str]:
+def find_problems(catalog: Catalog, people: Directory, now: datetime, *, by_login: Collection[str] = ()) -> list[str]:
     """Lists approvers whom policies ask in vain, and delegations that are of no use, one sentence each.
 
     `by_login` are the roles that people may have whom nobody declares.
@@ -155,13 +155,14 @@ def findings(catalog: Catalog, people: Directory, now: datetime, *, by_login: Co
     for tenant in dict.fromkeys(person.tenant for person in person_rows):
         here = [person for person in person_rows if person.tenant == tenant]
         found += [
-            _missing(approver, askers, here, tenant) for approver, askers in _vain(catalog, here, by_login).items()
+            _missing(approver, askers, here, tenant)
+            for approver, askers in _find_unmet_approvers(catalog, here, by_login).items()
         ]
         found += [each for person in here if person.active for each in _useless(person, people, now)]
     return found
 
 
-def _vain(catalog: Catalog, people: list[Person], by_login: Collection[str]) -> dict[str, list[str]]:
+def _find_unmet_approvers(catalog: Catalog, people: list[Person], by_login: Collection[str]) -> dict[str, list[str]]:
     """Finds the approvers that no active person is, each with what asks them."""
     able = {right for person in people if person.active for right in rights(person)}
     able |= {f"role:{role}" for role in by_login}

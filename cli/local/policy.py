@@ -16,9 +16,9 @@ from signoff.approvals.redaction import hide
 from signoff.audit.call_history import past_calls
 from signoff.audit.log import AuditLog
 from signoff.audit.record import moment_text
-from signoff.cli.local.installation import find_workplace, reach_server
+from signoff.cli.local.installation import find_installation, reach_server
 from signoff.cli.local.policy_simulation import NOT_LOOKED_AT, SimulatedCall, simulate
-from signoff.cli.local.tools import call_context_of, find_tool, findings
+from signoff.cli.local.tools import call_context_of, find_problems, find_tool
 from signoff.cli.terminal.inputs import read_duration, read_moment, read_object
 from signoff.cli.terminal.options import Address, AsJson, Asker, Manifest
 from signoff.cli.terminal.output import Output, run
@@ -46,7 +46,7 @@ def check(file: File, as_json: AsJson = False) -> None:
 
     async def body(out: Output) -> int:
         catalog = load_manifest(file)
-        notes = findings(catalog)
+        notes = find_problems(catalog)
         hashes = {name: policy.hash for name, policy in catalog.policies.items()}
         words = [f"{file}: {note}" for note in notes] or [f"{file}: {len(hashes)} policies compiled, nothing to report"]
         out.show({"manifest": str(file), "policies": hashes, "rules": catalog.rules.hash, "findings": notes}, *words)
@@ -94,7 +94,7 @@ def explain(
     at = read_moment(now, "--now") if now else system_clock()
 
     async def body(out: Output) -> int:
-        place = find_workplace(manifest)
+        place = find_installation(manifest)
         tool = find_tool(place.catalog, name)
         _check_arguments(tool, given)
         actor = next(iter(place.catalog.actors), "")

@@ -7,7 +7,7 @@ import typer
 
 from signoff.approvals.audit_events import admin_entry
 from signoff.audit.log import entry_writer
-from signoff.cli.local.installation import account, find_workplace
+from signoff.cli.local.installation import account, find_installation
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean, frozen_line
@@ -134,7 +134,7 @@ def _of_tenant(manifest: Path | None, tenant: str) -> tuple[Settings, list[str]]
         raise NotFound(f"there is no tenant {quote_name(tenant)}")
     settings = load_settings(manifest=manifest)
     try:
-        place = find_workplace(manifest)
+        place = find_installation(manifest)
     except ConfigError as error:
         # On the day of a freeze a manifest that cannot be read must not stand in its way.
         return settings, [f"whether anybody is in this tenant is not known: {error.message}"]

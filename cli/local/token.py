@@ -11,7 +11,7 @@ from rich.text import Text
 
 from signoff.approvals.audit_events import admin_entry
 from signoff.audit.log import entry_writer
-from signoff.cli.local.installation import account, find_workplace
+from signoff.cli.local.installation import account, find_installation
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean, span
@@ -51,7 +51,7 @@ def create(
     scopes, lifetime = [_scope(each) for each in scope], _lifetime(expires)
 
     async def body(out: Output) -> int:
-        place = find_workplace(manifest)
+        place = find_installation(manifest)
         found = place.person(person)
         if not found.active:
             raise Refused(f"`{found.id}` is not active: nothing could be done with this token")
@@ -75,7 +75,7 @@ def list_tokens(manifest: Manifest = None, as_json: AsJson = False) -> None:
     """List all tokens, newest first: whose, what for, until when, last used when."""
 
     async def body(out: Output) -> int:
-        place = find_workplace(manifest)
+        place = find_installation(manifest)
         async with working_store(place.settings) as store:
             found = await Tokens(store).all(place.tenant)
         out.show(found, _table(found, system_clock()) if found else "no tokens; `signoff token create` makes one")
@@ -93,7 +93,7 @@ def revoke(
     """Revoke a token: it ends now, and every browser that signed in with it is signed out."""
 
     async def body(out: Output) -> int:
-        place = find_workplace(manifest)
+        place = find_installation(manifest)
         async with working_store(place.settings) as store:
             ended = await Tokens(store).revoke(token, place.tenant, system_clock(), also=_told("token revoke"))
         out.show(ended, f"token {ended.id} of {ended.person} is revoked")

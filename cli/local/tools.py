@@ -9,7 +9,7 @@ from rich.text import Text
 
 from signoff.activities.hooks.tool_hooks import judge_call
 from signoff.approvals.argument_rows import plural
-from signoff.cli.local.installation import LocalInstallation, find_workplace
+from signoff.cli.local.installation import LocalInstallation, find_installation
 from signoff.cli.local.tool_metrics import metrics
 from signoff.cli.terminal.inputs import read_object
 from signoff.cli.terminal.options import AsJson, Asker, Manifest
@@ -54,7 +54,7 @@ def list_tools(
     """List every tool: whether it runs by itself, asks or may be denied, by which rule, and who decides."""
 
     async def body(out: Output) -> int:
-        catalog = find_workplace(manifest).catalog
+        catalog = find_installation(manifest).catalog
         wanted = tools_in_scope(catalog, scope, actor=actor, route=route, step=step)
         rows = tuple(row for row in inventory(catalog) if row.tool in wanted)
         out.show(rows, inventory_table(rows))
@@ -80,7 +80,7 @@ def explain(
     collected = read_object(data, "--data")
 
     async def body(out: Output) -> int:
-        place = find_workplace(manifest)
+        place = find_installation(manifest)
         tool, ctx = _meant(place, name, (actor, route, step), person)
         row = next(row for row in inventory(place.catalog) if row.tool == tool.activity)
         if ctx is not None:
@@ -137,7 +137,7 @@ def _meant(
     return catalog.tool_view(ctx).tool(named.name) or named, ctx
 
 
-def counted(catalog: Catalog) -> str:
+def summarize_catalog(catalog: Catalog) -> str:
     """Writes how much a catalog holds."""
     counts = (
         (len(catalog.actors), "actor"),
@@ -147,7 +147,7 @@ def counted(catalog: Catalog) -> str:
     return ", ".join(plural(number, what) for number, what in counts)
 
 
-def findings(catalog: Catalog) -> list[str]:
+def find_problems(catalog: Catalog) -> list[str]:
     """Lists what could not be checked when the policies were compiled, one sentence each."""
     found = [f"tool `{name}`: {each}" for name, policy in catalog.policies.items() for each in policy.findings]
     return [*found, *catalog.rules.findings]

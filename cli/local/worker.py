@@ -9,9 +9,9 @@ from pathlib import Path
 import typer
 from temporalio.client import Client
 
-from signoff.cli.local.installation import LocalInstallation, find_workplace
+from signoff.cli.local.installation import LocalInstallation, find_installation
 from signoff.cli.local.tools import inventory_table
-from signoff.cli.terminal.log_setup import logged_to
+from signoff.cli.terminal.log_setup import log_to_file
 from signoff.cli.terminal.options import Address, AsJson, Manifest, Model
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
@@ -62,9 +62,9 @@ def role_problem(dialect: str, role: StoreRole) -> str:
 
 
 async def _worker(out: Output, manifest: Path | None, address: str | None, model: str) -> int:
-    place = find_workplace(manifest, model=model or None)
+    place = find_installation(manifest, model=model or None)
     make_state_dir(place.settings)
-    with logged_to(place.settings.state_dir, "worker.log"), stop_signals() as stop:
+    with log_to_file(place.settings.state_dir, "worker.log"), stop_signals() as stop:
         signoff = await place.connect(address)
         await check_server(signoff.temporal)
         queue = place.task_queue

@@ -40,7 +40,7 @@ def _escaped(message: str) -> str:
 
 
 @contextmanager
-def logged_to(state_dir: Path, name: str = LOG_NAME) -> Iterator[Path]:
+def log_to_file(state_dir: Path, name: str = LOG_NAME) -> Iterator[Path]:
     """Sends the logging of a process that serves to a file, within a block; the previous file is kept as `.old`."""
     path = state_dir / name
     if path.exists():

@@ -12,7 +12,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from signoff.approvals import audit_events
-from signoff.approvals.identity import identify, withdrawer
+from signoff.approvals.identity import identify_task, withdrawal_task
 from signoff.approvals.machine import (
     count_vote,
     examine,
@@ -98,7 +98,7 @@ class DecisionWriter:
         def work(connection: Connection, rows: ApprovalRows | None) -> _Taken:
             if rows is None:
                 return _Taken(_refused("unknown", request.id))
-            decision = _told_apart(rows, first)
+            decision = _with_own_delivery(rows, first)
             repeated = _repeated(rows, decision)
             if repeated is not None:
                 return _Taken(repeated)
@@ -192,7 +192,7 @@ class DecisionWriter:
 
     def _author(self, request: ApprovalRequest, decision: Decision, received: datetime) -> Authority:
         evidence = SignatureEvidence("unsigned" if self._signer is None else "signed", received, received)
-        ask = withdrawer if decision.verdict == "withdrawn" else identify
+        ask = withdrawal_task if decision.verdict == "withdrawn" else identify_task
         return check_authority(ask(decision, request), evidence, self._people, development=self._development)
 
     def _signed(self, decision: Decision) -> Decision | Receipt:
@@ -263,7 +263,7 @@ def _too_many(rows: ApprovalRows, decision: Decision, author: Authority) -> Rece
     return _refused("not_allowed", decision.approval_id, why="enough")
 
 
-def _told_apart(rows: ApprovalRows, decision: Decision) -> Decision:
+def _with_own_delivery(rows: ApprovalRows, decision: Decision) -> Decision:
     """Returns `decision`, under a delivery id of its own where another answer, or a void one, came by its form, link
     or key.
 

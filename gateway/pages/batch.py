@@ -55,7 +55,7 @@ class BatchReceipt:
     """The request."""
     state: str
     """Names a colour."""
-    told: str
+    words: str
     """The effect in words."""
     note: str
     """Why it did not count."""
@@ -122,7 +122,7 @@ async def _one(site: Site, visitor: Visitor, approval: str, number: int, form: M
         card=card,
         approval=approval,
         state=receipt.verdict if receipt.status == "accepted" else "wait" if good else "bad",
-        told=text(_told(receipt), language),
+        words=text(_told(receipt), language),
         note="" if good else _why(receipt, visitor.formatter),
     )
 

@@ -50,7 +50,7 @@ class CallLine:
     """Its state for machines."""
     tone: str
     """Its colour."""
-    told: str
+    words: str
     """Its state for people."""
     detail: str = ""
     """Why: a reason, an error, a rule."""
@@ -77,7 +77,7 @@ def call_line(
         what=_what(view, part, catalog),
         state=state,
         tone=tone,
-        told=words,
+        words=words,
         detail=" ".join(filter(None, (detail, _in_its_place(outcome, language)))),
         result=_words(outcome.value) if outcome is not None and state == "ok" else "",
         approval=view.approval.id if view.approval is not None else "",

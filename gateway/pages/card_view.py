@@ -47,7 +47,7 @@ class VoteLine:
     """Whose it is."""
     verdict: str
     """The verdict for machines."""
-    told: str
+    words: str
     """The verdict in words."""
     when: FormattedTime
     """When it was given."""
@@ -116,7 +116,7 @@ class CardPage:
     opened: bool
     ending: CardEnding | None
     withdraws: bool
-    told: tuple[DeliveryLine, ...]
+    deliveries: tuple[DeliveryLine, ...]
 
 
 def card_page(
@@ -125,13 +125,13 @@ def card_page(
     line: CallLine | None,
     visitor: Visitor,
     people: Directory,
-    told: tuple[DeliveryLine, ...] = (),
+    deliveries: tuple[DeliveryLine, ...] = (),
     unopened: int = 0,
 ) -> CardPage:
     """Returns the page of a request. `args` are its loaded arguments, or None when they cannot be had.
 
-    `unopened` is how many pages of its values the visitor has still to open before they may approve. `told` are the
-    cards by which channels told of it.
+    `unopened` is how many pages of its values the visitor has still to open before they may approve. `deliveries` says
+    who was told of it by which channel.
     """
     formatter = visitor.formatter
     language = formatter.language
@@ -173,7 +173,7 @@ def card_page(
         opened=not unopened,
         ending=None if pending else _ending(request, line, visitor, people),
         withdraws=pending and (visitor.person.id == request.requester.user or OPERATOR in visitor.person.roles),
-        told=told,
+        deliveries=deliveries,
     )
 
 

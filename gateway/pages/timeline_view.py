@@ -177,7 +177,7 @@ class DeliveryLine:
     who: str
     channel: str
     state: str
-    told: str
+    words: str
     why: str
 
 
@@ -197,6 +197,6 @@ def _line(row: DeliveryRow, declared: Mapping[str, DeclaredChannel], people: Dir
         who=display_name(people, row.person, row.tenant),
         channel=row.channel if kind in ("", row.channel) else f"{row.channel} ({kind})",
         state=row.state,
-        told=text(f"told.{row.state}", language),
+        words=text(f"told.{row.state}", language),
         why=(row.told or row.code)[:200] if failed else "",
     )

@@ -127,7 +127,7 @@ async def open_values(deps: GatewayDeps, loaded: LoadedRequest, visitor: Visitor
         "page": page,
         "pages": len(pages),
         "address": request.url.path,
-        "told": text("card.values.left" if left else "card.values.done", language) if waits else "",
+        "left": text("card.values.left" if left else "card.values.done", language) if waits else "",
     }
 
 

@@ -283,7 +283,7 @@ async def test_what_becomes_of_a_call_by_a_remembered_denial(store: Store) -> No
     await Grants(store).revoke(grant.id, "main", by="ana")
     second = await given(room, asking(Ledger()), "other", WISHES[0], verdict="denied", subject="ana", reason="no")
     found = judged(room)
-    ended = await GrantUse(room).consulted(pinned(turn="next"), CALL, ARGS, found)
+    ended = await GrantUse(room).apply_grant(pinned(turn="next"), CALL, ARGS, found)
     assert ended.outcome is not None
     assert ended.outcome.denied is not None
     assert (ended.outcome.denied.approval_id, ended.outcome.denied.decided_by) == ("main.s.other.c1.1", "ana")

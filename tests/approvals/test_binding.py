@@ -52,7 +52,7 @@ def answer(**fields: Any) -> Decision:
 def test_an_answer_names_one_call_in_one_revision(fields: dict[str, object], revision: int, named: bool) -> None:
     """Plain: its hash and revision. Edited: given to the revision that this follows, and its arguments are these."""
     question = ASKED.model_copy(update={"revision": revision, "edit_of": revision - 1, "digest": FIVE})
-    assert binding.names(answer(**fields), question, HASH) is named
+    assert binding.is_answer_to(answer(**fields), question, HASH) is named
 
 
 def test_a_doubt_has_a_digest_of_its_own() -> None:

@@ -201,7 +201,7 @@ class ApprovalModel(RuleBasedStateMachine):
         yes = [vote for vote in request.votes if vote.verdict == "approved"]
         assert len({vote.subject for vote in request.votes}) == len(request.votes)
         assert len({vote.on_behalf or vote.subject for vote in request.votes}) == len(request.votes)
-        assert all(binding.names(vote.decision, request, request.question_hash) for vote in yes)
+        assert all(binding.is_answer_to(vote.decision, request, request.question_hash) for vote in yes)
         assert "eve" not in {vote.subject for vote in request.votes}
         if request.state == "approved":
             assert len(yes) >= self.quorum

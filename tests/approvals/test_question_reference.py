@@ -92,5 +92,5 @@ def test_a_change_is_checked_by_what_is_kept() -> None:
     own = kept(asked(edit="approve", edit_of=1, args=Content(inline=changed), digest=digest))
     assert own.args.inline == changed
     answer = Decision(approval_id=own.id, revision=1, verdict="approved", edited_args=changed)
-    assert binding.names(answer, own, own.question_hash)
-    assert not binding.names(answer.model_copy(update={"edited_args": {"amount": 10}}), own, own.question_hash)
+    assert binding.is_answer_to(answer, own, own.question_hash)
+    assert not binding.is_answer_to(answer.model_copy(update={"edited_args": {"amount": 10}}), own, own.question_hash)

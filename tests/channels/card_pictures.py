@@ -90,8 +90,8 @@ class Story:
         self.stack.push_async_callback(channel.close_down)
         token = delivery_token(_SECRET, self.request.id, self.request.revision, self.ana.id, kind)
         link = f"{PUBLIC_URL}/approvals/{self.request.id}"
-        notice = OutboundCard(token=token, request=self.request, person=self.ana, address=address, link=link)
-        self.cards.append((channel, notice, await channel.deliver(notice, None)))
+        card = OutboundCard(token=token, request=self.request, person=self.ana, address=address, link=link)
+        self.cards.append((channel, card, await channel.deliver(card, None)))
         return channel
 
     async def decided(self, verdict: Verdict, channel: str, reason: str = "") -> Receipt:
@@ -112,8 +112,8 @@ class Story:
     async def over(self) -> None:
         """Every card says how it ended."""
         request = self.decisions.request(self.request.id)
-        for channel, notice, sent in self.cards:
-            closed = ClosedCard(request=request, person=self.ana, token=notice.token, link=notice.link)
+        for channel, card, sent in self.cards:
+            closed = ClosedCard(request=request, person=self.ana, token=card.token, link=card.link)
             await channel.close(sent, closed)
 
     def _person(self, name: str) -> Person:

@@ -69,19 +69,19 @@ class TestApprise(ChannelSuite):
         """Apprise does not tell why."""
         request = await rig.ask()
         row = await rig.delivery(request, "bo")
-        notice = await rig.notice(row)
+        card = await rig.outbound_card(row)
         with pytest.raises(NotDelivered) as caught:
-            await rig.channel.deliver(notice.model_copy(update={"address": "not there"}), None)
+            await rig.channel.deliver(card.model_copy(update={"address": "not there"}), None)
         assert (caught.value.code, caught.value.again) == ("refused", True)
 
     @play_scenario
     async def test_an_address_that_the_service_cannot_have_is_left(self, rig: ChannelRig) -> None:
         """And the next channel takes over; the secret is in no error."""
         request = await rig.ask()
-        notice = await rig.notice(await rig.delivery(request, "bo"))
+        card = await rig.outbound_card(await rig.delivery(request, "bo"))
         channel = apprise("tgram://no-hush-token/{identity}")
         with pytest.raises(NotDelivered) as caught:
-            await channel.deliver(notice.model_copy(update={"address": "1002"}), None)
+            await channel.deliver(card.model_copy(update={"address": "1002"}), None)
         assert (caught.value.code, caught.value.again) == ("address", False)
         assert "hush" not in caught.value.message
 

@@ -107,7 +107,7 @@ def rig(store: Store) -> Rig:
 
 def told(channel: RecordingChannel) -> list[tuple[str, str]]:
     """Who was sent what kind of card there."""
-    return [(notice.person.id, notice.kind) for notice, _ in channel.cards]
+    return [(card.person.id, card.kind) for card, _ in channel.cards]
 
 
 def refuses(code: str, *, again: bool, after: float = 0.0) -> Callable[[OutboundCard | ClosedCard], None]:
@@ -134,10 +134,10 @@ async def test_each_approver_is_told_on_their_first_channel(rig: Rig) -> None:
         ("ana", "mail"): "planned",
         ("bo", "mail"): "sent",
     }
-    notice, before = rig.chat.cards[0]
+    card, before = rig.chat.cards[0]
     assert before is None
-    assert (notice.token, notice.address) == (rows[("ana", "chat")].token, "T1:ana")
-    assert notice.link == f"https://signoff.example/link/{notice.token}"
+    assert (card.token, card.address) == (rows[("ana", "chat")].token, "T1:ana")
+    assert card.link == f"https://signoff.example/link/{card.token}"
     assert rows[("ana", "chat")].vendor_id == "chat-1"
     assert sorted(rig.events()) == [("sent", "ana", "chat"), ("sent", "bo", "mail")]
 
@@ -182,7 +182,7 @@ async def test_an_outage_of_one_channel_holds_up_no_other(rig: Rig) -> None:
     rig.chat.failing = None
     await rig.cards.expedite(row.token)
     await rig.settle()
-    assert [notice.token for notice, _ in rig.chat.cards] == [row.token]
+    assert [card.token for card, _ in rig.chat.cards] == [row.token]
 
 
 async def test_a_vendor_that_asks_for_patience_gets_it(rig: Rig) -> None:
@@ -196,7 +196,7 @@ async def test_a_vendor_that_asks_for_patience_gets_it(rig: Rig) -> None:
     assert rig.chat.cards == []
     rig.ahead = timedelta(seconds=121)
     await rig.settle()
-    assert [notice.request.call for notice, _ in rig.chat.cards] == ["c1.2"]
+    assert [card.request.call for card, _ in rig.chat.cards] == ["c1.2"]
 
 
 async def test_what_would_come_after_the_deadline_is_not_tried_again(rig: Rig) -> None:
@@ -274,8 +274,8 @@ async def test_a_card_that_was_on_its_way_when_the_request_ended_is_closed_after
     await rig.dispatcher.read()
     real = rig.chat.deliver
 
-    async def slow(notice: OutboundCard, before: Any) -> Any:
-        sent = await real(notice, before)
+    async def slow(card: OutboundCard, before: Any) -> Any:
+        sent = await real(card, before)
         await asyncio.gather(*ending)
         return sent
 
@@ -297,7 +297,7 @@ async def test_a_reminder_comes_after_the_card_it_reminds_of(rig: Rig) -> None:
     assert (await rig.rows(asks))[("ana", "chat")].remind_at is None
     await rig.tell("reminded", asks.model_copy(update={"reminded": 2}))
     await rig.settle()
-    assert [notice.request.reminded for notice, _ in rig.chat.cards] == [0, 1, 2]
+    assert [card.request.reminded for card, _ in rig.chat.cards] == [0, 1, 2]
     assert [each.data["attempt"] for each in rig.seen if each.data["event"] == "reminded"][::2] == [1, 2]
 
 
@@ -382,7 +382,7 @@ async def test_many_at_once_are_one_message(store: Store) -> None:
     for each in asks:
         await rig.tell("opened", each)
     await rig.settle()
-    assert [(notice.kind, notice.more) for notice, _ in rig.mail.cards] == [("digest", 5)]
+    assert [(card.kind, card.more) for card, _ in rig.mail.cards] == [("digest", 5)]
     rows = await rig.cards.by_vendor("mail", ["mail-1"])
     assert sorted(row.request.call for row in rows) == [each.call for each in asks]
     await rig.tell("closed", asks[0].model_copy(update={"state": "approved"}))
@@ -406,7 +406,7 @@ async def test_two_dispatchers_over_one_store_send_one_card(rig: Rig) -> None:
     other = rig.another()
     for _ in range(6):
         await asyncio.gather(rig.dispatcher.step(), other.step())
-    assert sorted(notice.request.call for notice, _ in rig.chat.cards) == ["c1.1", "c1.2", "c1.3", "c1.4"]
+    assert sorted(card.request.call for card, _ in rig.chat.cards) == ["c1.1", "c1.2", "c1.3", "c1.4"]
 
 
 async def test_what_a_killed_dispatcher_had_claimed_is_sent_again_under_the_same_token(rig: Rig) -> None:
@@ -420,7 +420,7 @@ async def test_what_a_killed_dispatcher_had_claimed_is_sent_again_under_the_same
     lapsed = update(DELIVERIES).where(DELIVERIES.c.token == claimed[0].token).values(claimed_until=0)
     await rig.store.run(lambda connection: connection.execute(lapsed).close())
     await rig.settle()
-    assert [notice.token for notice, _ in rig.chat.cards] == [claimed[0].token]
+    assert [card.token for card, _ in rig.chat.cards] == [claimed[0].token]
     assert len(await rig.rows(asks)) == 3
 
 
@@ -528,11 +528,11 @@ async def test_a_notice_that_cannot_be_taken_holds_up_no_other(rig: Rig, monkeyp
     for call in ("c1.1", "c1.2"):
         await rig.tell("opened", request(call))
     await rig.settle()
-    assert [notice.request.call for notice, _ in rig.chat.cards] == ["c1.2"]
+    assert [card.request.call for card, _ in rig.chat.cards] == ["c1.2"]
     monkeypatch.undo()
     rig.ahead = ASIDE
     await rig.settle()
-    assert [notice.request.call for notice, _ in rig.chat.cards] == ["c1.2", "c1.1"]
+    assert [card.request.call for card, _ in rig.chat.cards] == ["c1.2", "c1.1"]
 
 
 @asynccontextmanager

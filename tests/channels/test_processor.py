@@ -392,7 +392,7 @@ async def test_only_a_post_says_something(rig: Rig) -> None:
     await rig.ask()
     raw = rig.channel.raw(key="k", identity="bo-1", text="yes")
     received = await rig.receiver.take("chat", dataclasses.replace(raw, method="GET"))
-    assert received.heard
+    assert received.actions
     assert await rig.processor.step() == 0
 
 

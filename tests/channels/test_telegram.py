@@ -138,8 +138,8 @@ class TestTelegram(ChannelSuite):
         await rig.decide_elsewhere(request)
         row = await rig.delivery(request, "bo")
         message = next(each for each in vendor.messages if str(each.chat) == rig.bo)
-        notice = await rig.notice(row)
-        closed = ClosedCard(request=row.request, person=notice.person, token=row.token, link=notice.link)
+        card = await rig.outbound_card(row)
+        closed = ClosedCard(request=row.request, person=card.person, token=row.token, link=card.link)
         sent = SentCard(vendor_id=row.vendor_id, handle=row.handle)
         await rig.channel.close(sent, closed)
         assert "not modified" in vendor.refused[-1]
@@ -157,10 +157,10 @@ class TestTelegram(ChannelSuite):
         row = await rig.delivery(request, "bo")
         assert (row.state, row.code) == ("failed", "403")
         assert "blocked by the user" in row.told
-        notice = await rig.notice(row)
+        card = await rig.outbound_card(row)
         for address, code in (("4242", "400"), ("@bo", "address"), ("-100123", "address"), ("1002 ", "address")):
             with pytest.raises(NotDelivered) as caught:
-                await rig.channel.deliver(notice.model_copy(update={"address": address}), None)
+                await rig.channel.deliver(card.model_copy(update={"address": address}), None)
             assert (caught.value.code, caught.value.again) == (code, False)
 
     @play_scenario
@@ -237,7 +237,7 @@ class TestFetching:
             async def take(raw: InboundRequest) -> InboundBatch:
                 taken.append(raw)
                 received = channel.receive(raw)
-                heard.extend(each.key for each in received.heard)
+                heard.extend(each.key for each in received.actions)
                 return received
 
             await listening(channel, take, lambda: vendor.updates == [])
@@ -259,7 +259,7 @@ class TestFetching:
 
             async def fail(raw: InboundRequest) -> InboundBatch:
                 received = channel.receive(raw)
-                taken.extend(each.key for each in received.heard)
+                taken.extend(each.key for each in received.actions)
                 if len(taken) == 2:
                     raise StoreUnavailable("gone")
                 return received

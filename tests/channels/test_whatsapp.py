@@ -268,7 +268,7 @@ def test_metas_address_check_is_answered_with_its_challenge_alone() -> None:
     """As documented: 1158201444."""
     query = {"hub.mode": "subscribe", "hub.verify_token": VERIFY_TOKEN, "hub.challenge": "1158201444"}
     received = whatsapp().receive(InboundRequest(b"", query=query, method="GET"))
-    assert (received.status, received.body, received.heard) == (200, b"1158201444", ())
+    assert (received.status, received.body, received.actions) == (200, b"1158201444", ())
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def _read(messages: list[Mapping[str, Any]], contacts: Any = ()) -> InboundBatch
 
 def _heard(message: Mapping[str, Any], contacts: Any = ()) -> tuple[str, str]:
     received = _read([message], contacts)
-    return next(((each.identity, each.where["to"]) for each in received.heard), ("", ""))
+    return next(((each.identity, each.where["to"]) for each in received.actions), ("", ""))
 
 
 def test_a_button_that_is_passed_on_decides_nothing() -> None:
@@ -477,13 +477,13 @@ def test_buttons_of_others_say_nothing(payload: str) -> None:
 def test_the_window_is_open_for_a_day_and_forgets_the_oldest() -> None:
     """What is told late opens nothing anew."""
     window = ServiceWindow()
-    window.heard("a", SENT)
-    window.heard("a", SENT - 90_000)
+    window.note_message("a", SENT)
+    window.note_message("a", SENT - 90_000)
     assert window.is_open("a", SENT + 80_000)
     assert not window.is_open("a", SENT + 86_400)
     assert not window.is_open("b", SENT)
     for number in range(20_000):
-        window.heard(str(number), SENT)
+        window.note_message(str(number), SENT)
     assert not window.is_open("a", SENT)
     window.shut("7")
     window.shut("nobody")

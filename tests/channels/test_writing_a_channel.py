@@ -56,7 +56,7 @@ class Forgetful(pigeon.Pigeon):  # type: ignore[misc]
     def parse(self, raw: InboundRequest) -> InboundBatch:
         """Never the same key."""
         received = super().parse(raw)
-        heard = tuple(each.model_copy(update={"key": uuid.uuid4().hex}) for each in received.heard)
+        heard = tuple(each.model_copy(update={"key": uuid.uuid4().hex}) for each in received.actions)
         return dataclasses.replace(received, heard=heard)
 
 
@@ -66,7 +66,7 @@ class Trusting(pigeon.Pigeon):  # type: ignore[misc]
     def parse(self, raw: InboundRequest) -> InboundBatch:
         """Bo, always."""
         received = super().parse(raw)
-        heard = tuple(each.model_copy(update={"identity": "@bo"}) for each in received.heard)
+        heard = tuple(each.model_copy(update={"identity": "@bo"}) for each in received.actions)
         return dataclasses.replace(received, heard=heard)
 
 
@@ -78,7 +78,7 @@ class Eager(pigeon.Pigeon):  # type: ignore[misc]
         received = super().parse(raw)
         heard = tuple(
             each.model_copy(update={"verdict": "approved"}) if each.text.startswith("yes") else each
-            for each in received.heard
+            for each in received.actions
         )
         return dataclasses.replace(received, heard=heard)
 
@@ -86,20 +86,20 @@ class Eager(pigeon.Pigeon):  # type: ignore[misc]
 class Changing(pigeon.Pigeon):  # type: ignore[misc]
     """Gives each copy of a card another token."""
 
-    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
+    async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         """A new one."""
-        sent: SentCard = await super().deliver(notice.model_copy(update={"token": uuid.uuid4().hex[:26]}), before)
+        sent: SentCard = await super().deliver(card.model_copy(update={"token": uuid.uuid4().hex[:26]}), before)
         return sent
 
 
 class Unmarked(pigeon.Pigeon):  # type: ignore[misc]
     """Writes its own cards, of whatever it finds."""
 
-    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
+    async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         """Without a code, and nothing made visible."""
-        args = " ".join(map(str, notice.request.args.inline.values()))
-        text = f"{notice.request.card.effect} {args} {notice.link}"
-        message = {"to": notice.address, "text": text[:4_000], "token": notice.token, "buttons": {}}
+        args = " ".join(map(str, card.request.args.inline.values()))
+        text = f"{card.request.card.effect} {args} {card.link}"
+        message = {"to": card.address, "text": text[:4_000], "token": card.token, "buttons": {}}
         return SentCard(vendor_id=await self._ask("POST", "/messages", message))
 
 
@@ -116,10 +116,10 @@ class Silent(pigeon.Pigeon):  # type: ignore[misc]
 class Hopeful(pigeon.Pigeon):  # type: ignore[misc]
     """Takes a vendor that is down for one that has the card."""
 
-    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
+    async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         """Whatever happens."""
         try:
-            sent: SentCard = await super().deliver(notice, before)
+            sent: SentCard = await super().deliver(card, before)
         except NotDelivered:
             return SentCard(vendor_id="m99")
         return sent
@@ -128,10 +128,10 @@ class Hopeful(pigeon.Pigeon):  # type: ignore[misc]
 class Pushing(pigeon.Pigeon):  # type: ignore[misc]
     """Does not hand on for how long the vendor is busy."""
 
-    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
+    async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         """Tried again as soon as may be."""
         try:
-            sent: SentCard = await super().deliver(notice, before)
+            sent: SentCard = await super().deliver(card, before)
         except NotDelivered as error:
             raise NotDelivered(error.message, code=error.code, again=error.again) from None
         return sent
@@ -140,10 +140,10 @@ class Pushing(pigeon.Pigeon):  # type: ignore[misc]
 class English(pigeon.Pigeon):  # type: ignore[misc]
     """Speaks to everybody in one language."""
 
-    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
+    async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         """Whoever it is."""
-        person = notice.person.model_copy(update={"locale": "en"})
-        sent: SentCard = await super().deliver(notice.model_copy(update={"person": person}), before)
+        person = card.person.model_copy(update={"locale": "en"})
+        sent: SentCard = await super().deliver(card.model_copy(update={"person": person}), before)
         return sent
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cli_kit import Cli, assert_one_sentence, waiting_request
 
-from signoff.cli.local.installation import find_workplace
+from signoff.cli.local.installation import find_installation
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.ids import parse_approval_id
@@ -185,7 +185,7 @@ def test_a_name_that_is_not_there_offers_the_nearest() -> None:
 async def doubted(desk: Cli, text: str) -> dict[str, Any]:
     """The card of a request that asks what became of a call, whose worker was lost after it had begun."""
     card = await waiting_request(desk, text)
-    place = find_workplace()
+    place = find_installation()
     signoff = await place.connect()
     request = await signoff.request(card["id"])
     named = parse_approval_id(card["id"])

@@ -7,7 +7,7 @@ import pytest
 from cli_kit import Cli, assert_one_sentence, waiting_request
 from served_stack import gateway_alone
 
-from signoff.cli.local.installation import find_workplace
+from signoff.cli.local.installation import find_installation
 from signoff.contracts.decision import GrantRequest
 from signoff.contracts.grant import Grant, GrantScope
 from signoff.contracts.receipt import Receipt
@@ -120,7 +120,7 @@ async def test_grants_of_another_tenant(
     )
     whose: dict[str, Any] = {"people": ("zoe",), "approval_id": "acme.s.t.c1.1", "requester": "rui"}
     async with gateway_alone(clean_env, cli_server, task_queue):
-        async with working_store(find_workplace().settings) as store:
+        async with working_store(find_installation().settings) as store:
             await store.run(lambda connection: write_grant(connection, "g1", "approved", like, GrantRequest(), **whose))
         assert (await cli("grants", "list")).out.strip() == "nothing is remembered"
         there = ("--tenant", "acme")

@@ -9,7 +9,7 @@ import pytest
 from cli_kit import Cli, assert_one_sentence
 from served_stack import MANIFEST
 
-from signoff.cli.local.installation import find_workplace
+from signoff.cli.local.installation import find_installation
 from signoff.gateway.runtime import gateway_signer
 from signoff.keys.key_files import FileVerifier, read_private, read_public
 from signoff.store.store import Store
@@ -105,7 +105,7 @@ async def test_a_worker_lists_its_public_keys(keys: Cli) -> None:
 
 async def test_development_makes_its_keys_on_the_first_start(keys: Cli, store: Store) -> None:
     """So that what its inbox sends is signed; a worker that runs already takes the public key up."""
-    place = find_workplace(MANIFEST)
+    place = find_installation(MANIFEST)
     before = FileVerifier(place.settings.public_keys)
     assert before.key_ids == ()
     signer = await gateway_signer(place.settings, place.people, store)

@@ -10,7 +10,7 @@ import pytest
 from cli_kit import Cli
 from served_stack import MANIFEST
 
-from signoff.cli.terminal.log_setup import logged_to
+from signoff.cli.terminal.log_setup import log_to_file
 
 NOISY = """
 import os, sys
@@ -69,7 +69,7 @@ def test_the_program_ends_with_the_exit_code_of_its_command(tmp_path: Path) -> N
 def test_addresses_that_are_called_are_not_written_down(tmp_path: Path) -> None:
     """A bot's token, or the right to answer for a while, stands in the address; what goes wrong is still told."""
     http = [logging.getLogger(name) for name in ("httpx", "httpcore", "httpcore.http11")]
-    with logged_to(tmp_path, "gateway.log") as path:
+    with log_to_file(tmp_path, "gateway.log") as path:
         for log in http:
             log.info("HTTP Request: POST https://vendor.example/bot123:SECRET/send")
             log.warning("a connection broke")
@@ -82,7 +82,7 @@ def test_addresses_that_are_called_are_not_written_down(tmp_path: Path) -> None:
 def test_a_traceback_reaches_the_file_and_not_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What a process that serves did not expect: one line for people, all of it in a file that is its owner's alone."""
     log = logging.getLogger("signoff.gateway.transport.middleware")
-    with logged_to(tmp_path, "gateway.log") as path:
+    with log_to_file(tmp_path, "gateway.log") as path:
         try:
             raise LookupError("what nobody expected")
         except LookupError as error:
@@ -97,7 +97,7 @@ def test_a_traceback_reaches_the_file_and_not_the_terminal(tmp_path: Path, capsy
 
 def test_no_message_begins_a_line_of_its_own_in_the_log(tmp_path: Path) -> None:
     """Whatever a library writes down of what a stranger sent. Seen to forge an entry with the plain formatter."""
-    with logged_to(tmp_path, "gateway.log") as path:
+    with log_to_file(tmp_path, "gateway.log") as path:
         logging.getLogger("elsewhere").warning("a request for %s", "/x\n2026-11-22 ERROR forged\x1b[2J\u2028end")
         written = path.read_text(encoding="utf-8")
     assert written.count("\n") == 1
@@ -106,7 +106,7 @@ def test_no_message_begins_a_line_of_its_own_in_the_log(tmp_path: Path) -> None:
 
 def test_no_error_begins_an_entry_of_the_log(tmp_path: Path) -> None:
     """What an error repeats of what a stranger sent. Without the indentation of tracebacks it forged an entry."""
-    with logged_to(tmp_path, "gateway.log") as path:
+    with log_to_file(tmp_path, "gateway.log") as path:
         try:
             raise ValueError("/x\n2026-11-22 ERROR forged\x1b[2J\u2028end")
         except ValueError as error:

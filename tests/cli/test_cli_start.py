@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from signoff.cli.main import COMMANDS, invoke, loading
+from signoff.cli.main import COMMANDS, invoke, pause_collector
 
 ENGINE = ("sqlalchemy", "celpy", "cel_expr_python", "lark", "temporalio", "fastapi", "starlette")
 """What works with a server, a store, a manifest or a gateway's own pages: a person's command needs none of it."""
@@ -97,13 +97,13 @@ def test_every_command_of_a_person_is_in_the_list(capsys: pytest.CaptureFixture[
 def test_loading_leaves_the_collector_as_it_was() -> None:
     """Off within, and afterwards what it was before, also when an import fails."""
     assert gc.isenabled()
-    with suppress(ImportError), loading():
+    with suppress(ImportError), pause_collector():
         within = gc.isenabled()
         raise ImportError
     assert (within, gc.isenabled()) == (False, True)
     gc.disable()
     try:
-        with loading():
+        with pause_collector():
             within = gc.isenabled()
         assert (within, gc.isenabled()) == (False, False)
     finally:

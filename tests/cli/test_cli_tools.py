@@ -7,7 +7,7 @@ import pytest
 from cli_kit import Cli, assert_one_sentence
 from served_stack import DESK, MANIFEST
 
-from signoff.cli.local.installation import find_workplace
+from signoff.cli.local.installation import find_installation
 from signoff.cli.local.tools import _explained, find_tool
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
@@ -64,7 +64,7 @@ async def test_tools_explain_judges_given_arguments(tools: Cli, amount: int, kin
 
 def test_a_call_whose_permission_nobody_asked_is_a_question_in_json() -> None:
     """As on the tool's page: `settled` would read as if it had been denied."""
-    catalog = find_workplace(MANIFEST).catalog
+    catalog = find_installation(MANIFEST).catalog
     tool = find_tool(catalog, "pay")
     row = next(each for each in inventory(catalog) if each.tool == "pay")
     call = CallPart(call="c1.1", tool="pay", args=Content(inline={}))

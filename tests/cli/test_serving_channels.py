@@ -13,7 +13,7 @@ from temporalio.client import Client
 
 from signoff.channels.channel_loader import KEY
 from signoff.cli.local.gateway import running_gateway
-from signoff.cli.local.installation import find_workplace
+from signoff.cli.local.installation import find_installation
 from signoff.engine.turn_client import TurnClient
 from signoff.store.inbound_queue import InboundQueue
 from signoff.store.store import make_state_dir, working_store
@@ -38,7 +38,7 @@ async def test_the_channels_of_a_manifest_run_beside_the_gateway(
     """What is misconfigured is named with what it lacks, and the others hear what comes in at their own address."""
     manifest = tmp_path / "signoff.yaml"
     manifest.write_text(MANIFEST, encoding="utf-8")
-    place = find_workplace(manifest, port=free_port())
+    place = find_installation(manifest, port=free_port())
     make_state_dir(place.settings)
     signoff = TurnClient(client, task_queue=f"nobody-{uuid.uuid4().hex[:12]}")
     with caplog.at_level(logging.WARNING):

@@ -211,4 +211,4 @@ def test_terms_exceed_a_question_that_asked_for_less(more: dict[str, Any], asks_
         args=Content(inline={}), digest="d", approvers=("role:finance",),
     )  # fmt: skip
     applied: list[AppliedTerm] = [Term.model_validate(more).as_applied()] if more else []
-    assert terms_of(rules, rules.named_approvers, applied).exceed(asked) is asks_more
+    assert terms_of(rules, rules.named_approvers, applied).are_stricter_than(asked) is asks_more

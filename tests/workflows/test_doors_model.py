@@ -329,7 +329,7 @@ class Story:
             and request.expires_at is not None
             and sent.decision.received_at <= request.expires_at
             and sent.decision.subject in APPROVERS
-            and binding.names(sent.decision, request, request.question_hash)
+            and binding.is_answer_to(sent.decision, request, request.question_hash)
         }
 
     def __repr__(self) -> str:

@@ -30,8 +30,8 @@ from signoff.channels import (
 FIELDS = TypeAdapter(dict[str, str])
 ERRORS = VendorErrors(
     "Pigeon",
-    lambda answer: answer.told.get("error"),
-    said={"no_such_bird": "nobody of that name has a pigeon; check the identity"},
+    lambda answer: answer.body.get("error"),
+    meanings={"no_such_bird": "nobody of that name has a pigeon; check the identity"},
     pauses={"loft_full": 20.0},
 )
 """Its error codes: which are final, and after which it is left alone. All else is told by the status of HTTP."""
@@ -61,21 +61,21 @@ class Pigeon(Channel):
             "x-pigeon-signature", [options.secret.encode()], time_header="x-pigeon-time", before="{time}."
         )
 
-    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
+    async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         """A card with two buttons. A reminder stands below it and has none: only one message is to be closed."""
-        words = self._words(notice)
-        message = {"to": notice.address, "text": words.text, "token": notice.token, "buttons": {}}
+        words = self._words(card)
+        message = {"to": card.address, "text": words.text, "token": card.token, "buttons": {}}
         if before is not None:
             message["below"] = before.vendor_id
         elif words.decides:
             # What does not fit is approved where all of it is read; a no needs no more than this.
-            approve = {words.approve: f"{notice.token} approved"} if words.approves else {}
-            message["buttons"] = {**approve, words.deny: f"{notice.token} denied"}
+            approve = {words.approve: f"{card.token} approved"} if words.approves else {}
+            message["buttons"] = {**approve, words.deny: f"{card.token} denied"}
         return SentCard(vendor_id=await self._ask("POST", "/messages", message))
 
-    def draws_whole(self, notice: OutboundCard) -> bool:
+    def draws_whole(self, card: OutboundCard) -> bool:
         """As `deliver` writes it: of a card that is not whole no yes is taken."""
-        return self._words(notice).whole
+        return self._words(card).whole
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """The card says how it ended, and loses its buttons."""
@@ -104,13 +104,13 @@ class Pigeon(Channel):
             said = {"token": token, "verdict": verdict or None, "text": event.get("text", "")}
             about = {"identity": event["from"], "vendor_ids": event.get("below", "").split()}
             given = {"key": event["id"], "where": {"to": event["from"]}} | about | said
-            return InboundBatch(heard=(InboundAction.model_validate(given),))
+            return InboundBatch(actions=(InboundAction.model_validate(given),))
         except (ValidationError, KeyError):
             raise Malformed("not what a pigeon brings") from None
 
-    def _words(self, notice: OutboundCard) -> CardWords:
-        formatter, limits = self.formatter(notice.person), CardLimits(whole=4_000)
-        return card_words(notice, formatter, how="buttons", assurance=self.assurance, limits=limits)
+    def _words(self, card: OutboundCard) -> CardWords:
+        formatter, limits = self.formatter(card.person), CardLimits(whole=4_000)
+        return card_words(card, formatter, how="buttons", assurance=self.assurance, limits=limits)
 
     async def _ask(self, method: str, path: str, message: Mapping[str, Any]) -> str:
         return str((await self._http.call(method, self._options.url + path, body=message))["id"])

@@ -15,9 +15,9 @@ LONG = "x" * 600
 async def test_a_card_fits_a_desk_and_a_phone(tmp_path: Path) -> None:
     """With the longest values that there are; its buttons lead to the link alone."""
     async with mail_rig() as rig:
-        notice = a_notice(args={"to": LONG, "amount": "1200 " * 90, "note": "<img src=//else.example/x>"})
-        sent = await rig.channel.deliver(notice, None)
-        await rig.channel.close(*a_closing(notice, sent, decided_name=LONG))
+        card = a_notice(args={"to": LONG, "amount": "1200 " * 90, "note": "<img src=//else.example/x>"})
+        sent = await rig.channel.deliver(card, None)
+        await rig.channel.close(*a_closing(card, sent, decided_name=LONG))
         pages = [each.html for each in rig.server.taken]
     asked: list[str] = []
 

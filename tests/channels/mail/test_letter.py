@@ -126,9 +126,9 @@ async def test_an_answer_is_in_the_thread_and_comes_from_nobody() -> None:
 async def test_nobody_writes_into_a_header_or_a_page() -> None:
     """Neither a model by an argument, nor a person by a name or reason, nor who writes to us by theirs."""
     async with mail_rig() as rig:
-        notice = a_notice(args={"to": HOSTILE, "amount": HOSTILE}, agent_says=HOSTILE, actor=HOSTILE, rule=HOSTILE)
-        sent = await rig.channel.deliver(notice, None)
-        await rig.channel.close(*a_closing(notice, sent, decided_name=HOSTILE, reason=HOSTILE))
+        card = a_notice(args={"to": HOSTILE, "amount": HOSTILE}, agent_says=HOSTILE, actor=HOSTILE, rule=HOSTILE)
+        sent = await rig.channel.deliver(card, None)
+        await rig.channel.close(*a_closing(card, sent, decided_name=HOSTILE, reason=HOSTILE))
         where = {
             "to": BO, "token": TOKEN, "subject": HOSTILE, "message_id": "<1@x>\r\nBcc: eve@else.example",
             "references": [HOSTILE, "<" + "x" * 900 + ">", "<é@x.example>", 3],
@@ -177,9 +177,9 @@ async def test_long_ids_name_what_they_named() -> None:
 async def test_nothing_of_ours_decides_however_it_is_quoted(locale: str) -> None:
     """Sent back as it is, or with every line of it first in turn: no line of ours is a decision by itself."""
     async with mail_rig() as rig:
-        notice = a_notice(locale=locale)
-        sent = await rig.channel.deliver(notice, None)
-        await rig.channel.close(*a_closing(notice, sent))
+        card = a_notice(locale=locale)
+        sent = await rig.channel.deliver(card, None)
+        await rig.channel.close(*a_closing(card, sent))
         await rig.channel.answer({"to": BO, "token": TOKEN}, ChannelReply(text="Write “approve”."))
         for each in rig.server.taken:
             assert each.plain.startswith(MARK)

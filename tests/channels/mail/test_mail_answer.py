@@ -19,7 +19,7 @@ TAKEN = "Received: by mx.signoff.example\r\nAuthentication-Results: mx.signoff.e
 
 def heard(received: InboundBatch) -> InboundAction:
     """The one thing that was heard."""
-    [found] = received.heard
+    [found] = received.actions
     return found
 
 

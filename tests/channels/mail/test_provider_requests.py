@@ -38,7 +38,7 @@ async def reply(rig: MailRig, words: str = "approve") -> bytes:
 
 def told(received: InboundBatch) -> tuple[str, str, str]:
     """Who said what about which card."""
-    [heard] = received.heard
+    [heard] = received.actions
     return heard.identity, heard.token, heard.text
 
 

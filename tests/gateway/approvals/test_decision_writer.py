@@ -10,7 +10,7 @@ from gateway_rig import GatewayRig
 async def test_a_second_thought_by_the_same_key_counts(gateway: GatewayRig, first: str) -> None:
     """Two have to agree: one says yes and, by the same key, no; it is denied. The same twice is one answer.
 
-    Without `_told_apart` the second was taken for the first once more, and the yes stayed.
+    Without `_with_own_delivery` the second was taken for the first once more, and the yes stayed.
     """
     approval = await gateway.asked("both")
     other = "denied" if first == "approved" else "approved"

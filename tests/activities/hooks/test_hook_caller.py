@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from signoff.activities.hooks.hook_timeout import NoAnswer, ask
+from signoff.activities.hooks.hook_caller import NoAnswer, ask
 from signoff.registry.hooks import Hook
 
 YES = Hook[bool](
