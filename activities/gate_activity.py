@@ -88,13 +88,13 @@ class GateActivity:
         doubt = await self._deps.doubt(task.ctx)
         forged = self._deps.signature_policy.requester_problem(task.ctx)
         budget = RESULT_CHARS_PER_BATCH // max(len(task.calls), 1)
-        known = await self._known(task, forged)
-        batch, tally = await self._judged(task, known)
+        known = await self._collect_facts(task, forged)
+        batch, tally = await self._judge_calls(task, known)
         if forged:
-            gate_decisions = [_refused(each.call, forged) for each in batch]
+            gate_decisions = [_refuse(each.call, forged) for each in batch]
             batch = []
         # At once: a local activity has no time for the functions of a whole batch one after the other.
-        judged = await asyncio.gather(*(self._answered(task, each, known) for each in batch))
+        judged = await asyncio.gather(*(self._ask_hooks(task, each, known) for each in batch))
         secrets = self._deps.secrets_of((each.call.tool, each.args) for each in batch)
         task = task.model_copy(update={"agent_says": redact_secrets(task.agent_says, secrets)})
         # Once for the batch: a freeze that comes later is found again where the call is run.
@@ -106,13 +106,13 @@ class GateActivity:
                 gate_decisions.append(await self._doubt(task, call, proposed, found, freeze, asked))
                 continue
             found = await self._settled_before(task, call, args, found, freeze, asked, action)
-            gate_decision = await self._ruling(task, call, args, found, budget, asked)
+            gate_decision = await self._decide(task, call, args, found, budget, asked)
             gate_decisions.append(gate_decision.model_copy(update={"action": action}))
         # A local activity runs again when its workflow task is lost; entries with the same keys add nothing then.
-        await write(self._deps, _told(task, gate_decisions, self._deps.clock()))
+        await write(self._deps, _settled_entries(task, gate_decisions, self._deps.clock()))
         return GateReply(rulings=tuple(gate_decisions), tally=tally)
 
-    async def _known(self, task: GateTask, forged: str) -> GateFacts:
+    async def _collect_facts(self, task: GateTask, forged: str) -> GateFacts:
         """Collects the facts for the gates beside the calls; nobody's functions are asked about a requester that is
         made up.
         """
@@ -124,7 +124,7 @@ class GateActivity:
         used = {} if forged else await exhausted_calls(deps.store, deps.catalog, task.ctx, task.calls)
         return GateFacts(unavailable=away.union(task.withheld), backends=deps.kinds, spent=used, at=deps.clock())
 
-    async def _answered(self, task: GateTask, each: _Judged, known: GateFacts) -> LocalGateDecision:
+    async def _ask_hooks(self, task: GateTask, each: _Judged, known: GateFacts) -> LocalGateDecision:
         """Completes the decision of the gates by asking everything but people."""
         call, args, found, tally, _ = each
         catalog, dry_run = self._deps.catalog, task.dry_run
@@ -141,7 +141,7 @@ class GateActivity:
             return found.reword(found.message.removesuffix(_TO_A_MODEL))
         return found
 
-    async def _judged(self, task: GateTask, known: GateFacts) -> tuple[list[_Judged], Tally]:
+    async def _judge_calls(self, task: GateTask, known: GateFacts) -> tuple[list[_Judged], Tally]:
         """Judges each call by the rules; returns their decisions, and the tally after them."""
         catalog, batch, tally = self._deps.catalog, [], task.tally
         for call in task.calls:
@@ -190,7 +190,7 @@ class GateActivity:
             return found.model_copy(update={"kind": "ask"})
         return found if barred else await self._remembered.apply_grant(task.ctx, call, args, found)
 
-    async def _ruling(
+    async def _decide(
         self,
         task: GateTask,
         call: CallPart,
@@ -224,13 +224,13 @@ class GateActivity:
         if ran is not None:
             return gate_decision.model_copy(update={"kind": "settled", "outcome": ran})
         if await self._is_over(task.ctx, asked):
-            return _refused(call, "it is too long ago that anything was heard of this turn")
+            return _refuse(call, "it is too long ago that anything was heard of this turn")
         under = (definition_hash(tool), verdict.policy_hash)
         unheard = (task.asked_since, task.spent)
         again = "" if task.edit is not None else repeat_note(asked, call.call, *under, *unheard)
         note = "; ".join(filter(None, (self._stands_in(call), again, found.note, other)))
         about = Subject(call, args, tool, verdict, digest, note, gate_decision.override, found.at)
-        request = await self._asked(task, about)
+        request = await self._ask_people(task, about)
         if isinstance(request, CallOutcome):
             return GateDecision(call=call.call, kind="settled", outcome=request)
         return gate_decision.model_copy(update={"request": request, "question": reference_from_request(request, call)})
@@ -286,9 +286,9 @@ class GateActivity:
             return nobody
         # What may have happened was done with the arguments as the tool's own check corrects them.
         args = final_arguments(tool, proposed)
-        ticket = await self._begun(task, call, tool, args, asked)
+        ticket = await self._find_begun(task, call, tool, args, asked)
         if ticket is None:
-            return _refused(call, "nobody has begun this")
+            return _refuse(call, "nobody has begun this")
         if ticket.outcome is not None and ticket.outcome.code != "in_doubt":
             return GateDecision(call=call.call, kind="settled", outcome=ticket.outcome)
         digest = doubt_digest(task.doubt_of, task.doubt)
@@ -309,7 +309,7 @@ class GateActivity:
             call=call.call, kind="ask", digest=digest, rule=request.rule, question=question, request=request
         )
 
-    async def _begun(
+    async def _find_begun(
         self, task: GateTask, call: CallPart, tool: Tool, args: Any, asked: Sequence[ApprovalRequest]
     ) -> Ticket | None:
         """Returns the ticket under which this very call was begun; None where none was, or with other arguments than
@@ -326,17 +326,17 @@ class GateActivity:
         own = (turn.workflow_id, call.call, call.tool)
         return ticket if (ticket.workflow, ticket.call, ticket.tool) == own else None
 
-    async def _asked(self, task: GateTask, about: Subject) -> ApprovalRequest | CallOutcome:
+    async def _ask_people(self, task: GateTask, about: Subject) -> ApprovalRequest | CallOutcome:
         """Returns the request of a call about which people are asked, or why it cannot be asked as it was changed."""
         if task.edit is None:
             return await self._questions.ask(task, about)
         edit = await self._questions.edit(task, task.edit, about.tool)
         if isinstance(edit, str):
-            return _not_asked(about.call, edit)
+            return _end_unasked(about.call, edit)
         asked = self._deps.catalog.approvers(about.tool.activity, about.verdict)
         problem = edit_problem(edit, asked, task.edit, about.digest)
         changed = problem or await self._questions.ask_changed(task, about, edit)
-        return _not_asked(about.call, changed) if isinstance(changed, str) else changed
+        return _end_unasked(about.call, changed) if isinstance(changed, str) else changed
 
     def _stands_in(self, call: CallPart) -> str:
         """Writes the note on a call that is tried in place of another: of which tools it may be, by the catalog."""
@@ -373,7 +373,7 @@ class GateActivity:
         )
 
 
-def _told(task: GateTask, gate_decisions: Sequence[GateDecision], at: datetime) -> list[AuditEntry]:
+def _settled_entries(task: GateTask, gate_decisions: Sequence[GateDecision], at: datetime) -> list[AuditEntry]:
     """Makes the record's entries of a batch: those of its settled calls.
 
     What is asked was written with its row; what runs tells it.
@@ -408,7 +408,7 @@ def is_of(permit: Permit, tool: Tool, proposed: Any) -> bool:
         return False
 
 
-def _refused(call: CallPart, why: str) -> GateDecision:
+def _refuse(call: CallPart, why: str) -> GateDecision:
     text = f"Not executed: {why}."
     outcome = CallOutcome(call=call.call, tool=call.tool, code="refused", gate="approval", value=Content(inline=text))
     return GateDecision(call=call.call, kind="settled", outcome=outcome)
@@ -428,7 +428,7 @@ def settled_outcome(found: LocalGateDecision) -> CallOutcome:
     return outcome.model_copy(update=update)
 
 
-def _not_asked(call: CallPart, why: str) -> CallOutcome:
+def _end_unasked(call: CallPart, why: str) -> CallOutcome:
     return CallOutcome(call=call.call, tool=call.tool, code="refused", gate="approval", value=Content(inline=why))
 
 

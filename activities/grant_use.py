@@ -49,13 +49,13 @@ class GrantUse:
         policy = None if found.tool is None else self._deps.catalog.policy(found.tool.activity).policy
         if found.kind != "ask" or found.tool is None or policy is None or not policy.allow_remember:
             return found
-        async for grant in self._applying(ctx, found, args):
+        async for grant in self._find_applying(ctx, found, args):
             if grant is None:
                 break
             if grant.verdict == "approved":
                 return by_grant(found, grant)
             if await self._repeats(grant, ctx, call):
-                return _denied(found, grant, call)
+                return _deny(found, grant, call)
         return found
 
     async def holds(
@@ -70,16 +70,18 @@ class GrantUse:
         if grant is None or grant.verdict != "approved" or not await self._applies(grant, ctx, found, args):
             return found
         # Whoever names a grant may have passed by the gates, which look for denials first.
-        async for other in self._applying(ctx, found, args):
+        async for other in self._find_applying(ctx, found, args):
             if other is None:
                 return found
             if other.verdict == "approved":
                 break
             if await self._repeats(other, ctx, call):
-                return _denied(found, other, call)
+                return _deny(found, other, call)
         return by_grant(found, grant)
 
-    async def _applying(self, ctx: CallContext, found: LocalGateDecision, args: Any) -> AsyncIterator[Grant | None]:
+    async def _find_applying(
+        self, ctx: CallContext, found: LocalGateDecision, args: Any
+    ) -> AsyncIterator[Grant | None]:
         """Returns the remembered answers that apply to a call, denials first; None where the rest may not be asked
         about.
         """
@@ -105,14 +107,14 @@ class GrantUse:
         may_block = grant.like.where != ""
         if not sure or not await ask_rules(may_block, self._rules.applies, grant, ctx, found, args, people):
             return False
-        given = await self._given(grant)
+        given = await self._find_proof(grant)
         return given is not None and (grant.verdict == "denied" or self._suffices_today(*given, ctx, found, people))
 
-    async def _given(self, grant: Grant) -> tuple[Question, Sequence[Decision]] | None:
+    async def _find_proof(self, grant: Grant) -> tuple[Question, Sequence[Decision]] | None:
         """Returns the question and the answers that bear `grant` out; None where it is somebody's invention."""
         rows = await self._questions.read(grant.approval_id)
         question = None if rows is None else question_of(grant, rows.questions)
-        if rows is None or question is None or not self._vouched(question):
+        if rows is None or question is None or not self._is_vouched(question):
             return None
         found = check_grant(grant, question, rows.answers, rows.now, await load(self._deps.store, question.args))
         if found is None:
@@ -124,7 +126,7 @@ class GrantUse:
         )
         return (question, decisions) if signed else None
 
-    def _vouched(self, question: Question) -> bool:
+    def _is_vouched(self, question: Question) -> bool:
         """Returns whether the gateway signed who asked: an answer for a session serves that person."""
         if question.judging_delay > JUDGED_SECONDS:
             return False
@@ -176,7 +178,7 @@ def frozen_decision(found: LocalGateDecision, reason: str, call: CallPart) -> Lo
     return found.deny(denied)
 
 
-def _denied(found: LocalGateDecision, grant: Grant, call: CallPart) -> LocalGateDecision:
+def _deny(found: LocalGateDecision, grant: Grant, call: CallPart) -> LocalGateDecision:
     """Returns the call as a remembered denial ends it, naming the decision it repeats."""
     denied = ToolDenied(
         source="repeat",

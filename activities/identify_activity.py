@@ -36,19 +36,19 @@ class IdentifyActivity:
             # Nobody is looked up on the word of a forger.
             named = () if evidence.kind == "forged" else (task.decision.subject, task.requester)
             people = await self._deps.directory_for(task.tenant, *named)
-            found = await self._stored(task.decision, evidence)
+            found = await self._find_stored(task.decision, evidence)
             if found is not None:
                 return found
             if development:
-                return _unkept(task.decision, check_authority(task, evidence, people, development=True))
-            asked = await self._as_asked(task)
-            return _discreet(_unkept(task.decision, check_authority(asked, evidence, people, development=False)))
+                return _refuse_unkept(task.decision, check_authority(task, evidence, people, development=True))
+            asked = await self._with_stored_terms(task)
+            return _discreet(_refuse_unkept(task.decision, check_authority(asked, evidence, people, development=False)))
         except Exception as error:
             # A directory can be anybody's code, and whatever escapes from here would leave the answer without receipt.
             _log.warning("who answered %s cannot be known now: %s", task.decision.approval_id, type(error).__name__)
             return Authority(allowed=False, code="unavailable")
 
-    async def _stored(self, decision: Decision, evidence: SignatureEvidence) -> Authority | None:
+    async def _find_stored(self, decision: Decision, evidence: SignatureEvidence) -> Authority | None:
         """Returns the gateway's finding on the author of a stored answer; None of one that never came by the gateway.
 
         The gateway decided who was first, and nothing signed leaves it that does not lie in the store.
@@ -73,7 +73,7 @@ class IdentifyActivity:
             return Authority(allowed=False, code="assurance", subject=decision.subject)
         return None
 
-    async def _as_asked(self, task: IdentifyTask) -> IdentifyTask:
+    async def _with_stored_terms(self, task: IdentifyTask) -> IdentifyTask:
         """Returns `task` with the store's terms of its question: whom it asks, and whether unsigned answers count.
 
         Else a turn that may write any role into its task would learn who has it.
@@ -104,7 +104,7 @@ def _discreet(found: Authority) -> Authority:
     return found.model_copy(update={"person_id": "", "name": "", "on_behalf": "", "assurance": "none", "entries": ()})
 
 
-def _unkept(decision: Decision, found: Authority) -> Authority:
+def _refuse_unkept(decision: Decision, found: Authority) -> Authority:
     """Refuses an answer that wishes to be remembered and came past the gateway, which alone remembers."""
     if decision.remember is None or not found.allowed:
         return found

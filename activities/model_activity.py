@@ -84,7 +84,7 @@ class ModelActivity:
                     await asyncio.wait({replying})
                     raise
                 reply = await replying
-                return await self._judged(task, reply, begun) if _has_calls(reply) else _said_once(reply)
+                return await self._judge_calls(task, reply, begun) if _has_calls(reply) else _said_once(reply)
         except (ConfigError, ModelRefused) as error:
             message = self._deps.secrets.redact(error.message)
             raise ApplicationError(message, type=type(error).__name__, non_retryable=True) from None
@@ -97,8 +97,8 @@ class ModelActivity:
         run = info.workflow_run_id or ""
         before = await self._completions.read(run, task.completion) if run and info.attempt > 1 else None
         if before is not None:
-            return _kept(before)
-        reply, provider = await self._asked(task)
+            return _keep_reply(before)
+        reply, provider = await self._ask_model(task)
         if not (run and _has_calls(reply)):
             # Nothing is done between such a reply and the end of this activity: it would be kept for nobody.
             if provider is not None:
@@ -107,9 +107,9 @@ class ModelActivity:
         body = reply.model_dump_json().encode()
         kept = await self._completions.keep(run, task.completion, body, provider)
         # An attempt that was taken for lost may have answered first: one of them is what the turn hears.
-        return _kept(kept)
+        return _keep_reply(kept)
 
-    async def _judged(self, task: ModelTask, reply: ModelReply, begun: float) -> ModelReply:
+    async def _judge_calls(self, task: ModelTask, reply: ModelReply, begun: float) -> ModelReply:
         """Returns `reply` with what the gates say of its calls; without where they cannot say it now, and the turn
         asks.
         """
@@ -137,7 +137,7 @@ class ModelActivity:
         whole = reply.model_copy(update={"gates": gate_reply})
         return whole if len(whole.on_wire()) <= REPLY_BYTES else reply
 
-    async def _asked(self, task: ModelTask) -> tuple[ModelReply, Blob | None]:
+    async def _ask_model(self, task: ModelTask) -> tuple[ModelReply, Blob | None]:
         """Returns the model's answer, and the provider's own form of it, which is not in the store yet."""
         deps = self._deps
         actor = deps.catalog.actor(task.ctx.actor)
@@ -237,12 +237,12 @@ class ModelActivity:
                 if isinstance(parsed, str):
                     raw = proposed.args if isinstance(proposed.args, str) else _dumps(proposed.args)
                     return Response(text=await self._text(completion.text or raw, _place(task))), call, parsed
-                return await self._parsed(parsed, _place(task)), call, ""
+                return await self._parse_response(parsed, _place(task)), call, ""
         if kept:
             return None, "", ""
         return Response(text=await self._text(completion.text, _place(task))), "", ""
 
-    async def _parsed(self, payload: RespondPayload, place: SessionKey) -> Response:
+    async def _parse_response(self, payload: RespondPayload, place: SessionKey) -> Response:
         parts = [
             ResponsePart(type=kind, content=await to_content(self._deps.store, content, place))
             for kind, content in payload.parts
@@ -296,7 +296,7 @@ def _is_empty(completion: Completion) -> bool:
     return not completion.calls and not completion.text.strip()
 
 
-def _kept(kept: KeptReply) -> ModelReply:
+def _keep_reply(kept: KeptReply) -> ModelReply:
     return ModelReply.model_validate_json(kept.body).model_copy(update={"kept_at": kept.at})
 
 

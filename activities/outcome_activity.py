@@ -56,13 +56,13 @@ class OutcomeActivity:
         if problem:
             activity.logger.warning("refused to look up a ticket: %s", problem)
             self._deps.store.count_refusal("unproved")
-            return ToolReply(outcome=_settled(task, "refused", f"Not executed: {problem}."))
+            return ToolReply(outcome=_settle(task, "refused", f"Not executed: {problem}."))
         await hand_over(self._deps, task.audit)
         workflow = info.workflow_id or ""
         if task.happened is None:
-            reply = await self._found(task, workflow)
+            reply = await self._find_outcome(task, workflow)
         else:
-            reply = await self._told(task, task.happened)
+            reply = await self._record_word(task, task.happened)
         if reply.outcome is not None:
             key = ticket_key(permit.digest, task.ticket)
             tool = self._deps.catalog.tool_view(permit.ctx).tool(task.tool)
@@ -81,7 +81,7 @@ class OutcomeActivity:
         # A read has no ticket: that one was begun at all, and lost, nobody but the turn says here.
         return found is not None and (found.workflow, found.call, found.tool) == (workflow, permit.call, task.tool)
 
-    async def _told(self, task: OutcomeTask, word: Decision) -> ToolReply:
+    async def _record_word(self, task: OutcomeTask, word: Decision) -> ToolReply:
         """Writes `word` into the ticket, if whoever gives it may, and returns the outcome there."""
         permit, tool = task.permit, self._deps.catalog.tool_view(task.permit.ctx).tool(task.tool)
         if tool is None or task.args is None or self._deps.signature_policy.requester_problem(permit.ctx):
@@ -109,13 +109,13 @@ class OutcomeActivity:
             activity.logger.warning("that %s happened cannot be written: %s", tool.name, error.message)
             return ToolReply()
 
-    async def _found(self, task: OutcomeTask, workflow: str) -> ToolReply:
+    async def _find_outcome(self, task: OutcomeTask, workflow: str) -> ToolReply:
         permit = task.permit
         tool = self._deps.catalog.tool_view(permit.ctx).tool(task.tool)
         key = ticket_key(permit.digest, task.ticket)
         if tool is not None and tool.read_only and await self._asked_of(task, tool):
             # A lost read has changed nothing, so there is nothing that people could be asked about.
-            failed = _settled(task, "execution_failed", "The tool did not answer in time.")
+            failed = _settle(task, "execution_failed", "The tool did not answer in time.")
             return ToolReply(outcome=await self._gave_up(failed, tool, key))
         found = await self._deps.store.void_unclaimed(
             key, workflow=workflow, call=permit.call, tool=task.tool, nonce=permit.ctx.user.nonce
@@ -125,7 +125,7 @@ class OutcomeActivity:
             # Looked up while it still runs, it would be said not to have happened, and run again.
             await check_ended(self._deps.store, key)
         reply = reply or (None if tool is None else await self._looked_up(task, tool, key))
-        return reply or ToolReply(outcome=_settled(task, "in_doubt", IN_DOUBT_TEXT))
+        return reply or ToolReply(outcome=_settle(task, "in_doubt", IN_DOUBT_TEXT))
 
     async def _asked_of(self, task: OutcomeTask, tool: Tool) -> bool:
         """Returns whether the tool was asked as it is defined now: by another definition what only reads may have
@@ -157,11 +157,11 @@ class OutcomeActivity:
         probing = ProbeRunner(self._deps, tool, ResultProcessor(self._deps, tool))
         given = grant_capabilities(self._deps.backends, self._deps.secrets, tool, permit.ctx.tenant)
         people = self._deps.people
-        known_of = await self._proved(permit, tool)
+        known_of = await self._prove(permit, tool)
         context = tool_context_of(known_of, key, task.budget_chars, people=people, capabilities=given)
         return await probing.reply(known_of, args, context)
 
-    async def _proved(self, permit: Permit, tool: Tool) -> Permit:
+    async def _prove(self, permit: Permit, tool: Tool) -> Permit:
         """Returns `permit` with who approved the call by the store, whatever it claims of that."""
         approvals, policy = ApprovalReader(self._deps), self._deps.catalog.policy(tool.activity)
         rows = await approvals.of(permit) if permit.kind == "approved" else None
@@ -169,7 +169,7 @@ class OutcomeActivity:
         return prove_for_probe(permit, approval, policy, self._deps.signature_policy)
 
 
-def _settled(task: OutcomeTask, code: str, text: str) -> CallOutcome:
+def _settle(task: OutcomeTask, code: str, text: str) -> CallOutcome:
     return CallOutcome.model_validate(
         {"call": task.permit.call, "tool": task.tool, "code": code, "gate": "execute", "value": Content(inline=text)}
     )

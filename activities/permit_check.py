@@ -306,7 +306,7 @@ def check_permit(
     # By the question's own count first: whatever the policy is by now, fewer than that have never approved it.
     if len(_people(approval)) < question.quorum:
         return PermitCheck("refuse", _FEW.refused)
-    lacking = _lacking(approval, permit.ctx, rules, terms)
+    lacking = _find_lack(approval, permit.ctx, rules, terms)
     if lacking is None:
         # People leave, roles and delegations end after an answer was counted: those who may answer now are asked.
         # By the question and by the present policy, each with its own quorum and groups: what was loosened meanwhile
@@ -435,7 +435,7 @@ _OWN = _Lack("who asked for this has approved it", "somebody else than who asked
 _WEAK = _Lack("who approved this was not identified strongly enough", "this needs a stronger sign-in now")
 
 
-def _lacking(approval: StoredApproval, ctx: CallContext, rules: ApprovalPolicy, terms: Terms) -> _Lack | None:
+def _find_lack(approval: StoredApproval, ctx: CallContext, rules: ApprovalPolicy, terms: Terms) -> _Lack | None:
     """Returns the demand of the present policy, or of the question, that the decisions do not meet."""
     question, people = approval.question, _people(approval)
     if len(people) < terms.quorum:

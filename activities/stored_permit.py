@@ -15,7 +15,7 @@ def prove_permit(permit: Permit, found: LocalGateDecision, approval: StoredAppro
     What it claims itself of who decided, and by which rule, is whatever the caller wrote there.
     """
     if permit.kind == "approved":
-        return _answered(permit, approval)
+        return _add_answers(permit, approval)
     verdict = found.verdict
     by_rule = {"rule": verdict.rule, "policy_hash": verdict.policy_hash} if verdict is not None else {}
     return _bare(permit).model_copy(update={**by_rule, "grant": found.grant})
@@ -29,8 +29,8 @@ def prove_for_probe(
     """
     if approval is None:
         return _bare(permit).model_copy(update={"kind": "auto"})
-    vouched = tuple(each for each in approval.decisions if _vouched(each, policy, signature_policy))
-    return _answered(permit, approval).model_copy(update={"decisions": vouched})
+    vouched = tuple(each for each in approval.decisions if _is_vouched(each, policy, signature_policy))
+    return _add_answers(permit, approval).model_copy(update={"decisions": vouched})
 
 
 def undone(
@@ -40,10 +40,10 @@ def undone(
     asked = () if rows is None else rows.questions
     numbers = sorted({each.doubt_of for each in asked if each.kind == "in_doubt" and each.doubt_of < ticket})
     words = (word for number in numbers for word in words_on(permit, rows, number))
-    return tuple(each for each in words if each.verdict == "approved" and _vouched(each, policy, signature_policy))
+    return tuple(each for each in words if each.verdict == "approved" and _is_vouched(each, policy, signature_policy))
 
 
-def _answered(permit: Permit, approval: StoredApproval | None) -> Permit:
+def _add_answers(permit: Permit, approval: StoredApproval | None) -> Permit:
     bare = _bare(permit)
     if approval is None:
         return bare
@@ -65,6 +65,6 @@ def _bare(permit: Permit) -> Permit:
     return Permit(kind=permit.kind, call=permit.call, digest=permit.digest, ctx=permit.ctx)
 
 
-def _vouched(decision: Decision, policy: CompiledPolicy, signature_policy: SignaturePolicy) -> bool:
+def _is_vouched(decision: Decision, policy: CompiledPolicy, signature_policy: SignaturePolicy) -> bool:
     accepts = (policy.policy or ApprovalPolicy()).accept_unsigned
     return decision.subject != "" and not signature_policy.decision_problem(decision, accept_unsigned=accepts)

@@ -17,7 +17,9 @@ def use_of(catalog: Catalog, tool: Tool, ctx: CallContext, call: str) -> Limited
     """Returns the use that a call takes; None for a tool without a limit."""
     if tool.usage_limit is None:
         return None
-    return LimitedUse(tool.usage_limit, ctx.tenant, _counted(catalog, tool), ctx.user.user, ctx.session, ctx.turn, call)
+    return LimitedUse(
+        tool.usage_limit, ctx.tenant, _counter_name(catalog, tool), ctx.user.user, ctx.session, ctx.turn, call
+    )
 
 
 async def exhausted_calls(
@@ -42,16 +44,16 @@ async def exhausted_calls(
     }
 
 
-def _counted(catalog: Catalog, tool: Tool) -> str:
+def _counter_name(catalog: Catalog, tool: Tool) -> str:
     """Returns the name under which a tool's uses are counted: its activity, or its name where it is the registry's
     tool.
 
     Else a tool could be used as often again in each step and route that refers to it. For the same reason a shadow
     counts with what it stands over, and one tool that an actor has at several places with the first of them.
     """
-    limited = [each for each in _obeyed(catalog, tool) if each.usage_limit is not None]
+    limited = [each for each in _find_obeyed(catalog, tool) if each.usage_limit is not None]
     if limited:
-        return _counted(catalog, limited[-1])
+        return _counter_name(catalog, limited[-1])
     registered = catalog.registry.resolve(tool.name)
     if registered is not None and _same(registered, tool):
         return tool.name
@@ -60,7 +62,7 @@ def _counted(catalog: Catalog, tool: Tool) -> str:
     return min((each.activity for each in twins), default=tool.activity)
 
 
-def _obeyed(catalog: Catalog, tool: Tool) -> tuple[Tool, ...]:
+def _find_obeyed(catalog: Catalog, tool: Tool) -> tuple[Tool, ...]:
     found = catalog.scopes.get(owner_of(tool)[0])
     return () if found is None else found.policy_tools.get(tool.activity, ())
 

@@ -60,7 +60,7 @@ def value_line(value: Any, limit: int) -> VisibleLine:
         return scalar_line(value, limit)
     if not value:
         return VisibleLine("⟦empty⟧", 0)
-    joined = None if isinstance(value, Mapping) else _joined(value)
+    joined = None if isinstance(value, Mapping) else _join(value)
     if joined is None or len(joined) > limit:
         return VisibleLine(plural(len(value), "value"), 0)
     return VisibleLine(joined, len(joined))
@@ -105,7 +105,7 @@ def keys_from_name(name: str) -> list[str]:
     while at <= len(name):
         matched = _STEP.match(name, at)
         written = "" if matched is None else matched[0]
-        found.append(_unquoted(written))
+        found.append(_unquote(written))
         at += len(written) + 1
     return found
 
@@ -158,10 +158,10 @@ def _item(parent: ArgumentLeaf, index: int, item: Any, schema: SchemaNode, secre
 def _opens(value: Any) -> bool:
     if isinstance(value, Mapping):
         return bool(value)
-    return isinstance(value, list | tuple) and bool(value) and _joined(value) is None
+    return isinstance(value, list | tuple) and bool(value) and _join(value) is None
 
 
-def _joined(items: Sequence[Any]) -> str | None:
+def _join(items: Sequence[Any]) -> str | None:
     """Joins scalars on one line, or returns None where that would be long or ambiguous."""
     if len(items) > JOINED_CHARS or any(isinstance(item, Mapping | list | tuple) for item in items):
         return None
@@ -182,7 +182,7 @@ def label_of(key: str, schema: SchemaNode | None = None) -> str:
     return humanise(key) or key
 
 
-def _unquoted(written: str) -> str:
+def _unquote(written: str) -> str:
     if not written.startswith('"'):
         return written
     try:

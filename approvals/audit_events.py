@@ -236,7 +236,7 @@ def attempt_entry(
     same answer is one attempt, whoever reports it.
     """
     who = authority or Authority(allowed=False)
-    decision = _bounded(decision)
+    decision = _bound(decision)
     # Raw messages have no delivery id: two that say the same are told apart by their time alone.
     delivery = decision.delivery_id or f"{at.isoformat()}/{fingerprint(decision.model_dump(mode='json'))[:_SHORT]}"
     answer = f"{receipt.status}/{receipt.code}" if receipt.code else receipt.status
@@ -359,7 +359,7 @@ def session_entry(tenant: str, session: str, turn: str, event: SessionEvent) -> 
         at=event.at,
         tenant=tenant,
         subject=event.subject,
-        data=_filled({"session": session, "heard": event.what, **facts, "more": event.more or None}),
+        data=_drop_empty({"session": session, "heard": event.what, **facts, "more": event.more or None}),
     )
 
 
@@ -385,7 +385,7 @@ def admin_entry(
         at=at,
         tenant=tenant,
         subject=subject,
-        data={"act": name, **_filled(facts)},
+        data={"act": name, **_drop_empty(facts)},
     )
 
 
@@ -397,22 +397,22 @@ def fingerprint(value: Any) -> str:
         return UNWRITABLE
 
 
-def _bounded(decision: Decision) -> Decision:
+def _bound(decision: Decision) -> Decision:
     """Cuts the unchecked texts of a decision; its reason has a limit of its own."""
     return decision.model_copy(
         update={
-            "approval_id": _cut(decision.approval_id),
+            "approval_id": _shorten(decision.approval_id),
             "question_hash": decision.question_hash[:_TOLD_CHARS],
             "subject": decision.subject[:_TOLD_CHARS],
             "channel": decision.channel[:_TOLD_CHARS],
-            "delivery_id": _cut(decision.delivery_id),
+            "delivery_id": _shorten(decision.delivery_id),
             "key_id": decision.key_id[:_TOLD_CHARS],
             "signature": decision.signature[:_TOLD_CHARS],
         }
     )
 
 
-def _cut(name: str) -> str:
+def _shorten(name: str) -> str:
     """Cuts a long `name` to its beginning and its hash: of two that differ at their end neither hides the other.
 
     A cut name is longer than all others, so nobody can write one that looks like it.
@@ -446,7 +446,7 @@ def _of_request(
         at=at,
         tenant=request.tenant,
         subject=subject,
-        data=_filled(
+        data=_drop_empty(
             {"approval": request.id, "revision": request.revision, "call": request.call, "tool": request.tool, **facts}
         ),
     )
@@ -462,7 +462,7 @@ def _of_life(
         at=at,
         tenant=tenant,
         subject=subject,
-        data=_filled(facts),
+        data=_drop_empty(facts),
     )
 
 
@@ -475,7 +475,7 @@ def _of_turn(ctx: CallContext, kind: AuditKind, key: str, at: datetime, *, call:
         at=at,
         tenant=ctx.tenant,
         subject=ctx.user.user,
-        data=_filled({"approval": approval, "call": call, **facts}),
+        data=_drop_empty({"approval": approval, "call": call, **facts}),
     )
 
 
@@ -498,10 +498,10 @@ def _of_approval(
         at=at,
         tenant=named.turn.tenant if named is not None else tenant,
         subject=subject,
-        data=_filled({"approval": approval_id, **facts}),
+        data=_drop_empty({"approval": approval_id, **facts}),
     )
 
 
-def _filled(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_empty(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Leaves out empty facts."""
     return {name: value for name, value in facts.items() if value not in ("", None, [], ())}

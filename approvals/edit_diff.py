@@ -27,7 +27,7 @@ def row_changes(before: Sequence[CardRow], after: Sequence[CardRow]) -> tuple[Ro
 
     A change within a hidden value, or beyond where a long one is cut, does not show.
     """
-    old, new = _named(before), _named(after)
+    old, new = _rows_by_name(before), _rows_by_name(after)
     names = [*new, *(name for name in old if name not in new)]
     return tuple(
         RowChange(name, (new.get(name) or old[name]).label, _value(old.get(name)), _value(new.get(name)))
@@ -49,7 +49,7 @@ def edit_note(before: Sequence[CardRow], after: Sequence[CardRow]) -> str:
     return f"A person changed arguments of this call before it ran: {'; '.join(changes)}{rest}."
 
 
-def _named(rows: Sequence[CardRow]) -> dict[str, CardRow]:
+def _rows_by_name(rows: Sequence[CardRow]) -> dict[str, CardRow]:
     # The card's own remarks have no name, and are nobody's arguments.
     return {row.name: row for row in rows if row.name}
 

@@ -81,21 +81,21 @@ class _Turn:
         if "too_long" in facts:
             raise Refused(f"record {record.seq} of `{record.stream}` was too long to be kept whole")
         if record.kind in ("request", "revision") or (record.kind == "in_doubt" and "approvers" in facts):
-            yield from self._asked(record, facts)
+            yield from self._convert_question(record, facts)
         elif record.kind == "ending":
-            yield from self._ended(record, facts)
+            yield from self._convert_end(record, facts)
         elif record.kind in ("auto", "grant"):
             names = {"action_id": facts["approval"], "intent_id": facts["approval"]}
             yield _event(record, "action_proposed", **names, action=_action(facts, facts["digest"]))
         elif record.kind == "execution" and "refused" not in facts:
             self.approved.pop(facts["approval"], None)
-            yield _event(record, "action_executed", **_executed(facts))
+            yield _event(record, "action_executed", **_convert_execution(facts))
         elif record.kind == "outcome" and facts["approval"] in self.approved:
             # The gates ended it where it should have run: the tool is gone, a rule denies it now, the tenant is frozen.
             question = self.approved.pop(facts["approval"])
             yield _event(record, "action_blocked", **question.names, reason=facts["code"])
 
-    def _asked(self, record: Record, facts: Mapping[str, Any]) -> Iterator[Event]:
+    def _convert_question(self, record: Record, facts: Mapping[str, Any]) -> Iterator[Event]:
         action_id = _action_id(facts["approval"], facts["revision"], facts["digest"])
         question = _Question(facts["approval"], action_id, _action(facts, facts["digest"]), facts.get("grant_ttl"))
         if action_id in self.asked:
@@ -106,7 +106,7 @@ class _Turn:
         yield _event(record, "action_proposed", **proposed, action=question.action)
         yield _event(record, "approval_requested", **question.names, action=question.action)
 
-    def _ended(self, record: Record, facts: Mapping[str, Any]) -> Iterator[Event]:
+    def _convert_end(self, record: Record, facts: Mapping[str, Any]) -> Iterator[Event]:
         question = self.asked.get(_action_id(facts["approval"], facts["revision"], facts["digest"]))
         if question is None:
             return
@@ -117,22 +117,22 @@ class _Turn:
             return
         # Whatever else was asked about this call, this answer has taken its place.
         for other in [each for each in self.waiting if each.approval == question.approval and each != question]:
-            yield from _denied(record, other, f"replaced by revision {facts['revision']}")
+            yield from _convert_denial(record, other, f"replaced by revision {facts['revision']}")
         self.waiting = [each for each in self.waiting if each.approval != question.approval]
         if state == "approved":
             self.approved[question.approval] = question
             expiry = {} if question.lasts is None else {"expires_at": _later(record.at, question.lasts)}
             yield _event(record, "approval_decision", **question.names, decision="allow", **expiry)
         else:
-            yield from _denied(record, question, state)
+            yield from _convert_denial(record, question, state)
 
 
-def _denied(record: Record, question: _Question, why: str) -> Iterator[Event]:
+def _convert_denial(record: Record, question: _Question, why: str) -> Iterator[Event]:
     yield _event(record, "approval_decision", **question.names, decision="deny")
     yield _event(record, "action_blocked", **question.names, reason=why)
 
 
-def _executed(facts: Mapping[str, Any]) -> Event:
+def _convert_execution(facts: Mapping[str, Any]) -> Event:
     """Converts an execution, under the question it ran on: the call's own, or the one about the outcome of its last
     attempt.
     """

@@ -75,7 +75,7 @@ async def follow_people(
     While the store is away nothing is written, and the next look makes up for it. Never ends the block.
     """
     note = partial(note_people, store, people, where, clock=clock)
-    seen = await _looked(people, where, None, note)
+    seen = await _record_people(people, where, None, note)
     following = asyncio.create_task(_follow(people, where, seen, every, note))
     try:
         yield
@@ -90,10 +90,10 @@ async def _follow(
 ) -> None:
     while True:
         await asyncio.sleep(every)
-        seen = await _looked(people, where, seen, note)
+        seen = await _record_people(people, where, seen, note)
 
 
-async def _looked(
+async def _record_people(
     people: Directory, where: str, seen: tuple[Person, ...] | None, note: Callable[[], Awaitable[bool]]
 ) -> tuple[Person, ...] | None:
     """Records the people where they differ from `seen`; returns those recorded, or `seen` where that failed."""

@@ -99,7 +99,7 @@ async def verify(
     missing = set(ledger.claims)
     seen: set[str] = set()
     if finding is None:
-        async for stream in _grouped(records):
+        async for stream in _group(records):
             name = stream[0].stream
             if name in seen:
                 words = f"the records of `{name}` do not stand together"
@@ -214,7 +214,7 @@ def _check_chain(stream: list[Record], verifier: Verifier) -> Finding | None:
             return Finding("reordered", name, expected, words)
         # Place, then content, then link: a broken link alone does not say which of the two was touched, or how.
         if record.compute_hash() != record.hash:
-            return _displaced(stream, record)
+            return _find_displacement(stream, record)
         if record.prev != prev:
             words = f"record {expected} of `{name}` does not follow the one before it: one of the two was rewritten"
             return Finding("changed", name, expected, words)
@@ -222,7 +222,7 @@ def _check_chain(stream: list[Record], verifier: Verifier) -> Finding | None:
     return None
 
 
-def _displaced(stream: list[Record], record: Record) -> Finding:
+def _find_displacement(stream: list[Record], record: Record) -> Finding:
     """Returns why a record's hash does not fit: it was written for another place, or something in it was changed."""
     name, seq, start = record.stream, record.seq, first_number(stream[0])
     # Further than the end: of a stream with records taken out, the last ones have higher numbers than its length.
@@ -253,7 +253,7 @@ def _check_claims(stream: list[Record], claims: dict[int, _Claim]) -> Finding | 
     return None
 
 
-async def _grouped(records: AsyncIterator[Record]) -> AsyncIterator[list[Record]]:
+async def _group(records: AsyncIterator[Record]) -> AsyncIterator[list[Record]]:
     """Yields the records stream by stream, as they come together."""
     stream: list[Record] = []
     async for record in records:

@@ -146,7 +146,7 @@ class GuardedHttp:
 
 def is_public(address: Address) -> bool:
     """Returns whether an address is one of the public internet, whatever other address is wrapped in it."""
-    wrapped = _wrapped(address)
+    wrapped = _unwrap(address)
     if wrapped is not None:
         return is_public(wrapped)
     if isinstance(address, IPv6Address):
@@ -177,7 +177,7 @@ def _name(target: httpx.URL) -> str:
     return target.raw_host.decode("ascii")
 
 
-def _wrapped(address: Address) -> Address | None:
+def _unwrap(address: Address) -> Address | None:
     """Returns the IPv4 address that an IPv6 one stands for, which is where its packets go."""
     if isinstance(address, IPv4Address):
         return None

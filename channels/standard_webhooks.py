@@ -61,7 +61,7 @@ def verify_id(secrets: Sequence[bytes], headers: Mapping[str, str], body: bytes,
         raise Forged("the message has no id that could be signed")
     check_time(moment, now)
     wanted = [_signature(secret, message, moment, body) for secret in secrets]
-    if not any(is_same(each, *wanted) for each in _given(headers.get(SIGNATURE_HEADER, ""))):
+    if not any(is_same(each, *wanted) for each in _read_signatures(headers.get(SIGNATURE_HEADER, ""))):
         raise Forged("no signature of the message is by a secret that is known here")
     return message
 
@@ -70,7 +70,7 @@ def _signature(secret: bytes, message: str, moment: str, body: bytes) -> str:
     return hmac_base64(secret, f"{message}.{moment}.".encode() + body)
 
 
-def _given(header: str) -> list[str]:
+def _read_signatures(header: str) -> list[str]:
     """Returns the signatures of the version that is known; others are skipped."""
     if len(header) > _SIGNATURES_CHARS:
         return []

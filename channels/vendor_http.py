@@ -90,13 +90,13 @@ class VendorErrors:
     def _by_code(self, code: Code, answer: VendorAnswer) -> NotDelivered:
         # What is known to be final stays so, whatever the status says.
         passes = code in self.pauses or code in self.passing
-        again = passes or (code not in self.meanings and _passing(answer.status))
+        again = passes or (code not in self.meanings and _is_passing(answer.status))
         message = self.words(answer) if self.words and code not in self.pauses else self.meaning(code)
         pause = max(self.pauses.get(code, 0.0), self._pause(answer))
         return NotDelivered(message, code=str(code), again=again, after=pause if again else 0.0)
 
     def _by_status(self, answer: VendorAnswer) -> NotDelivered:
-        again = _passing(answer.status)
+        again = _is_passing(answer.status)
         message = self._enough() if answer.status == _TOO_MANY else f"{self.vendor} answered {answer.status}"
         return NotDelivered(message, code=str(answer.status), again=again, after=self._pause(answer) if again else 0.0)
 
@@ -212,5 +212,5 @@ def _object(body: bytes) -> dict[str, Any] | None:
     return read if isinstance(read, dict) else None
 
 
-def _passing(status: int) -> bool:
+def _is_passing(status: int) -> bool:
     return status >= 500 or status == _TOO_MANY

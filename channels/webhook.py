@@ -99,7 +99,7 @@ class _Message(FrozenModel):
     in_reply_to: str = ""
 
 
-class _Told(FrozenModel):
+class _Report(FrozenModel):
     """`data` of a `status`: what became of our message `id`."""
 
     id: str = Field(min_length=1, max_length=200)
@@ -142,7 +142,7 @@ class Webhook(Channel):
         number = f".{card.request.reminded}" if card.kind == "remind" else ""
         # The same however often it is tried, by which the receiver knows what it has; each reminder is another message.
         message = f"{card.token}.{card.kind}{number}"
-        await self._post(message, _KINDS[card.kind], _asked(card, voice_now=self.context.clock()))
+        await self._post(message, _KINDS[card.kind], _card_data(card, voice_now=self.context.clock()))
         return SentCard(vendor_id=message if before is None else before.vendor_id)
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
@@ -197,7 +197,7 @@ class Webhook(Channel):
         if not isinstance(body, dict):
             raise Malformed("the body is not a JSON object")
         try:
-            return _received(key, body.get("type"), body.get("data"))
+            return _parse_message(key, body.get("type"), body.get("data"))
         except ValidationError as error:
             where = ", ".join(".".join(map(str, each["loc"])) for each in error.errors(include_url=False)[:5])
             raise Malformed(f"`data` does not fit its type: {where or 'it is no object'}") from None
@@ -222,10 +222,10 @@ class Webhook(Channel):
         now = self.context.clock()
         body = json.dumps({"type": kind, "timestamp": _time(now), "data": data}).encode()
         headers = signed_headers(self._secrets, message, now, body) | {"content-type": "application/json"}
-        return _acknowledged(await self._outward.post(self._options.url, body, headers))
+        return _check_receipt(await self._outward.post(self._options.url, body, headers))
 
 
-def _acknowledged(answer: ServerAnswer) -> ServerAnswer:
+def _check_receipt(answer: ServerAnswer) -> ServerAnswer:
     """Returns the answer of a receiver that has taken the message. Raises `NotDelivered` for any other."""
     if 200 <= answer.status < 300:
         return answer
@@ -239,7 +239,7 @@ def _acknowledged(answer: ServerAnswer) -> ServerAnswer:
     raise NotDelivered(f"the receiver answered {code}", code=code, again=True)
 
 
-def _asked(card: OutboundCard, voice_now: datetime) -> dict[str, Any]:
+def _card_data(card: OutboundCard, voice_now: datetime) -> dict[str, Any]:
     request = card.request
     words = card_words(card, formatter_for(card.person, voice_now), how="buttons", assurance=Webhook.assurance)
     return {
@@ -270,18 +270,18 @@ def _asked(card: OutboundCard, voice_now: datetime) -> dict[str, Any]:
     }
 
 
-def _received(key: str, kind: Any, data: Any) -> InboundBatch:
+def _parse_message(key: str, kind: Any, data: Any) -> InboundBatch:
     """Reads a message; one of a type that is new to us holds nothing."""
     if kind == "decision":
         decision = _Decision.model_validate(data)
         if not decision.token and not decision.in_reply_to:
             raise Malformed("`data` names no request: it needs `token` or `in_reply_to`")
-        return InboundBatch(actions=(_heard(key, decision, verdict=decision.verdict, reason=decision.reason),))
+        return InboundBatch(actions=(_make_action(key, decision, verdict=decision.verdict, reason=decision.reason),))
     if kind == "message":
         message = _Message.model_validate(data)
-        return InboundBatch(actions=(_heard(key, message, text=message.text),))
+        return InboundBatch(actions=(_make_action(key, message, text=message.text),))
     if kind == "status":
-        report = _Told.model_validate(data)
+        report = _Report.model_validate(data)
         known: dict[str, Literal["delivered", "read", "failed", "unknown"]] = {
             "delivered": "delivered",
             "read": "read",
@@ -300,7 +300,7 @@ def _received(key: str, kind: Any, data: Any) -> InboundBatch:
     return InboundBatch()
 
 
-def _heard(key: str, answer: _Decision | _Message, **more: Any) -> InboundAction:
+def _make_action(key: str, answer: _Decision | _Message, **more: Any) -> InboundAction:
     token = answer.token or _token(answer.in_reply_to)
     return InboundAction(
         key=key,

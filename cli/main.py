@@ -53,7 +53,7 @@ class _Lazy(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
-        return name, _loaded(name) if name in COMMANDS else command, rest
+        return name, _load_command(name) if name in COMMANDS else command, rest
 
 
 app = typer.Typer(
@@ -130,7 +130,7 @@ def pause_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _loaded(name: str) -> Any:
+def _load_command(name: str) -> Any:
     """Imports the command `name`, or the group of that name, from the module that has it."""
     with pause_collector():
         module = importlib.import_module(COMMANDS[name][0])
@@ -142,13 +142,13 @@ def _loaded(name: str) -> Any:
     return found.commands.get(name, found) if isinstance(found, TyperGroup) else found
 
 
-def _listed() -> Callable[..., None]:
+def _make_placeholder() -> Callable[..., None]:
     return lambda: None
 
 
 # These do nothing: help lists them without an import, and `_Lazy` puts the command itself in the place of what is run.
 for _name, (_, _words) in COMMANDS.items():
-    app.command(_name, help=_words)(_listed())
+    app.command(_name, help=_words)(_make_placeholder())
 
 if __name__ == "__main__":
     main()

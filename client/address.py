@@ -60,7 +60,7 @@ def find_gateway(url: str | None = None, *, token: str = "") -> str:
     way, and for another machine's that `signoff.toml` alone names for a `token`.
     """
     refuse_misspelt_variables()
-    found = _given(url) or _of_settings(token)
+    found = _read_given(url) or _of_settings(token)
     if token and not found.startswith("https:") and not is_loopback(found):
         message = f"`{found}` is not https: anybody on the way could read the token in {TOKEN_VARIABLE}"
         raise ConfigError(message, field="url")
@@ -83,7 +83,7 @@ def read_running(state_dir: Path) -> DevProcess | None:
     return running
 
 
-def _given(url: str | None) -> str:
+def _read_given(url: str | None) -> str:
     try:
         return web_address(url) if url else ""
     except ValueError as error:
@@ -93,7 +93,7 @@ def _given(url: str | None) -> str:
 def _of_settings(token: str) -> str:
     file = _settings_file()
     if public := _setting("public_url", file):
-        found = _given(public)
+        found = _read_given(public)
         # Not with a token either, else whoever has somebody work in a folder of theirs is sent it.
         if token and not os.environ.get(f"{ENV_PREFIX}PUBLIC_URL") and not is_loopback(found):
             message = f"`{SETTINGS_FILE}` names `{found}`, and no file of a folder says where a token is sent"
@@ -104,8 +104,8 @@ def _of_settings(token: str) -> str:
         # Not with a token: a file in a folder that somebody else made must not say where it is sent.
         running = read_running(find_state_dir())
         if running is not None:
-            return _given(running.url)
-    return _given(address_of(host or DEFAULT_HOST, port or DEFAULT_PORT))
+            return _read_given(running.url)
+    return _read_given(address_of(host or DEFAULT_HOST, port or DEFAULT_PORT))
 
 
 def _setting(name: str, file: Mapping[str, Any]) -> str:

@@ -81,7 +81,7 @@ class Client:
 
     async def get(self, shape: type[T], path: str, **params: Any) -> T:
         """Reads any other route of the API, such as `/v1/audit/...`."""
-        return await self._transport.call(shape, "GET", path, params=_given(params))
+        return await self._transport.call(shape, "GET", path, params=_drop_empty(params))
 
     async def start(
         self,
@@ -106,7 +106,7 @@ class Client:
         body: dict[str, Any] = {"text": text, "actor": actor, "user": user, "session": session, "turn": turn}
         body |= {"route": route, "step": step, "dry_run": dry_run, "context": dict(context or {})}
         body |= {"transient": list(transient)}
-        started = await self._transport.call(TurnStarted, "POST", "/v1/turns", json=_given(body))
+        started = await self._transport.call(TurnStarted, "POST", "/v1/turns", json=_drop_empty(body))
         return TurnHandle(self._transport, TurnKey(started.tenant, started.session, started.turn), started.links)
 
     async def turn(self, name: str) -> TurnHandle:
@@ -120,7 +120,7 @@ class Client:
         `name` is `<tenant>.<session>.<turn>`, a workflow id, or the turn's own id or the beginning of that.
         """
         named = parse_workflow_id(name.strip())
-        path = f"/v1/turns/{_quoted('.'.join(named) if named is not None else name)}"
+        path = f"/v1/turns/{_quote_part('.'.join(named) if named is not None else name)}"
         return await self._transport.call(TurnView, "GET", path)
 
     async def turns(self, *, state: str = "", actor: str = "", limit: int = 50) -> list[TurnRow]:
@@ -139,19 +139,19 @@ class Client:
     ) -> SessionMessageReply:
         """Says something in a session, which begins with it if it is new. The same `id` again is the same message."""
         body = {"text": text, "actor": actor, "user": user, "id": id, "context": dict(context or {})}
-        path = f"/v1/sessions/{_quoted(session)}/messages"
-        return await self._transport.call(SessionMessageReply, "POST", path, json=_given(body))
+        path = f"/v1/sessions/{_quote_part(session)}/messages"
+        return await self._transport.call(SessionMessageReply, "POST", path, json=_drop_empty(body))
 
     async def add_result(self, session: str, turn: str, text: str, *, id: str = "") -> SessionMessageReply:
         """Hands a late result to a turn of a session, once for each `id`."""
-        path = f"/v1/sessions/{_quoted(session)}/results"
+        path = f"/v1/sessions/{_quote_part(session)}/results"
         return await self._transport.call(
-            SessionMessageReply, "POST", path, json=_given({"turn": turn, "text": text, "id": id})
+            SessionMessageReply, "POST", path, json=_drop_empty({"turn": turn, "text": text, "id": id})
         )
 
     async def session(self, name: str) -> SessionView:
         """Returns one session as it stands: its turns, oldest first."""
-        return await self._transport.call(SessionView, "GET", f"/v1/sessions/{_quoted(name)}")
+        return await self._transport.call(SessionView, "GET", f"/v1/sessions/{_quote_part(name)}")
 
     async def sessions(self, *, limit: int = 50) -> list[SessionRow]:
         """Lists sessions that go on, newest first."""
@@ -181,7 +181,7 @@ class Client:
 
     async def request(self, name: str) -> ApprovalRequest:
         """Returns a request, waiting or settled, by approval id or short code, with all arguments; secrets masked."""
-        return await self._transport.call(ApprovalRequest, "GET", f"/v1/approvals/{_quoted(name)}")
+        return await self._transport.call(ApprovalRequest, "GET", f"/v1/approvals/{_quote_part(name)}")
 
     async def approve(
         self,
@@ -233,13 +233,15 @@ class Client:
         Raises `Refused` (`malformed`) for what does not fit, `NotFound` for a name that is none.
         """
         name = request if isinstance(request, str) else request.id
-        body = _given({"set": dict(settings or {}), "text": text})
-        return await self._transport.call(EditPreview, "POST", f"/v1/approvals/{_quoted(name)}/preview", json=body)
+        body = _drop_empty({"set": dict(settings or {}), "text": text})
+        return await self._transport.call(EditPreview, "POST", f"/v1/approvals/{_quote_part(name)}/preview", json=body)
 
     async def withdraw(self, request: ApprovalRequest | str, *, by: str = "", reason: str = "") -> Receipt:
         """Withdraws a request, so that its call does not run."""
         name = request if isinstance(request, str) else request.id
-        return await self._transport.receipt(f"/v1/approvals/{_quoted(name)}/withdraw", _given({"reason": reason}), by)
+        return await self._transport.receipt(
+            f"/v1/approvals/{_quote_part(name)}/withdraw", _drop_empty({"reason": reason}), by
+        )
 
     async def grants(self, *, every: bool = False, tenant: str = "") -> list[Grant]:
         """Lists answers that are remembered, newest first; `every`: also what is over, used up or taken back."""
@@ -247,7 +249,7 @@ class Client:
 
     async def revoke(self, grant: str, *, by: str = "", tenant: str = "") -> Grant:
         """Takes a remembered answer back: people are asked again."""
-        path, params = f"/v1/grants/{_quoted(grant)}", _given({"as": by, "tenant": tenant})
+        path, params = f"/v1/grants/{_quote_part(grant)}", _drop_empty({"as": by, "tenant": tenant})
         return await self._transport.call(Grant, "DELETE", path, params=params, json={})
 
     async def freezes(self, *, tenant: str = "") -> list[Freeze]:
@@ -256,13 +258,15 @@ class Client:
 
     async def freeze(self, reason: str, *, tenant: str = "", by: str = "") -> FreezeResult:
         """Denies everything in a tenant until it is thawed, and withdraws what waits."""
-        body = _given({"tenant": tenant, "reason": reason})
-        return await self._transport.call(FreezeResult, "POST", "/v1/freezes", json=body, params=_given({"as": by}))
+        body = _drop_empty({"tenant": tenant, "reason": reason})
+        return await self._transport.call(
+            FreezeResult, "POST", "/v1/freezes", json=body, params=_drop_empty({"as": by})
+        )
 
     async def thaw(self, tenant: str, *, by: str = "") -> Freeze:
         """Lifts a freeze; what was denied meanwhile stays denied."""
-        path = f"/v1/freezes/{_quoted(tenant)}"
-        return await self._transport.call(Freeze, "DELETE", path, params=_given({"as": by}), json={})
+        path = f"/v1/freezes/{_quote_part(tenant)}"
+        return await self._transport.call(Freeze, "DELETE", path, params=_drop_empty({"as": by}), json={})
 
     async def _decide(self, named: ApprovalRequest | str, by: str, **given: Any) -> Receipt:
         """Answers the question that was read: whatever is asked by the time it arrives, it counts for that alone."""
@@ -273,7 +277,7 @@ class Client:
         body = {name: value for name, value in given.items() if value is not None}
         draft = _draft(revision=request.revision, question_hash=request.question_hash, **body)
         return await self._transport.receipt(
-            f"/v1/approvals/{_quoted(request.id)}/decide", draft.model_dump(mode="json", exclude_defaults=True), by
+            f"/v1/approvals/{_quote_part(request.id)}/decide", draft.model_dump(mode="json", exclude_defaults=True), by
         )
 
 
@@ -287,12 +291,12 @@ def _draft(**given: Any) -> DecisionDraft:
         raise Refused(f"`{named}`: {problem['msg'].removeprefix('Value error, ')}", code="malformed") from None
 
 
-def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Returns `fields` without those that say nothing."""
     return {name: value for name, value in fields.items() if value}
 
 
-def _quoted(name: str) -> str:
+def _quote_part(name: str) -> str:
     """Returns a name as a part of a path. Raises `NotFound` for what would be another path."""
     plain = name.strip()
     if plain in ("", ".", ".."):

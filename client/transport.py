@@ -74,7 +74,7 @@ class Transport:
                     if field == "event":
                         name = value
                     elif field == "data":
-                        yield name, self._parsed(value)
+                        yield name, self._parse(value)
         except httpx.HTTPError as error:
             raise self._silent(error) from None
 
@@ -107,9 +107,9 @@ class Transport:
         return Refused(message, code=code)
 
     def _json(self, reply: httpx.Response) -> Any:
-        return self._parsed(reply.content)
+        return self._parse(reply.content)
 
-    def _parsed(self, text: str | bytes) -> Any:
+    def _parse(self, text: str | bytes) -> Any:
         try:
             return from_json(text)
         except ValueError:

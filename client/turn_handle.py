@@ -62,7 +62,7 @@ class TurnHandle:
         async with aclosing(self.watch()) as views:
             async for view in views:
                 for call in view.calls:
-                    request = await self._asked(call, yielded)
+                    request = await self._find_request(call, yielded)
                     if request is not None:
                         yielded.add((request.id, request.revision))
                         yield request
@@ -75,7 +75,7 @@ class TurnHandle:
                     return view.result
         raise ServerUnavailable(f"`{self.id}` ended without a result")
 
-    async def _asked(self, call: CallView, yielded: Collection[tuple[str, int]]) -> ApprovalRequest | None:
+    async def _find_request(self, call: CallView, yielded: Collection[tuple[str, int]]) -> ApprovalRequest | None:
         """Returns the request of a call that was not yielded yet; None for none."""
         seen = call.approval
         if seen is None or seen.state != "pending" or (seen.id, seen.revision) in yielded:

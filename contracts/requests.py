@@ -219,7 +219,7 @@ class TurnBody(RequestBody):
         if (self.text is None) == (not self.messages):
             raise ValueError("give either `text` or `messages`")
         if self.text is not None:
-            _spoken(self.text)
+            _check_words(self.text)
         if self.messages and self.messages[-1].role != "user":
             raise ValueError("the last of `messages` must be the user's")
         return self
@@ -248,7 +248,7 @@ class SayBody(RequestBody):
     @field_validator("text")
     @classmethod
     def _says_something(cls, words: str) -> str:
-        return _spoken(words)
+        return _check_words(words)
 
 
 class ResultBody(RequestBody):
@@ -261,14 +261,14 @@ class ResultBody(RequestBody):
     @field_validator("text")
     @classmethod
     def _says_something(cls, words: str) -> str:
-        return _spoken(words)
+        return _check_words(words)
 
 
 class CancelBody(RequestBody):
     """Stop a turn; nothing needs to be said."""
 
 
-def _spoken(words: str) -> str:
+def _check_words(words: str) -> str:
     if not words.strip():
         raise ValueError("`text` is empty; say something")
     try:

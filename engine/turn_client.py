@@ -100,7 +100,7 @@ class TurnClient:
         input that cannot be carried, `ServerUnavailable` when nobody answers.
         """
         key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
-        digest = _checked(turn)
+        digest = _input_digest(turn)
         turn = turn.model_copy(update={"principal": _with_nonce(turn.principal)})
         try:
             await self.temporal.start_workflow(
@@ -256,7 +256,7 @@ class TurnClient:
         except WorkflowUpdateRPCTimeoutOrCancelledError:
             return await self._as_signal(handle, body, decision)
         except WorkflowUpdateFailedError as error:
-            return await self._not_taken(handle, body, decision, error)
+            return await self._untaken_receipt(handle, body, decision, error)
         except RPCError as error:
             if error.status in _NO_MORE_UPDATES:
                 return await self._as_signal(handle, body, decision)
@@ -341,15 +341,15 @@ class TurnClient:
                 rpc_timeout=self._patience,
             )
         except WorkflowUpdateRPCTimeoutOrCancelledError:
-            return await self._said(key, message, body, actor)
+            return await self._send_message(key, message, body, actor)
         except WorkflowUpdateFailedError as error:
             if isinstance(error.cause, ApplicationError) and error.cause.type == "ValueError":
                 return _unsayable(error.cause.message)
-            return await self._said(key, message, body, actor)
+            return await self._send_message(key, message, body, actor)
         except RPCError as error:
             if error.status not in (*_NO_MORE_UPDATES, RPCStatusCode.ABORTED, RPCStatusCode.NOT_FOUND):
                 raise _unavailable(error) from None
-            return await self._said(key, message, body, actor)
+            return await self._send_message(key, message, body, actor)
         return receipt
 
     async def inject(self, key: SessionKey, injection: LateResult) -> SessionReceipt:
@@ -426,7 +426,9 @@ class TurnClient:
         except RPCError as error:
             raise _missing(error, key.workflow_id) from None
 
-    async def _said(self, key: SessionKey, message: MailboxMessage, body: dict[str, Any], actor: str) -> SessionReceipt:
+    async def _send_message(
+        self, key: SessionKey, message: MailboxMessage, body: dict[str, Any], actor: str
+    ) -> SessionReceipt:
         # The Update that timed out may still apply; the shared id makes the second one a duplicate.
         try:
             await self.temporal.start_workflow(
@@ -497,7 +499,7 @@ class TurnClient:
             return await self._after_the_end(handle, decision.approval_id, error)
         return Receipt(status="pending", approval_id=decision.approval_id, verdict=decision.verdict)
 
-    async def _not_taken(
+    async def _untaken_receipt(
         self,
         handle: WorkflowHandle[Any, Any],
         body: dict[str, Any],
@@ -586,7 +588,7 @@ def _with_nonce(principal: Principal) -> Principal:
     return principal.model_copy(update={"nonce": new_nonce()})
 
 
-def _checked(turn: TurnInput) -> str:
+def _input_digest(turn: TurnInput) -> str:
     """Computes the digest of a turn's input, which is the same whenever and by whichever key its requester was signed.
 
     Raises `Refused` for input that JSON, a history or a worker's reader cannot carry.

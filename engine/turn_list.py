@@ -54,7 +54,7 @@ async def turns(
     # A generator that is left half read is closed only when it is collected; its pages would stay until then.
     async with aclosing(_pages(_executions(client, query, TURNS_SEEN), min(limit, _PAGE))) as pages:
         async for page in pages:
-            found += filter(wanted, await _told(requests, page, readers))
+            found += filter(wanted, await _build_rows(requests, page, readers))
             if len(found) >= limit:
                 break
     return sorted(found[:limit], key=_started, reverse=True)
@@ -70,8 +70,8 @@ async def turn_row(client: Client, requests: RequestLists, key: TurnKey) -> Turn
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             return None
-        raise _failed(error) from None
-    return next(iter(await _told(requests, [row])), None)
+        raise _explain_failure(error) from None
+    return next(iter(await _build_rows(requests, [row])), None)
 
 
 async def sessions(
@@ -152,10 +152,10 @@ async def _executions(client: Client, query: str, limit: int) -> AsyncGenerator[
         async for row in client.list_workflows(query, limit=limit, page_size=min(limit, 200)):
             yield row
     except RPCError as error:
-        raise _failed(error) from None
+        raise _explain_failure(error) from None
 
 
-def _failed(error: RPCError) -> ServerUnavailable:
+def _explain_failure(error: RPCError) -> ServerUnavailable:
     first = error.message.splitlines()[0] if error.message else error.status.name
     return ServerUnavailable(f"the Temporal server could not list turns: {first}")
 
@@ -174,7 +174,7 @@ async def _pages(
         yield page
 
 
-async def _told(
+async def _build_rows(
     requests: RequestLists, page: Sequence[WorkflowExecution], readers: Sequence[str] | None = None
 ) -> list[TurnRow]:
     """Builds the rows of turns, with the store's questions of each; leaves out turns that concern no reader."""

@@ -28,7 +28,7 @@ def pattern_problem(schema: Any) -> tuple[str, str]:
     nodes = list(SchemaNode.of(schema).walk())
     for pattern in chain.from_iterable(map(_patterns, nodes)):
         try:
-            _compiled(pattern)
+            _compile(pattern)
         except re2.error as error:
             (reason,) = error.args or ("",)
             why = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
@@ -87,7 +87,7 @@ def begin_check() -> None:
     _STEPS.left = SCHEMA_STEPS
 
 
-def _counted(check: Any) -> Any:
+def _count_steps(check: Any) -> Any:
     """Returns `check`, which is a step: each branch of a union is checked to its end, so that a tree of them takes for
     ever.
     """
@@ -117,18 +117,21 @@ _Validator: Final[Any] = extend(  # type: ignore[no-untyped-call]
         "additionalProperties": _additional_properties,
         "uniqueItems": _unique_items,
         # What a schema repeats itself by.
-        **{name: _counted(Draft202012Validator.VALIDATORS[name]) for name in ("$ref", "$dynamicRef", "anyOf", "oneOf")},
+        **{
+            name: _count_steps(Draft202012Validator.VALIDATORS[name])
+            for name in ("$ref", "$dynamicRef", "anyOf", "oneOf")
+        },
     },
 )
 
 
 def _found(pattern: str, text: str) -> bool:
     # Patterns of JSON Schema are not anchored, so it is no full match.
-    return _compiled(pattern).search(text) is not None
+    return _compile(pattern).search(text) is not None
 
 
 @lru_cache(maxsize=1_000)
-def _compiled(pattern: str) -> Any:
+def _compile(pattern: str) -> Any:
     return re2.compile(pattern, _QUIET)
 
 

@@ -109,7 +109,7 @@ class SchemaNode(NamedTuple):
         if document or not mark:
             return None
         if fragment and not fragment.startswith("/"):
-            return self._anchored(fragment)
+            return self._find_anchor(fragment)
         found: Any = self.root
         for part in unquote(fragment).split("/")[1:]:
             # `~1` first, as RFC 6901 (section 4) has it: the other way round `~01` would become `/` instead of `~1`.
@@ -188,7 +188,7 @@ class SchemaNode(NamedTuple):
             inner.reverse()
             stack += inner
 
-    def _anchored(self, name: str) -> "SchemaNode | None":
+    def _find_anchor(self, name: str) -> "SchemaNode | None":
         whole = SchemaNode.of(self.root)
         found = [each for each in whole.walk() if name in [each.keywords.get(key) for key in _ANCHORS]]
         # Of two with one name nobody knows which another reader means, and one of them may hold what is secret.

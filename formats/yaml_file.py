@@ -36,7 +36,7 @@ class YamlFile:
             if place[:end] in self.parts:
                 part, inner = self.parts[place[:end]]
                 return part.where((*inner, *place[end:]))
-            found = self.lines.get(place[:end]) or self.lines.get(_spelled(place[:end]))
+            found = self.lines.get(place[:end]) or self.lines.get(_normalize(place[:end]))
             if found:
                 return self.name, found
         return self.name, 1
@@ -163,13 +163,13 @@ class _Reader:
     def _mark(self, place: Place, node: yaml.Node) -> None:
         line = node.start_mark.line + 1
         self.lines.setdefault(place, line)
-        self.lines.setdefault(_spelled(place), line)
+        self.lines.setdefault(_normalize(place), line)
 
     def _error(self, node: yaml.Node, message: str) -> ConfigError:
         line = node.start_mark.line + 1
         return ConfigError(f"{self.name}:{line}: {message}", file=self.name, line=line)
 
 
-def _spelled(place: Place) -> Place:
+def _normalize(place: Place) -> Place:
     """Returns keys without the difference between snake_case and camelCase; marked so as not to meet real ones."""
     return ("~", *(part.replace("_", "").lower() if isinstance(part, str) else part for part in place))

@@ -44,7 +44,7 @@ class Conversations:
 
     async def turn(self, key: TurnKey, person: Person | None) -> TurnView:
         """Returns a turn as it stands. Whoever may read the session that it belongs to may read it."""
-        begun, _ = await self._admitted(key, person)
+        begun, _ = await self._admit(key, person)
         view = await self._deps.claimed_view(key)
         await self._owe_again(key, view)
         return await self._deps.proved(view, begun)
@@ -74,9 +74,9 @@ class Conversations:
         temporal, requests = self._deps.client.temporal, RequestLists(self._deps.store)
         wanted = self.readable(person)
         found = await turn_list.sessions(temporal, requests, tenant=tenant, wanted=wanted, limit=limit)
-        return [self._named(row) for row in found]
+        return [self._without_false_requester(row) for row in found]
 
-    def _named(self, row: SessionRow) -> SessionRow:
+    def _without_false_requester(self, row: SessionRow) -> SessionRow:
         """Returns a row without a requester whom its id does not name: a memo is anybody's word."""
         own = self._deps.development or is_own(SessionKey(row.tenant, row.session), row.requester)
         return row if own else row.model_copy(update={"requester": ""})
@@ -91,7 +91,7 @@ class Conversations:
         """Returns whether a person may read a session, if it is there."""
         return self._may_read(person, self.of_session(key, person))
 
-    async def _admitted(self, key: TurnKey, person: Person | None) -> tuple[SignedStart, Audience]:
+    async def _admit(self, key: TurnKey, person: Person | None) -> tuple[SignedStart, Audience]:
         """Says who asked for a turn that `person` may read, and whom it concerns; by the store and its first event
         alone.
 
@@ -179,7 +179,7 @@ class Conversations:
         if not self._may_read(person, of_request(found.request)):
             try:
                 # Whoever may read the conversation may read what it asks.
-                begun, _ = await self._admitted(key.turn, person)
+                begun, _ = await self._admit(key.turn, person)
             except (NotFound, ServerUnavailable):
                 raise unknown from None
             # A turn's id may be used again: whom the one of now asks is not whom the one before asked.
@@ -201,7 +201,7 @@ class Conversations:
         def may(row: TurnRow | SessionRow | WaitingCard) -> bool:
             session = isinstance(row, SessionRow)
             about = self.of_session(SessionKey(row.tenant, row.session), person) if session else of_row(row)
-            return self._allowed(person, rights, about)
+            return self._is_allowed(person, rights, about)
 
         return may
 
@@ -225,7 +225,7 @@ class Conversations:
 
         Raises `Refused` (`not_allowed`) for who may only read it.
         """
-        _, about = await self._admitted(key, person)
+        _, about = await self._admit(key, person)
         row = await turn_list.turn_row(self._deps.client.temporal, RequestLists(self._deps.store), key)
         if row is None:
             raise _unknown(key)
@@ -256,9 +256,9 @@ class Conversations:
         return development if person is None else may_stop(person, about, development=development)
 
     def _may_read(self, person: Person | None, about: Audience) -> bool:
-        return self._allowed(person, () if person is None else self._deps.rights(person), about)
+        return self._is_allowed(person, () if person is None else self._deps.rights(person), about)
 
-    def _allowed(self, person: Person | None, rights: tuple[str, ...], about: Audience) -> bool:
+    def _is_allowed(self, person: Person | None, rights: tuple[str, ...], about: Audience) -> bool:
         development = self._deps.settings.profile == "development"
         return development if person is None else may_read(person, rights, about, development=development)
 

@@ -40,13 +40,13 @@ class AttemptRecords:
         """
         if code in _KINDS:
             store.count_refusal(_KINDS[code])
-        more = self._sparing(f"{entry.tenant}/{entry.subject}").admit(entry.at)
+        more = self._make_rate_limit(f"{entry.tenant}/{entry.subject}").admit(entry.at)
         if more is None:
             return
         data = {**entry.data, "more_before": more} if more else entry.data
         await record(store, entry.model_copy(update={"data": data}))
 
-    def _sparing(self, sender: str) -> RecordRateLimit:
+    def _make_rate_limit(self, sender: str) -> RecordRateLimit:
         found = self._senders.pop(sender, None) or RecordRateLimit(ATTEMPTS_A_MINUTE)
         self._senders[sender] = found
         # Who tries under ever new names needs a login for each.

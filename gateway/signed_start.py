@@ -32,16 +32,16 @@ def signed_start_of(
     `requests` are questions of the store whose requesters the gateway signed for. Where somebody else has begun the
     turn's workflow, they alone tell.
     """
-    requester = _signed(key, given, verifier, development=development)
+    requester = _find_signed(key, given, verifier, development=development)
     dry_run = requester is not None and given is not None and given.dry_run
     if requester is None and requests:
-        requester = max(requests, key=_opened).requester
+        requester = max(requests, key=_opened_at).requester
     # A turn's id may be used again: what was asked in an earlier one is not of who asked for this one.
     of_it = [each for each in requests if requester is not None and each.requester.nonce == requester.nonce]
     return SignedStart(key, requester, tuple(of_it), dry_run)
 
 
-def _signed(key: TurnKey, given: TurnInput | None, verifier: Verifier, *, development: bool) -> Principal | None:
+def _find_signed(key: TurnKey, given: TurnInput | None, verifier: Verifier, *, development: bool) -> Principal | None:
     if given is None:
         return None
     user = given.principal
@@ -62,5 +62,5 @@ def _signed(key: TurnKey, given: TurnInput | None, verifier: Verifier, *, develo
     return user if verifier.check_principal(ctx) else None
 
 
-def _opened(request: ApprovalRequest) -> float:
+def _opened_at(request: ApprovalRequest) -> float:
     return 0.0 if request.opened_at is None else request.opened_at.timestamp()

@@ -66,7 +66,7 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
         turn_id=key.turn,
         actor=actor,
         messages=messages,
-        principal=_vouched(deps, ctx),
+        principal=_vouch(deps, ctx),
         person_id=person.id,
         channel=channel,
         route=body.route,
@@ -127,7 +127,7 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
         context=ctx.extra,
         dry_run=body.dry_run,
     )
-    return _taken(await deps.client.say(key, message, actor=known[0] if len(known) == 1 else ""))
+    return _take(await deps.client.say(key, message, actor=known[0] if len(known) == 1 else ""))
 
 
 async def add_result(deps: GatewayDeps, body: ResultBody, key: SessionKey) -> SessionReceipt:
@@ -139,7 +139,7 @@ async def add_result(deps: GatewayDeps, body: ResultBody, key: SessionKey) -> Se
     await Freezes(deps.store).refuse_new(key.tenant)
     message = await _message(deps, MessageBody(text=body.text), key)
     injection = LateResult(id=body.id or new_id(deps), turn=body.turn, message=message)
-    return _taken(await deps.client.inject(key, injection))
+    return _take(await deps.client.inject(key, injection))
 
 
 def new_id(deps: GatewayDeps) -> str:
@@ -215,7 +215,7 @@ def read_session(text: str, tenant: str = DEFAULT_TENANT) -> SessionKey:
     raise NotFound(f"there is no session {quote_name(text)}")
 
 
-def _taken(receipt: SessionReceipt) -> SessionReceipt:
+def _take(receipt: SessionReceipt) -> SessionReceipt:
     match receipt:
         case SessionReceipt(status="refused", code="conflict"):
             raise Conflict(receipt.message)
@@ -233,16 +233,16 @@ def _taken(receipt: SessionReceipt) -> SessionReceipt:
 def _vouched_for_all(deps: GatewayDeps, ctx: CallContext, message_id: str) -> tuple[Principal, ...]:
     """Says who asks, signed for each of the turns that one message may lead to."""
     if deps.signer is None:
-        return (_vouched(deps, ctx, any_actor=True),)
+        return (_vouch(deps, ctx, any_actor=True),)
     turns = (turn_of(message_id, number) for number in range(1, MAX_TURNS_PER_MESSAGE + 1))
     # Only of the first it is known who answers: whoever does may pass it on.
     return tuple(
-        _vouched(deps, ctx.model_copy(update={"turn": turn}), any_actor=place > 0 or not ctx.actor)
+        _vouch(deps, ctx.model_copy(update={"turn": turn}), any_actor=place > 0 or not ctx.actor)
         for place, turn in enumerate(turns)
     )
 
 
-def _vouched(deps: GatewayDeps, ctx: CallContext, *, any_actor: bool = False) -> Principal:
+def _vouch(deps: GatewayDeps, ctx: CallContext, *, any_actor: bool = False) -> Principal:
     """Returns the user of `ctx` as who asks for its turn: signed, or just stamped where the gateway has no keys."""
     asker = principal_as_asked(ctx, nonce=new_nonce(), at=deps.clock(), store_id=deps.store.id, any_actor=any_actor)
     if deps.signer is None:

@@ -38,7 +38,7 @@ def literal_secrets(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 async def fill_references(settings: Mapping[str, Any], read: Callable[[str], Awaitable[str]]) -> dict[str, Any]:
     """Returns `settings` with what `read` gives for each reference, where a name says that a secret stands."""
-    return {key: await _filled(value, read, secret=_is_secret(key)) for key, value in settings.items()}
+    return {key: await _fill(value, read, secret=_is_secret(key)) for key, value in settings.items()}
 
 
 def _is_secret(key: object) -> bool:
@@ -64,9 +64,9 @@ def _is_literal(value: Any, name: str) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and _COUNTED.search(name.lower()) is None
 
 
-async def _filled(value: Any, read: Callable[[str], Awaitable[str]], *, secret: bool) -> Any:
+async def _fill(value: Any, read: Callable[[str], Awaitable[str]], *, secret: bool) -> Any:
     if isinstance(value, Mapping):
-        return {key: await _filled(each, read, secret=secret or _is_secret(key)) for key, each in value.items()}
+        return {key: await _fill(each, read, secret=secret or _is_secret(key)) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [await _filled(each, read, secret=secret) for each in value]
+        return [await _fill(each, read, secret=secret) for each in value]
     return await read(value) if secret and isinstance(value, str) and is_reference(value) else value

@@ -141,7 +141,7 @@ class Signer:
 
     def sign_bytes(self, purpose: str, body: bytes) -> Signature:
         """Signs anything else; by `purpose` what is signed for one use is never taken for another."""
-        return Signature(self.key_id, self._sign(_purposed(purpose, body)))
+        return Signature(self.key_id, self._sign(_add_purpose(purpose, body)))
 
     def verifier(self) -> "Verifier":
         """Returns a verifier of these keys, retired ones included."""
@@ -196,7 +196,7 @@ class Verifier:
 
     def check_bytes(self, purpose: str, body: bytes, mark: Signature, *, at: datetime) -> bool:
         """Returns whether `mark` was made over `body` for `purpose`; `at` is the time that `body` says it was made."""
-        return self._holds(mark, at, lambda: _purposed(purpose, body))
+        return self._holds(mark, at, lambda: _add_purpose(purpose, body))
 
     def _load(self, keys: Iterable[PublicKey]) -> None:
         self._keys: Mapping[str, _Known] = {
@@ -227,7 +227,7 @@ class Verifier:
         return True
 
 
-def _purposed(purpose: str, body: bytes) -> bytes:
+def _add_purpose(purpose: str, body: bytes) -> bytes:
     # Decisions and principals are JSON objects: what begins otherwise is never one of them.
     return b"signoff " + purpose.encode() + b"\0" + body
 

@@ -43,7 +43,7 @@ def check_authority(
     eligibility = resolve_eligibility(person, people, spec, evidence.moment, task.seats, task.wanted)
     if person is None:
         return found.model_copy(update={"code": eligibility.code})
-    code = eligibility.code or ("" if _assured(task, unsigned, development) else "assurance")
+    code = eligibility.code or ("" if _is_assured(task, unsigned, development) else "assurance")
     return found.model_copy(
         update={
             "allowed": not code,
@@ -61,22 +61,22 @@ def check_authority(
 
 def _anonymous(task: IdentifyTask, development: bool) -> Authority:
     """Decides about a raw message that names nobody: taken only where unsigned answers are, and recorded as unnamed."""
-    allowed = at_least("none", task.min_assurance) or _waived(task, development)
+    allowed = at_least("none", task.min_assurance) or _is_waived(task, development)
     return Authority(allowed=allowed, code="" if allowed else "assurance", subject=UNSIGNED, unsigned=True)
 
 
-def _assured(task: IdentifyTask, unsigned: bool, development: bool) -> bool:
+def _is_assured(task: IdentifyTask, unsigned: bool, development: bool) -> bool:
     have = task.decision.assurance
     if not unsigned:
         return at_least(have, task.min_assurance)
     # Anyone can write an assurance into an unsigned answer. The development profile, in which nobody proves anything,
     # goes by it; elsewhere it is none.
     if not development or have == "none":
-        return at_least("none", task.min_assurance) or _waived(task, development)
+        return at_least("none", task.min_assurance) or _is_waived(task, development)
     return at_least(have, task.min_assurance)
 
 
-def _waived(task: IdentifyTask, development: bool) -> bool:
+def _is_waived(task: IdentifyTask, development: bool) -> bool:
     """Returns whether an answer without any assurance is taken all the same."""
     # The development profile has no logins, so it takes a bare message where a channel would be enough.
     return task.accept_unsigned or (development and not at_least(task.min_assurance, "session"))

@@ -60,12 +60,12 @@ class ClaimsDirectory(VouchedDirectory):
         claims.
         """
         # Declared people first: a group that is mapped too widely gives none of them more than their declaration.
-        person = self._declared(claims) or self._made(claims)
+        person = self._find_declared(claims) or self._make_person(claims)
         if person is None or not person.active:
             raise Refused(_UNKNOWN, "not_allowed", login=login_from_claims(claims))
         return person
 
-    def _made(self, claims: Mapping[str, Any]) -> Person | None:
+    def _make_person(self, claims: Mapping[str, Any]) -> Person | None:
         """Makes the person of these claims in their present state; None once they left the groups.
 
         Raises `Refused` for claims of a name, verified or not, that somebody declared has.
@@ -82,7 +82,7 @@ class ClaimsDirectory(VouchedDirectory):
             self._vouched[(tenant, own_id)] = made
         return self.find(own_id, tenant)
 
-    def _declared(self, claims: Mapping[str, Any]) -> Person | None:
+    def _find_declared(self, claims: Mapping[str, Any]) -> Person | None:
         """Finds the declared person of this login, else of its verified e-mail address."""
         login, tenant = login_from_claims(claims), self.mapping.tenant
         known = self.declared.by_identity(OIDC, login, tenant)

@@ -96,7 +96,7 @@ def vouching_problem(vouched: VouchedPerson, declared: Directory, verifier: Veri
 
 def _doubt(vouched: VouchedPerson, declared: Directory, names: DeclaredNames, verifier: Verifier, now: datetime) -> str:
     person = vouched.person
-    if not _signed(vouched, verifier):
+    if not _is_signed(vouched, verifier):
         return "not signed by the gateway"
     if now >= vouched.until:
         return "over"
@@ -130,12 +130,12 @@ def joined_logins(rows: Iterable[VouchedPerson], declared: Directory, verifier: 
     found: dict[tuple[str, str], str] = {}
     for row in rows:
         namesake = names.find(row.names, row.person.tenant)
-        if namesake is not None and _signed(row, verifier):
+        if namesake is not None and _is_signed(row, verifier):
             found[row.person.tenant, row.person.id] = namesake.id
     return found
 
 
-def _signed(vouched: VouchedPerson, verifier: Verifier) -> bool:
+def _is_signed(vouched: VouchedPerson, verifier: Verifier) -> bool:
     # A key that was retired since still counts for what it signed before, and for nothing that says to be later.
     mark = Signature(vouched.key_id, vouched.signature)
     return verifier.check_bytes(_PURPOSE, _body(vouched), mark, at=vouched.seen_at)

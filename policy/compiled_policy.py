@@ -99,7 +99,7 @@ class CompiledPolicy:
             if held and passed is None:
                 continue
             verdict = passed if held and passed is not None else otherwise
-            why = f"`{rule}` {_reading(pair)}, so {_MEANING[verdict]}"
+            why = f"`{rule}` {_describe_reading(pair)}, so {_MEANING[verdict]}"
             if verdict == "ask":
                 return self._ask(why, expression, engines, data)
             # Also for an `auto`: a global rule or a later gate may ask all the same, and must not ask anybody else.
@@ -228,7 +228,7 @@ class CompiledRules:
             engines += pair
             # An error or a disagreement applies the rule too: hide, deny and ask all err on the safe side.
             if any(answer.kind != "false" for answer in pair):
-                why = f"rule `{rule.name}` {_reading(pair)}" + (f": {rule.reason}" if rule.reason else "")
+                why = f"rule `{rule.name}` {_describe_reading(pair)}" + (f": {rule.reason}" if rule.reason else "")
                 return RulesVerdict(rule.effect, rule, why, engines)
         return RulesVerdict("none", None, "no global rule applies", engines)
 
@@ -389,7 +389,7 @@ def _unread(expression: Expression, problem: str) -> tuple[EngineAnswer, EngineA
     return expression.answers(outcome, outcome)
 
 
-def _reading(pair: Iterable[EngineAnswer]) -> str:
+def _describe_reading(pair: Iterable[EngineAnswer]) -> str:
     answers = tuple(pair)
     kinds = {answer.kind for answer in answers}
     if kinds == {"true"} or kinds == {"false"}:

@@ -130,19 +130,19 @@ def _visit(node: _Tree, scope: _Scope, level: int) -> _Value:
             holder = _visit(_tree(node, 0), scope, level)
             return _Value(holder.cost + _VISIT, holder.extent.child(str(node.children[1])))
         case "member_index":
-            return _indexed(node, scope, level)
+            return _index(node, scope, level)
         case "member_dot_arg":
-            return _macro(node, scope, level) if is_macro(node) else _called(node, scope, level)
+            return _macro(node, scope, level) if is_macro(node) else _call(node, scope, level)
         case "ident_arg":
-            return _called(node, scope, level)
+            return _call(node, scope, level)
         case "relation":
-            return _compared(node, scope, level)
+            return _compare(node, scope, level)
         case "addition":
-            return _added(node, scope, level)
+            return _add(node, scope, level)
         case "list_lit" | "map_lit":
-            return _built(node, scope, level)
+            return _build(node, scope, level)
         case "expr":
-            return _chosen(node, scope, level)
+            return _choose(node, scope, level)
         case "primary" | "paren_expr":
             inner = _visit(_tree(node, 0), scope, level)
             return _Value(inner.cost + _VISIT, inner.extent)
@@ -162,16 +162,16 @@ def _literal(token: str) -> Extent:
     return Extent("text", size, 1, size, _CONSTANT)
 
 
-def _indexed(node: _Tree, scope: _Scope, level: int) -> _Value:
+def _index(node: _Tree, scope: _Scope, level: int) -> _Value:
     holder, key = (_visit(child, scope, level) for child in subtrees(node))
-    name = _spelled(_tree(node, 1))
+    name = _find_name(_tree(node, 1))
     # Into a map, what is no text is looked for among all names.
     search = 0 if key.extent.kind == "text" or holder.extent.kind == "list" else holder.extent.length * _NODE
     cost = holder.cost + key.cost + _VISIT + Cost(key.extent.text * _BYTE + search)
     return _Value(cost, holder.extent.child(name))
 
 
-def _spelled(index: _Tree) -> str | None:
+def _find_name(index: _Tree) -> str | None:
     """Returns the name that an index spells; None for any other."""
     inner = _tree(index, 0) if index.data == "primary" and isinstance(index.children[0], lark.Tree) else index
     token = str(inner.children[0]) if inner.data == "literal" else ""
@@ -179,7 +179,7 @@ def _spelled(index: _Tree) -> str | None:
     return plain if len(token) > 1 and token[0] in "'\"" and token[:3] != token[0] * 3 and "\\" not in plain else None
 
 
-def _compared(node: _Tree, scope: _Scope, level: int) -> _Value:
+def _compare(node: _Tree, scope: _Scope, level: int) -> _Value:
     operator = _tree(node, 0)
     left, right = _visit(_tree(operator, 0), scope, level), _visit(_tree(node, 1), scope, level)
     one, two = left.extent, right.extent
@@ -195,28 +195,28 @@ def _compared(node: _Tree, scope: _Scope, level: int) -> _Value:
     return _Value(left.cost + right.cost + _VISIT.times(2) + Cost(work.units), Extent(nodes=1))
 
 
-def _added(node: _Tree, scope: _Scope, level: int) -> _Value:
+def _add(node: _Tree, scope: _Scope, level: int) -> _Value:
     operator = _tree(node, 0)
     left, right = _visit(_tree(operator, 0), scope, level), _visit(_tree(node, 1), scope, level)
     cost = left.cost + right.cost + _VISIT.times(2)
     one, two = left.extent, right.extent
     if operator.data == "addition_sub" or "number" in (one.kind, two.kind):
         return _Value(cost, Extent(nodes=1))
-    joined, joins = _joined(one, two), int(level > 0)
+    joined, joins = _join(one, two), int(level > 0)
     if joined.kind == "text":
         return _Value(cost + Cost(joined.length * _BYTE, joined.length, joins), joined)
     copied = Cost(joined.length * _NODE + joined.text * _BYTE, joined.length * _VALUE_BYTES + joined.text, joins)
     return _Value(cost + copied, joined)
 
 
-def _joined(one: Extent, two: Extent) -> Extent:
+def _join(one: Extent, two: Extent) -> Extent:
     """Returns the extent of both together: one after the other, or either of them."""
     kind = one.kind if one.kind == two.kind else "any"
     length, nodes, text = one.length + two.length, one.nodes + two.nodes, one.text + two.text
     return Extent(kind, length, nodes, text, min(one.level, two.level))
 
 
-def _built(node: _Tree, scope: _Scope, level: int) -> _Value:
+def _build(node: _Tree, scope: _Scope, level: int) -> _Value:
     inner = next(subtrees(node), None)
     parts = [] if inner is None else [_visit(child, scope, level) for child in subtrees(inner)]
     nodes = 1 + sum(part.extent.nodes for part in parts)
@@ -229,13 +229,13 @@ def _built(node: _Tree, scope: _Scope, level: int) -> _Value:
     return _Value(_sum(parts) + _VISIT.times(2) + made + keys, Extent(kind, len(parts), nodes, text, deepest))
 
 
-def _chosen(node: _Tree, scope: _Scope, level: int) -> _Value:
+def _choose(node: _Tree, scope: _Scope, level: int) -> _Value:
     condition, one, two = (_visit(child, scope, level) for child in subtrees(node))
     # Both branches: an upper bound of either, and never less where the data grow.
-    return _Value(condition.cost + one.cost + two.cost + _VISIT, _joined(one.extent, two.extent))
+    return _Value(condition.cost + one.cost + two.cost + _VISIT, _join(one.extent, two.extent))
 
 
-def _called(node: _Tree, scope: _Scope, level: int) -> _Value:
+def _call(node: _Tree, scope: _Scope, level: int) -> _Value:
     method = node.data == "member_dot_arg"
     name = str(node.children[1 if method else 0])
     trees = list(subtrees(node))
@@ -269,7 +269,7 @@ def _called(node: _Tree, scope: _Scope, level: int) -> _Value:
 
 
 def _matching(pattern: _Tree, subject: Extent, program: Extent) -> Cost:
-    spelled = _spelled(pattern)
+    spelled = _find_name(pattern)
     if spelled is not None:
         # RE2 takes time linear in the text; of a program that fills its memory it does each step of all its states.
         return Cost(subject.text * (_BYTE + _program_size(spelled) // 4))
@@ -300,7 +300,7 @@ def _macro(node: _Tree, scope: _Scope, level: int) -> _Value:
         at_nothing = _visit(body, {**scope, bound: inside.empty()}, level + 1)
         at_all = _visit(body, {**scope, bound: inside}, level + 1)
         once, all_items = once + at_nothing.cost, all_items + at_all.cost
-        result = _gathered(count, at_nothing.extent, at_all.extent)
+        result = _gather(count, at_nothing.extent, at_all.extent)
     cost = over.cost + _VISIT + once.times(count) + all_items
     if name not in ("map", "filter"):
         return _Value(cost, Extent(nodes=1))
@@ -308,7 +308,7 @@ def _macro(node: _Tree, scope: _Scope, level: int) -> _Value:
     return _Value(cost + appended, over.extent if name == "filter" else result)
 
 
-def _gathered(count: int, at_nothing: Extent, at_all: Extent) -> Extent:
+def _gather(count: int, at_nothing: Extent, at_all: Extent) -> Extent:
     """Returns the extent of the list of everything that a body gave."""
     nodes = 1 + count * (1 + at_nothing.nodes) + at_all.nodes
     return Extent("list", count, nodes, count * at_nothing.text + at_all.text)

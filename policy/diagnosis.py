@@ -32,7 +32,7 @@ class ErrorPlace:
 def read_error(report: str, place: ErrorPlace) -> tuple[str, int]:
     """Converts a report of the type checker to one sentence and its column (from 1; 0 when unknown)."""
     # The checker gives its findings as text only; of a report in another form its first line is shown.
-    found = [_located(match, place) for match in _LINE.finditer(report)]
+    found = [_locate(match, place) for match in _LINE.finditer(report)]
     if not found:
         first = report.partition("\n")[0].removeprefix("INVALID_ARGUMENT: ")
         return first[:200] or "it cannot be read", 0
@@ -40,7 +40,7 @@ def read_error(report: str, place: ErrorPlace) -> tuple[str, int]:
     return next((each for each in found if "did you mean" in each[0]), found[0])
 
 
-def _located(match: re.Match[str], place: ErrorPlace) -> tuple[str, int]:
+def _locate(match: re.Match[str], place: ErrorPlace) -> tuple[str, int]:
     line, column, message = int(match[1]), int(match[2]), match[3].removesuffix(" [INVALID_ARGUMENT]")
     offset = sum(len(each) + 1 for each in place.text.split("\n")[: line - 1]) + column
     return _sentence(message, place, offset), offset

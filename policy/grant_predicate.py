@@ -53,21 +53,21 @@ def compile_where(where: str, policy: CompiledPolicy, hidden: Collection[str] = 
     read nothing of the arguments `hidden`, dotted names. Whether it holds would tell them, one question at a time.
     """
     if len(where) > PREDICATE_CHARS:
-        raise _refused(where, policy, f"it has {len(where)} characters; at most {PREDICATE_CHARS} are allowed")
+        raise _refuse(where, policy, f"it has {len(where)} characters; at most {PREDICATE_CHARS} are allowed")
     variables = {"args": policy.args_shape}
     found = Compiler(variables, _OWNER, policy.tool.name).compile("where", where)
     tree = found.second.tree
     if macro_depth(tree) > PREDICATE_MACROS:
-        raise _refused(where, policy, "a macro stands within a macro, which only the manifest may have; split it")
+        raise _refuse(where, policy, "a macro stands within a macro, which only the manifest may have; split it")
     if cost_of(tree, sizes_at_most(variables, nodes=1, text=1)).joins:
-        raise _refused(where, policy, "`+` within a macro adds numbers only; texts and lists grow with each item")
+        raise _refuse(where, policy, "`+` within a macro adds numbers only; texts and lists grow with each item")
     for path, name in reachable_paths(tree, variables, hidden, "args"):
         why = f"`{spell(path)}` may read `{name}`, which is hidden from who decides; name other arguments one by one"
-        raise _refused(where, policy, why)
+        raise _refuse(where, policy, why)
     return GrantPredicate(found, policy.args_shape)
 
 
-def _refused(where: str, policy: CompiledPolicy, why: str) -> ConfigError:
+def _refuse(where: str, policy: CompiledPolicy, why: str) -> ConfigError:
     shown = where if len(where) <= _SHOWN else f"{where[:_SHOWN]}..."
     message = f"{_OWNER}: `where`: {why} (in `{shown}`)"
     return ConfigError(message, tool_name=policy.tool.name, field="where", value=where, column=0)

@@ -103,17 +103,17 @@ def logical_and(left: Any, right: Any) -> Any:
     """Implements CEL's `&&`: false where either is, whatever the other; an error where neither is and one is no
     boolean.
     """
-    return _joined(left, right, decides=False)
+    return _join(left, right, decides=False)
 
 
 def logical_or(left: Any, right: Any) -> Any:
     """Implements CEL's `||`: true where either is, whatever the other; an error where neither is and one is no
     boolean.
     """
-    return _joined(left, right, decides=True)
+    return _join(left, right, decides=True)
 
 
-def _joined(left: Any, right: Any, *, decides: bool) -> Any:
+def _join(left: Any, right: Any, *, decides: bool) -> Any:
     # celpy writes both operands into the error where neither is a boolean. Each round of a macro writes the text of
     # the round before into its own, with every escape doubled: gigabytes after thirty rounds.
     for value in (left, right):
@@ -125,7 +125,7 @@ def _joined(left: Any, right: Any, *, decides: bool) -> Any:
     return wrong if isinstance(wrong, CELEvalError) else CELEvalError(_NO_OVERLOAD)
 
 
-def _contained(item: Any, container: Any) -> bool:
+def _contains(item: Any, container: Any) -> bool:
     if kind_of(container) == "list":
         return any(equal(item, other) for other in container)
     if kind_of(container) == "map":
@@ -216,7 +216,7 @@ def _texts(function: Callable[[str, str], bool]) -> Callable[..., Any]:
 
 def _includes(holder: Any, item: Any) -> bool:
     if kind_of(holder) == "list":
-        return _contained(item, holder)
+        return _contains(item, holder)
     if kind_of(holder) != "string" or kind_of(item) != "string":
         raise TypeError(_NO_OVERLOAD)
     return str(item) in str(holder)
@@ -225,16 +225,16 @@ def _includes(holder: Any, item: Any) -> bool:
 def _to_duration(value: Any) -> Any:
     if kind_of(value) == "duration":
         return value
-    return celtypes.DurationType(_checked(value, _DURATION))
+    return celtypes.DurationType(_check(value, _DURATION))
 
 
 def _to_timestamp(value: Any) -> Any:
     if kind_of(value) == "int":
         return celtypes.TimestampType(1970, 1, 1) + celtypes.DurationType(f"{int(value)}s")
-    return value if kind_of(value) == "timestamp" else celtypes.TimestampType(_checked(value, _TIMESTAMP))
+    return value if kind_of(value) == "timestamp" else celtypes.TimestampType(_check(value, _TIMESTAMP))
 
 
-def _checked(value: Any, pattern: re.Pattern[str]) -> str:
+def _check(value: Any, pattern: re.Pattern[str]) -> str:
     if kind_of(value) != "string":
         raise TypeError(_NO_OVERLOAD)
     if pattern.match(value) is None:
@@ -252,7 +252,7 @@ def _to_int(value: Any) -> Any:
         case "timestamp":
             return celtypes.IntType(value)
         case _:
-            return celtypes.IntType(int(_checked(value, _INTEGER)))
+            return celtypes.IntType(int(_check(value, _INTEGER)))
 
 
 def _to_uint(value: Any) -> Any:
@@ -262,11 +262,11 @@ def _to_uint(value: Any) -> Any:
                 raise ValueError("range")
             return celtypes.UintType(int(value))
         case _:
-            return celtypes.UintType(int(_checked(value, _UNSIGNED)))
+            return celtypes.UintType(int(_check(value, _UNSIGNED)))
 
 
 def _to_double(value: Any) -> Any:
-    return celtypes.DoubleType(_plain(value) if kind_of(value) in _NUMBERS else float(_checked(value, _DOUBLE)))
+    return celtypes.DoubleType(_plain(value) if kind_of(value) in _NUMBERS else float(_check(value, _DOUBLE)))
 
 
 def _to_bool(value: Any) -> Any:
@@ -293,7 +293,7 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "_<=_": _boolean(less_or_equal),
     "_>_": _boolean(lambda left, right: less(right, left)),
     "_>=_": _boolean(lambda left, right: less_or_equal(right, left)),
-    "_in_": _boolean(_contained),
+    "_in_": _boolean(_contains),
     "_[_]": _strict(_index),
     "_+_": _arithmetic(
         "_+_",

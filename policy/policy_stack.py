@@ -144,7 +144,7 @@ def _strictest(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Se
         "confirm": "type" if any(each.confirm for each in given) else "",
         "remind_after": remind if remind is not None and remind < timeout else None,
         "allow_remember": all(each.allow_remember for each in given),
-        "show": _shown([each.show for each in given]),
+        "show": _combine_shown([each.show for each in given]),
         "audit": "required" if any(each.audit == "required" for each in given) else "best_effort",
     }
     # Those to whom a call escalates may decide it too: unless all agree on them, there is nobody else.
@@ -153,7 +153,7 @@ def _strictest(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Se
     return nearest.model_copy(update=strict)
 
 
-def _shown(given: Sequence[ShownArguments]) -> ShownArguments:
+def _combine_shown(given: Sequence[ShownArguments]) -> ShownArguments:
     """Combines what is shown: everything that any of them would show, and nothing that any of them masks."""
     lists = [each.only for each in given if each.only is not None]
     only = tuple(dict.fromkeys(name for names in lists for name in names)) if len(lists) == len(given) else None

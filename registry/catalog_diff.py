@@ -99,10 +99,10 @@ def _changes(kind: Kind, before: Mapping[str, Any], after: Mapping[str, Any]) ->
         elif name not in after:
             yield CatalogChange(kind=kind, name=name, what="removed")
         elif before[name] != after[name]:
-            yield _changed(kind, name, before[name], after[name])
+            yield _describe_change(kind, name, before[name], after[name])
 
 
-def _changed(kind: Kind, name: str, before: Any, after: Any) -> CatalogChange:
+def _describe_change(kind: Kind, name: str, before: Any, after: Any) -> CatalogChange:
     # A field of the context is a JSON Schema: its keys are no fields of ours, and one of them alone tells nothing.
     if kind == "context" or not isinstance(before, Mapping) or not isinstance(after, Mapping):
         return CatalogChange(kind=kind, name=name, what="changed")

@@ -31,13 +31,13 @@ def derive(
     """
     # The framework's own tool is brought by actors that declare it: handed over as a tool its name is reserved.
     tools = {tool.name: tool for tool in catalog.tools() if tool.name != READ_REST}
-    gone, others = _removed(tools, remove), _replaced(tools, replace)
+    gone, others = _find_removed(tools, remove), _find_replaced(tools, replace)
     kept = {name: others.get(name, tool) for name, tool in tools.items() if name not in gone}
     both = next((name for name in others if name in gone), None)
     if both is not None:
         raise _refuse(both, "remove", f"tool `{both}` is both replaced and removed; choose one")
     return build_catalog(
-        tools=[*kept.values(), *_added(kept, add)],
+        tools=[*kept.values(), *_find_added(kept, add)],
         actors=catalog.actors.values() if actors is None else actors,
         policies=[rule for rule, _ in catalog.rules.rules],
         default_approvers=catalog.default_approvers,
@@ -55,7 +55,7 @@ def derive(
     )
 
 
-def _added(kept: Mapping[str, Tool], add: Iterable[Tool]) -> list[Tool]:
+def _find_added(kept: Mapping[str, Tool], add: Iterable[Tool]) -> list[Tool]:
     tools = list(add)
     for tool in tools:
         if tool.name in kept:
@@ -65,7 +65,7 @@ def _added(kept: Mapping[str, Tool], add: Iterable[Tool]) -> list[Tool]:
     return tools
 
 
-def _replaced(tools: Mapping[str, Tool], replace: Iterable[Tool]) -> dict[str, Tool]:
+def _find_replaced(tools: Mapping[str, Tool], replace: Iterable[Tool]) -> dict[str, Tool]:
     found: dict[str, Tool] = {}
     for tool in replace:
         if tool.name not in tools:
@@ -78,7 +78,7 @@ def _replaced(tools: Mapping[str, Tool], replace: Iterable[Tool]) -> dict[str, T
     return found
 
 
-def _removed(tools: Mapping[str, Tool], remove: Iterable[str]) -> frozenset[str]:
+def _find_removed(tools: Mapping[str, Tool], remove: Iterable[str]) -> frozenset[str]:
     names = frozenset(remove)
     for name in sorted(names):
         if name not in tools:

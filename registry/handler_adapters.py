@@ -18,7 +18,7 @@ def context_first(handler: Callable[[ToolContext, dict[str, Any]], Awaitable[Any
     async def run(args: dict[str, Any], context: ToolContext) -> Any:
         return await handler(context, args)
 
-    return _unwrapped(run)
+    return _unwrap(run)
 
 
 def ok_results(handler: Handler) -> Handler:
@@ -28,7 +28,7 @@ def ok_results(handler: Handler) -> Handler:
     async def run(args: dict[str, Any], context: ToolContext) -> Result:
         return from_ok(await handler(args, context))
 
-    return _unwrapped(run)
+    return _unwrap(run)
 
 
 def success_results(handler: Handler) -> Handler:
@@ -38,7 +38,7 @@ def success_results(handler: Handler) -> Handler:
     async def run(args: dict[str, Any], context: ToolContext) -> Result:
         return from_success(await handler(args, context))
 
-    return _unwrapped(run)
+    return _unwrap(run)
 
 
 def from_ok(value: Any) -> Result:
@@ -65,7 +65,7 @@ def from_success(value: Any) -> Result:
     return ToolResult(value.get("data"), data_update=value.get("dataUpdate"), context_update=value.get("contextUpdate"))
 
 
-def _unwrapped(run: Handler) -> Handler:
+def _unwrap(run: Handler) -> Handler:
     # With it, the signature that is checked would be that of the handler inside.
     vars(run).pop("__wrapped__", None)
     return run

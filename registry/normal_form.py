@@ -32,7 +32,7 @@ def normal_form(catalog: Catalog) -> dict[str, Any]:
     return {
         "hash": catalog.hash,
         "tools": {tool.activity: _tool(catalog, tool) for tool in catalog.every_tool},
-        "actors": {name: _declared(actor) for name, actor in catalog.actors.items()},
+        "actors": {name: _declared_fields(actor) for name, actor in catalog.actors.items()},
         "policies": {rule.name: _rule(rule) for rule, _ in catalog.rules.rules},
         # Mappings are written sorted, but among rules of one effect the first that applies decides.
         "order_of_policies": [rule.name for rule, _ in catalog.rules.rules],
@@ -42,7 +42,7 @@ def normal_form(catalog: Catalog) -> dict[str, Any]:
         "observer": _plain(catalog.distribution.observer),
         "part_types": [each for each in catalog.part_types if each not in PART_TYPES],
         "people": _people(catalog),
-        "channels": {each.name: _declared(each) for each in catalog.channels.declared.values()},
+        "channels": {each.name: _declared_fields(each) for each in catalog.channels.declared.values()},
         "routing": _fields(catalog.channels.routing),
     }
 
@@ -55,7 +55,7 @@ def normal_text(catalog: Catalog) -> str:
 
 def _tool(catalog: Catalog, tool: Tool) -> dict[str, Any]:
     reducer = catalog.reducers.get(tool.name)
-    form = {"definition": tool.definition, **_declared(tool), "input_schema": _plain(tool.schema.schema)}
+    form = {"definition": tool.definition, **_declared_fields(tool), "input_schema": _plain(tool.schema.schema)}
     return form if reducer is None else {**form, "reducer": _plain(reducer)}
 
 
@@ -70,7 +70,7 @@ def _people(catalog: Catalog) -> dict[str, Any]:
     return {f"{person.tenant}/{person.id}": _plain(person) for person in directory.all()}
 
 
-def _declared(thing: Tool | Actor | DeclaredChannel) -> dict[str, Any]:
+def _declared_fields(thing: Tool | Actor | DeclaredChannel) -> dict[str, Any]:
     """Returns the fields that differ from their defaults, by name, without the name."""
     return {name: value for name, value in _fields(thing).items() if name != "name"}
 

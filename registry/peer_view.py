@@ -29,10 +29,10 @@ def peer_view(catalog: Catalog) -> tuple[PeerTool, ...]:
 
     Where a global rule may have people asked, a tool that asks nobody by itself is `maybe`.
     """
-    return tuple(_shown(catalog, tool) for tool in catalog.tools() if tool.for_peers)
+    return tuple(_show(catalog, tool) for tool in catalog.tools() if tool.for_peers)
 
 
-def _shown(catalog: Catalog, tool: Tool) -> PeerTool:
+def _show(catalog: Catalog, tool: Tool) -> PeerTool:
     needs = catalog.policy(tool.activity).needs_person
     return PeerTool(
         name=tool.name,

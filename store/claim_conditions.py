@@ -84,7 +84,7 @@ _KEEP: Final = update(USES).where(USES.c.key == bindparam("ticket")).values(retu
 
 def insert_new(connection: Connection, table: Table, values: dict[str, Any]) -> bool:
     """Inserts a row; returns whether it was added, which it is unless its primary key is taken."""
-    return connection.execute(_adding(table, connection.dialect.name), values).first() is not None
+    return connection.execute(_build_adding(table, connection.dialect.name), values).first() is not None
 
 
 def add_claim(connection: Connection, values: dict[str, Any], *, runs: bool) -> bool:
@@ -93,7 +93,7 @@ def add_claim(connection: Connection, values: dict[str, Any], *, runs: bool) -> 
 
     `runs`: the claimer begins at once, so the ticket counts as seen now.
     """
-    if connection.execute(_claiming(connection.dialect.name), {**values, "runs": runs}).first() is not None:
+    if connection.execute(_build_claiming(connection.dialect.name), {**values, "runs": runs}).first() is not None:
         return True
     taken = {"ticket": values["key"], "tool_name": values["tool"], "by": values["owner"], **_called(values)}
     return connection.execute(_TAKE_OVER, {**taken, "runs": runs}).rowcount == 1
@@ -154,7 +154,7 @@ def spend_grant(connection: Connection, grant: str, ticket: str) -> bool:
     hold_grant(connection, grant)
     about = {"named": grant, "ticket": ticket}
     # One statement: on SQLite a count that is read first could be out of date once the row is written.
-    if connection.execute(_spending(connection.dialect.name), about).first() is not None:
+    if connection.execute(_build_spending(connection.dialect.name), about).first() is not None:
         return True
     # A retry of the same ticket has spent its use already.
     return connection.execute(_NOTED, about).first() is not None
@@ -220,7 +220,7 @@ def tenant_of(workflow: str) -> str:
 
 
 @cache
-def _spending(dialect: str) -> Any:
+def _build_spending(dialect: str) -> Any:
     left = select(GRANTS.c.id, bindparam("ticket", type_=String()), StoreClock()).where(
         GRANTS.c.id == bindparam("named"),
         GRANTS.c.uses > SPENT,
@@ -234,7 +234,7 @@ def _spending(dialect: str) -> Any:
 
 
 @cache
-def _adding(table: Table, dialect: str) -> Any:
+def _build_adding(table: Table, dialect: str) -> Any:
     insert = sqlite.insert if dialect == "sqlite" else postgresql.insert
     key = list(table.primary_key)
     # For the primary key only: a clash with any other unique index is a fault, and must raise.
@@ -242,5 +242,5 @@ def _adding(table: Table, dialect: str) -> Any:
 
 
 @cache
-def _claiming(dialect: str) -> Any:
-    return _adding(TICKETS, dialect).values(seen_at=_SEEN_IF_RUNS)
+def _build_claiming(dialect: str) -> Any:
+    return _build_adding(TICKETS, dialect).values(seen_at=_SEEN_IF_RUNS)

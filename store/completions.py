@@ -47,7 +47,7 @@ class Completions:
 
     async def read(self, run: str, number: int) -> KeptReply | None:
         """Returns the reply that an earlier attempt kept, or None."""
-        return await self._store.run(lambda connection: _found(connection, _key(run, number)))
+        return await self._store.run(lambda connection: _find(connection, _key(run, number)))
 
     async def keep(self, run: str, number: int, body: bytes, blob: Blob | None = None) -> KeptReply:
         """Keeps a reply, and `blob` with it; returns the kept one, which is the first of all attempts.
@@ -59,7 +59,7 @@ class Completions:
         def write(connection: Connection) -> KeptReply:
             named = _key(run, number)
             is_first = insert_new(connection, COMPLETIONS, {"key": named, "body": body})
-            kept = _found(connection, named)
+            kept = _find(connection, named)
             if kept is None:
                 raise RuntimeError(f"a reply that was kept just now is gone: {named}")
             if not is_first:
@@ -82,7 +82,7 @@ class Completions:
                 return dropped
 
 
-def _found(connection: Connection, key: str) -> KeptReply | None:
+def _find(connection: Connection, key: str) -> KeptReply | None:
     row = connection.execute(_READ, {"named": key}).one_or_none()
     return None if row is None else KeptReply(bytes(row.body), time_from_millis(row.kept_at))
 

@@ -84,7 +84,7 @@ def role_of(connection: Connection) -> StoreRole:
     both are reported at the start.
     """
     user, _, _ = connection.execute(_HERE).one()
-    held = _held(connection, user)
+    held = _read_held(connection, user)
     for role in PROCESS_ROLES:
         if not list(_differences(held, RIGHTS[role])):
             return role
@@ -146,7 +146,7 @@ def _check_role(connection: Connection, role: ProcessRole, name: str) -> None:
         for words in _beyond(connection, role, row):
             by = "" if row.rolname == name else f" as a member of `{row.rolname}`"
             raise ConfigError(f"the database role `{name}`{by} {words}: take that away first", value=name)
-    missing = next(_differences(_held(connection, name), RIGHTS[role]), None)
+    missing = next(_differences(_read_held(connection, name), RIGHTS[role]), None)
     if missing is not None:
         raise ConfigError(f"`{missing}` could not be given to `{name}`: connect as the owner of the tables", value=name)
 
@@ -158,7 +158,7 @@ def _beyond(connection: Connection, role: ProcessRole, row: Any) -> Iterator[str
         yield "reaches the server's files and programs"
     if row.creates:
         yield "may create tables"
-    for table, held in _held(connection, row.rolname).items():
+    for table, held in _read_held(connection, row.rolname).items():
         if not held.is_within(RIGHTS[role].get(table, NOTHING)):
             yield f"may do more with the table `{table}` than a {role}"
 
@@ -169,7 +169,7 @@ def _differences(held: Mapping[str, Rights], wanted: Mapping[str, Rights]) -> It
             yield table
 
 
-def _held(connection: Connection, role: str) -> dict[str, Rights]:
+def _read_held(connection: Connection, role: str) -> dict[str, Rights]:
     rows = connection.execute(_HELD, {"role": role, "names": list(METADATA.tables)})
     return {
         row.relname: Rights(select=row.reads, insert=row.inserts, delete=row.deletes, update=frozenset(row.updates))

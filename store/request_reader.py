@@ -71,7 +71,7 @@ class RequestReader:
         question = None if rows is None else rows.latest if revision is None else rows.revision(revision)
         if rows is None or question is None:
             raise NotFound(f"there is no request `{approval}`")
-        declaration, args = await self._proved(question)
+        declaration, args = await self._prove(question)
         request = request_at(question, rows.answers, rows.now, await self._card(question, declaration, args))
         old = rows.revision(question.edit_of) if question.edit_of else None
         if old is not None:
@@ -117,7 +117,7 @@ class RequestReader:
         if wanted is not None and not wanted(_row(request, "")):
             return None
         try:
-            declaration, args = await self._proved(request)
+            declaration, args = await self._prove(request)
         except NotFound:
             return None
         return _row(request, _effect(request, declaration, args))
@@ -127,7 +127,7 @@ class RequestReader:
         cards.
         """
         found = (await self._lists.of_turns([turn])).get(turn, [])
-        return [request for request in found if self._vouched(request)]
+        return [request for request in found if self._is_vouched(request)]
 
     def takes_unsigned(self, question: Question) -> bool:
         """Returns whether unsigned answers to a question count."""
@@ -137,31 +137,31 @@ class RequestReader:
         """Returns the approval id of a short code in a tenant, or None."""
         return await self._rows.find_by_code(tenant, code)
 
-    async def _proved(self, question: Question) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    async def _prove(self, question: Question) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Loads the declaration and the arguments of a question; recomputes every hash and checks every signature."""
         declaration = await self._declaration(question)
         args = await self._arguments(question)
         if question.judging_delay > JUDGED_SECONDS:
-            self._unproved(question, "it was judged at another moment than it was asked")
-        if not self._vouched(question):
-            self._unproved(question, "who asked is not who the gateway signed for")
+            self._refuse_unproved(question, "it was judged at another moment than it was asked")
+        if not self._is_vouched(question):
+            self._refuse_unproved(question, "who asked is not who the gateway signed for")
         try:
             digest = digest_with(question)(args)
         except NotCanonical:
-            self._unproved(question, "its arguments cannot be bound")
+            self._refuse_unproved(question, "its arguments cannot be bound")
         if question.doubt_of:
             digest = doubt_digest(digest, question.doubt_of)
         if digest != question.digest:
-            self._unproved(question, "its digest is not that of its call")
+            self._refuse_unproved(question, "its digest is not that of its call")
         return declaration, args
 
     async def _declaration(self, question: Question) -> Mapping[str, Any]:
         body = await self._store.get_blob(question.definition)
         if body is None or hashlib.sha256(body).hexdigest() != question.definition:
-            self._unproved(question, "its declaration is not what its hash says")
+            self._refuse_unproved(question, "its declaration is not what its hash says")
         declaration: Mapping[str, Any] = json.loads(body)
         if declaration.get("name") != question.tool:
-            self._unproved(question, "its declaration is another tool's")
+            self._refuse_unproved(question, "its declaration is another tool's")
         return declaration
 
     async def _arguments(self, question: Question) -> Mapping[str, Any]:
@@ -169,17 +169,17 @@ class RequestReader:
         if content.blob is not None:
             body = await self._store.get_blob(content.blob.sha256)
             if body is None or hashlib.sha256(body).hexdigest() != content.blob.sha256:
-                self._unproved(question, "its arguments are not what their hash says")
+                self._refuse_unproved(question, "its arguments are not what their hash says")
         args: Mapping[str, Any] = await load(self._store, content)
         return args
 
-    def _vouched(self, question: Question) -> bool:
+    def _is_vouched(self, question: Question) -> bool:
         asker = question.requester
         if not (asker.signature or asker.key_id):
             return self.development
         return self._verifier().check_asker(question)
 
-    def _unproved(self, question: Question, why: str) -> NoReturn:
+    def _refuse_unproved(self, question: Question, why: str) -> NoReturn:
         _log.error("the request %r is not shown: %s", question.id, why)
         self._store.count_refusal("unproved")
         # The same words as of what is not there: who made it learns nothing of how far it came.

@@ -252,7 +252,7 @@ class Store:
             freeze = freeze_of(connection, tenant)
             frozen = "" if freeze is None else freeze.reason or "no reason given"
             if not fresh:
-                return self._found(connection, key, workflow).model_copy(update={"frozen": frozen})
+                return self._find(connection, key, workflow).model_copy(update={"frozen": frozen})
             if frozen:
                 # Raised, not returned: the ticket's row is written already, and only a rollback takes it back.
                 raise _NotGiven(Claim(kind="frozen", frozen=frozen))
@@ -290,7 +290,7 @@ class Store:
         def enter(connection: Connection) -> Claim:
             if insert_new(connection, TICKETS, {**values, "nonce": nonce}):
                 return Claim(kind="void")
-            return self._found(connection, key, workflow)
+            return self._find(connection, key, workflow)
 
         return await self.run(enter)
 
@@ -328,7 +328,7 @@ class Store:
             done = connection.execute(_RECORD, values).rowcount == 1
             # Not knowing takes the place of nothing: neither of what came to nothing nor of what is known.
             if not done and outcome.code != "in_doubt":
-                done = connection.execute(_RECORD_LATE, values).rowcount == 1 or _corrected(connection, values)
+                done = connection.execute(_RECORD_LATE, values).rowcount == 1 or _correct(connection, values)
             if done:
                 _count(connection, key, outcome)
                 if also is not None:
@@ -380,7 +380,7 @@ class Store:
         found = await self.run(lambda connection: connection.scalar(query))
         return bytes(await self.run(make) if found is None else found)
 
-    def _found(self, connection: Connection, key: str, workflow: str) -> Claim:
+    def _find(self, connection: Connection, key: str, workflow: str) -> Claim:
         ticket = _read_ticket(connection, key)
         # The insert waited for whoever held the key, so the row is there unless somebody deletes tickets.
         if ticket is None:
@@ -437,7 +437,7 @@ def make_state_dir(settings: Settings) -> None:
         ) from None
 
 
-def _corrected(connection: Connection, values: dict[str, str]) -> bool:
+def _correct(connection: Connection, values: dict[str, str]) -> bool:
     """Replaces an unknown outcome by that of `values`; returns whether it did."""
     before = connection.scalar(_OUTCOME, values)
     if before is None or CallOutcome.model_validate_json(before).code != "in_doubt":

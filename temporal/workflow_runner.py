@@ -100,13 +100,13 @@ class _Watched(WorkflowInstance):
         written, self._written = self._written, frozenset()
         ended = [job for job in act.jobs if job.HasField("resolve_activity") and job.resolve_activity.is_local]
         if not (ended or self._begun):
-            return self._followed(act)
+            return self._follow(act)
         ids = {job.resolve_activity.seq: self._begun.pop(job.resolve_activity.seq, "") for job in ended}
         self._fence.record_known(act.run_id, ids.values())
         first = [job for job in ended if ids[job.resolve_activity.seq] in written]
         # Either nothing comes late, or nothing else comes with it: there is no order to mend.
         if not first or len(first) == len(act.jobs):
-            return self._followed(act)
+            return self._follow(act)
         return self._in_order(act, first)
 
     def _answer(self, act: Any) -> Any:
@@ -138,8 +138,8 @@ class _Watched(WorkflowInstance):
             earlier.timestamp.CopyFrom(self._before.timestamp)
             earlier.history_length = self._before.history_length
             earlier.history_size_bytes = self._before.history_size_bytes
-        done = self._followed(earlier)
-        rest = self._followed(later)
+        done = self._follow(earlier)
+        rest = self._follow(later)
         # Both are one task to the core, which takes one completion: if either half failed, that is its end.
         if not (done.HasField("successful") and rest.HasField("successful")):
             return rest if done.HasField("successful") else done
@@ -154,7 +154,7 @@ class _Watched(WorkflowInstance):
             return False
         return bool(act.history_length > before.history_length and act.timestamp == before.timestamp)
 
-    def _followed(self, act: Any) -> Any:
+    def _follow(self, act: Any) -> Any:
         done = self._inner.activate(act)
         # Of a failed completion this reads an empty message: protobuf gives unset fields their default.
         for command in done.successful.commands:

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 from documents import PAGES, ROOT, anchors, links, marked_rows, named, names, page, row_markers, shell_lines, tables
 
-from signoff.cli.main import COMMANDS, _loaded
+from signoff.cli.main import COMMANDS, _load_command
 from signoff.contracts import limits
 from signoff.contracts.names import ENV_PREFIX
 from signoff.contracts.person import Person
@@ -75,7 +75,7 @@ def test_relative_links_resolve(path: Path) -> None:
 
 
 def _subcommands(name: str) -> dict[str, Any]:
-    return dict(vars(_loaded(name)).get("commands", {}))
+    return dict(vars(_load_command(name)).get("commands", {}))
 
 
 def test_every_command_is_documented() -> None:
@@ -98,7 +98,7 @@ def test_commands_in_blocks_can_be_typed() -> None:
             assert words[1] in targets
         if words[:1] == ["signoff"]:
             subs = _subcommands(words[1])
-            command = subs[words[2]] if subs else _loaded(words[1])
+            command = subs[words[2]] if subs else _load_command(words[1])
             options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
             assert {word for word in words if word.startswith("-")} <= options, line
         seen += words[:1] in (["make"], ["signoff"])

@@ -72,14 +72,14 @@ async def test_a_turn_that_waits_for_a_processor_is_not_broken_off(
     client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The SDK breaks off what does not yield for two seconds, which a busy machine alone can take."""
-    real, slow = runners._WithoutContexts._followed, iter((True,))
+    real, slow = runners._WithoutContexts._follow, iter((True,))
 
     def followed(self: Any, act: Any) -> Any:
         if next(slow, False):
             let_pass(3, "the SDK breaks a workflow off after two seconds of the machine's clock")
         return real(self, act)
 
-    monkeypatch.setattr(runners._WithoutContexts, "_followed", followed)
+    monkeypatch.setattr(runners._WithoutContexts, "_follow", followed)
     async with bench(client, store, task_queue, catalog_of([]), [respond("hello")]) as desk:
         key = await desk.start()
         assert (await desk.signoff.result(key)).state == "complete"

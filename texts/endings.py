@@ -88,7 +88,7 @@ def _receipt(receipt: Receipt, formatter: Formatter) -> str:
         return text("receipt.pending", language)
     ended = has_text(f"end.{receipt.verdict or receipt.state}")
     if receipt.code == "already_decided" and receipt.why != "begun" and ended:
-        return text("receipt.already_decided", language, ending=_decided(receipt, formatter))
+        return text("receipt.already_decided", language, ending=_write_decided(receipt, formatter))
     # It may quote names and rules that somebody wrote, and stands among our own sentences.
     why = _why(receipt, language)
     if receipt.why or (receipt.code in ("not_allowed", "already_decided") and why):
@@ -104,7 +104,7 @@ def _why(receipt: Receipt, language: str) -> str:
     return one_line(remark_words(receipt.message, language), REASON_CHARS).text
 
 
-def _decided(receipt: Receipt, formatter: Formatter) -> str:
+def _write_decided(receipt: Receipt, formatter: Formatter) -> str:
     at, channel = receipt.decided_at, receipt.channel
     who = receipt.decided_name or receipt.decided_by
     ending = _ending(receipt.verdict or receipt.state, who, channel, at, formatter, doubt=False)

@@ -115,12 +115,12 @@ class Formatter:
         UTC`.
         """
         local = at.astimezone(self.zone)
-        return self._dated(local, f"{local:%H:%M} {local.tzname() or ''}".strip())
+        return self._write_date(local, f"{local:%H:%M} {local.tzname() or ''}".strip())
 
     def moment(self, at: datetime) -> FormattedTime:
         """Formats a time for a page, where the zone is named only if it is not the person's own."""
         local = at.astimezone(self.zone)
-        clock = self._dated(local, f"{local:%H:%M}") if self.zone_is_known else self.time(at)
+        clock = self._write_date(local, f"{local:%H:%M}") if self.zone_is_known else self.time(at)
         full = self._at(f"{self.day(local)} {local.year}", f"{local:%H:%M:%S} {local.tzname() or ''}".strip())
         return FormattedTime(at.isoformat(timespec="seconds"), clock, full)
 
@@ -195,7 +195,7 @@ class Formatter:
         offset = at.strftime("%z")
         return self._at(day, f"{at:%H:%M}" + (f" ({offset[:3]}:{offset[3:]})" if offset else ""))
 
-    def _dated(self, local: datetime, clock: str) -> str:
+    def _write_date(self, local: datetime, clock: str) -> str:
         if local.date() == self.now.astimezone(self.zone).date():
             return clock
         return self._at(self.day(local), clock)

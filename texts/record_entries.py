@@ -56,7 +56,7 @@ class _Facts:
 
     def names(self, name: str) -> str:
         """Returns names, with commas between."""
-        return _joined(self.facts.get(name, ()))
+        return _join(self.facts.get(name, ()))
 
     @property
     def call(self) -> str:
@@ -70,7 +70,7 @@ class _Facts:
         return self.text("entry.rule.policy" if policy else "entry.rule", rule=self.get("rule", "none"), policy=policy)
 
 
-def _joined(names: Iterable[Any]) -> str:
+def _join(names: Iterable[Any]) -> str:
     return ", ".join(map(str, names))
 
 
@@ -104,7 +104,7 @@ def _revision(of: _Facts) -> str:
 
 def _attempt(of: _Facts) -> str:
     if of.has("heard"):
-        return _heard(of)
+        return _write_input(of)
     signed = of.text("entry.signed", signer=of.get("key_id"))
     proof = of.text("entry.unsigned") if of.get("unsigned", "yes") else signed
     proof = of.text("entry.vouched", witness=of.get("witness")) if of.has("witness") else proof
@@ -117,28 +117,28 @@ def _attempt(of: _Facts) -> str:
     return of.text(key, verdict=of.code("verdict", "entry.no_verdict"), whom=whom, how=how, became=became)
 
 
-def _heard(of: _Facts) -> str:
+def _write_input(of: _Facts) -> str:
     what = f"{of.get('heard')} {of.get('id', '')}".strip()
     status = f"{of.code('status')}{' ' + str(of.get('code')) if of.has('code') else ''}"
     key = "entry.heard.more" if of.has("more") else "entry.heard"
     return of.text(key, what=what, status=status, n=str(of.get("more", "")))
 
 
-def _allowed(of: _Facts) -> str:
+def _write_allowed(of: _Facts) -> str:
     if of.has("act"):
         return _act(of)
     by = of.text("entry.grant", grant=of.get("grant")) if of.has("grant") else of.rule
     return of.text("entry.allowed", call=of.call, by=by)
 
 
-def _settled(of: _Facts) -> str:
+def _write_settled(of: _Facts) -> str:
     return of.text("entry.settled", call=of.call, code=of.code("code"), gate=of.get("gate"), rule=of.rule)
 
 
 def _execution(of: _Facts) -> str:
     if of.has("refused"):
         return of.text("entry.not_run", call=of.call, why=of.get("refused"))
-    who = _joined(each["subject"] for each in of.facts.get("decisions", ())) or of.rule
+    who = _join(each["subject"] for each in of.facts.get("decisions", ())) or of.rule
     key = "entry.begins.private" if of.get("private", "") else "entry.begins"
     return of.text(key, call=of.call, permit=of.code("permit"), who=who)
 
@@ -153,7 +153,7 @@ def _doubt(of: _Facts) -> str:
     )
 
 
-def _ending(of: _Facts) -> str:
+def _write_ending(of: _Facts) -> str:
     return of.text("entry.ending", call=of.call, state=of.code("state"))
 
 
@@ -164,16 +164,16 @@ def _delivery(of: _Facts) -> str:
     return words + (f" ({of.get('code')})" if of.get("code", "") else "")
 
 
-def _retired(of: _Facts) -> str:
+def _write_retired(of: _Facts) -> str:
     return of.text("entry.retired", n=str(of.get("records")), signer=of.get("key_id"))
 
 
 def _act(of: _Facts) -> str:
-    more = _joined(f"{name} {value}" for name, value in of.facts.items() if name not in ("act", "reason"))
+    more = _join(f"{name} {value}" for name, value in of.facts.items() if name not in ("act", "reason"))
     return f"{of.named('act', 'entry.no_act')}{f' ({more})' if more else ''}"
 
 
-def _standing(of: _Facts) -> str:
+def _write_snapshot(of: _Facts) -> str:
     named = ("added", "removed", "changed")
     differs = "; ".join(of.text(f"entry.{each}", names=of.names(each)) for each in named if of.has(each))
     hashed = str(of.facts.get("after"))[:_SHORT]
@@ -186,16 +186,16 @@ _KINDS: Final[Mapping[str, Callable[[_Facts], str]]] = {
     "request": _request,
     "revision": _revision,
     "attempt": _attempt,
-    "auto": _allowed,
-    "grant": _allowed,
-    "verdict": _settled,
+    "auto": _write_allowed,
+    "grant": _write_allowed,
+    "verdict": _write_settled,
     "execution": _execution,
     "outcome": _outcome,
     "in_doubt": _doubt,
-    "ending": _ending,
+    "ending": _write_ending,
     "delivery": _delivery,
     "admin": _act,
-    "policy": _standing,
-    "people": _standing,
-    "retired": _retired,
+    "policy": _write_snapshot,
+    "people": _write_snapshot,
+    "retired": _write_retired,
 }

@@ -27,18 +27,18 @@ def permit(
         call=call.call,
         digest=gate_decision.digest,
         ctx=ctx,
-        doubts=_unsigned(doubts),
+        doubts=_keep_unsigned(doubts),
         grant=gate_decision.grant,
         override=gate_decision.override,
     )
     if request is None:
         return by_rule
     # Their request is that of the call: its id is left out.
-    given = tuple(each.model_copy(update={"approval_id": ""}) for each in _unsigned(approving_decisions(request)))
+    given = tuple(each.model_copy(update={"approval_id": ""}) for each in _keep_unsigned(approving_decisions(request)))
     return by_rule.model_copy(update={"kind": "approved", "revision": request.revision, "decisions": given})
 
 
-def _unsigned(decisions: tuple[Decision, ...]) -> tuple[Decision, ...]:
+def _keep_unsigned(decisions: tuple[Decision, ...]) -> tuple[Decision, ...]:
     return tuple(each for each in decisions if not (each.signature or each.key_id))
 
 

@@ -120,7 +120,7 @@ class ActorTurn:
         if turn.engine > names.ENGINE:
             # An ordinary exception: the task is retried until a worker that knows this number takes it.
             raise RuntimeError(f"this turn needs engine {turn.engine}, this worker has {names.ENGINE}")
-        self._state.book.unwritten.add(self._begun())
+        self._state.book.unwritten.add(self._begin_entry())
         for event in turn.heard:
             self._state.book.unwritten.add(session_entry(*self._state.key, event))
         try:
@@ -149,12 +149,12 @@ class ActorTurn:
         return result
 
     async def _let_handlers_finish(self) -> None:
-        while not self._settled():
+        while not self._is_settled():
             # A cancel that comes after the end must not undo it; an eviction raises something else here.
             with contextlib.suppress(asyncio.CancelledError):
-                await workflow.wait_condition(self._settled)
+                await workflow.wait_condition(self._is_settled)
 
-    def _settled(self) -> bool:
+    def _is_settled(self) -> bool:
         # A run that completes breaks off the handlers that go on, and their Updates get no receipt.
         return workflow.all_handlers_finished()
 
@@ -233,7 +233,7 @@ class ActorTurn:
     def _unwritten(self) -> tuple[AuditEntry, ...]:
         return self._state.book.unwritten.take()
 
-    def _begun(self) -> AuditEntry:
+    def _begin_entry(self) -> AuditEntry:
         turn = self._state.turn
         return turn_entry(
             turn.tenant_id,

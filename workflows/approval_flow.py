@@ -75,7 +75,7 @@ class ApprovalFlow:
             except TimeoutError:
                 if happening.what == "deadline":
                     await self._those_before(approval_id)
-                    await self._those_stored(request)
+                    await self._take_stored(request)
                 # It changes nothing where one of those answers has settled the request.
                 self._state.book.apply_due_event(approval_id, happening, workflow.now())
                 self._show()
@@ -149,7 +149,7 @@ class ApprovalFlow:
                 receipt = self._state.book.precheck(decision, workflow.now())
                 if receipt is not None:
                     return receipt
-                authority = await _identified(identity.identify_task(decision, request))
+                authority = await _identify(identity.identify_task(decision, request))
                 # What follows looks again: while the author was identified, someone else may have been first.
                 if decision.edited_args is None:
                     return self._state.book.settle(decision, authority, workflow.now())
@@ -169,7 +169,7 @@ class ApprovalFlow:
         by = wish.subject
         if request is not None and request.state == "pending":
             async with self.hold_lock():
-                authority = await _identified(identity.withdrawal_task(wish, request))
+                authority = await _identify(identity.withdrawal_task(wish, request))
             if wish.signature and not authority.allowed:
                 refused = machine.refusal(request, authority.code or "not_allowed", "you may not withdraw this")
                 return self._state.book.record_reply(wish, refused, workflow.now(), authority)
@@ -212,14 +212,14 @@ class ApprovalFlow:
         if receipt is not None or request is None:
             return receipt or self._state.book.receipt(decision.approval_id)
         if request.revision >= MAX_REVISIONS:
-            return self._refused(
+            return self._refuse(
                 decision, authority, request, "not_allowed", "this was changed too often; approve or deny it"
             )
         call = CallPart(call=request.call, tool=request.tool, args=Content(inline=decision.edited_args))
         # As any other proposal: what a rule denies cannot be written into a call by people either.
         reply = await judge_soon(self._state.gate_task(call, **activity_inputs.edit(decision, authority)))
         if reply is None:
-            return self._refused(
+            return self._refuse(
                 decision, authority, request, "unavailable", "the arguments cannot be checked right now; try again"
             )
         gate_decision = reply.rulings[0]
@@ -229,7 +229,7 @@ class ApprovalFlow:
                 if gate_decision.outcome and gate_decision.outcome.code == "input_invalid"
                 else "not_allowed"
             )
-            return self._refused(decision, authority, request, code, _why(gate_decision.outcome))
+            return self._refuse(decision, authority, request, code, _why(gate_decision.outcome))
         asked = request_from_reference(gate_decision.question, gate_decision, call, self._state.ctx)
         receipt = self._state.book.settle(decision, authority, workflow.now(), asked)
         if receipt.status != "refused" and receipt.code != "duplicate":
@@ -242,7 +242,7 @@ class ApprovalFlow:
             self._show()
         return receipt
 
-    def _refused(
+    def _refuse(
         self, decision: Decision, authority: Authority, request: ApprovalRequest, code: Any, message: str
     ) -> Receipt:
         return self._state.book.record_reply(
@@ -287,7 +287,7 @@ class ApprovalFlow:
             lambda: not any(one is each for each in before for one in self._examined[approval_id])
         )
 
-    async def _those_stored(self, request: ApprovalRequest) -> None:
+    async def _take_stored(self, request: ApprovalRequest) -> None:
         """Takes in what was answered in time and never came here, as when no server was there to send it by."""
         task = AnswersTask(approval=request.id, revision=request.revision)
         async with self.hold_lock():
@@ -304,7 +304,7 @@ class ApprovalFlow:
         return request is None or deadlines.next_event(request) != happening
 
 
-async def _identified(task: IdentifyTask) -> Authority:
+async def _identify(task: IdentifyTask) -> Authority:
     try:
         authority: Authority = await workflow.execute_local_activity(
             names.IDENTIFY, task, result_type=Authority, **options.IDENTIFY

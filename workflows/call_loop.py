@@ -143,7 +143,7 @@ class CallLoop:
             # The model repeats itself even where fallbacks come between its equal calls.
             self._state.tally = gate_reply.tally.model_copy(update={"recent": before.recent})
         # Its end may be the beginning of the next one: that must stand in the history where it happened.
-        gate_decision = self._approvals.open_request(call, _shared(gate_reply.rulings[0], primary, local=False))
+        gate_decision = self._approvals.open_request(call, _share_budget(gate_reply.rulings[0], primary, local=False))
         self._show()
         return gate_decision
 
@@ -176,12 +176,12 @@ class CallLoop:
             if unknown is not None:
                 doubt = await self._approvals.ask_about_doubt(call, gate_decision, tries.ticket(gate_decision.digest))
                 if isinstance(doubt, CallOutcome):
-                    return self._credited(_direct(doubt, gate_decision), gate_decision, request)
+                    return self._credit(_direct(doubt, gate_decision), gate_decision, request)
                 if doubt is not None and doubt.state == "happened":
                     ended = await self._tell(call, gate_decision, request, tries, doubt)
-                    return self._credited(ended, gate_decision, request)
+                    return self._credit(ended, gate_decision, request)
                 if doubt is None or doubt.state != "approved":
-                    return self._credited(outcomes.given_up_outcome(unknown, doubt), gate_decision, request)
+                    return self._credit(outcomes.given_up_outcome(unknown, doubt), gate_decision, request)
                 # It did not happen: the same right to run it, under the next ticket.
                 gate_decision = gate_decision.model_copy(update={"kind": "run"})
                 # Its ticket was claimed and stays so: what comes of the next try needs one of its own.
@@ -193,7 +193,7 @@ class CallLoop:
                 tries.give_up(gate_decision.digest)
                 continue
             if not reply.again and reply.outcome is not None:
-                return self._credited(_direct(reply.outcome, gate_decision), gate_decision, request)
+                return self._credit(_direct(reply.outcome, gate_decision), gate_decision, request)
             if reply.again == "lapsed":
                 # The ticket was voided, so that a worker that comes late cannot run it; another try needs the next one.
                 tries.give_up(gate_decision.digest)
@@ -216,7 +216,7 @@ class CallLoop:
                 "denied": self._state.session_denials(),
             }
             gate_reply = await judge_calls(self._state.gate_task(call, **again))
-        gate_decision = self._approvals.open_request(call, _shared(gate_reply.rulings[0], before))
+        gate_decision = self._approvals.open_request(call, _share_budget(gate_reply.rulings[0], before))
         self._show()
         return gate_decision
 
@@ -244,7 +244,7 @@ class CallLoop:
         # Of a turn that was stopped nobody is asked anything more: its call stays in doubt, and says so.
         return reply.outcome if unknown and not self._state.stopped else None
 
-    def _credited(
+    def _credit(
         self, outcome: CallOutcome, gate_decision: GateDecision, request: ApprovalRequest | None
     ) -> CallOutcome:
         credit: dict[str, Any] = {"rule": gate_decision.rule}
@@ -270,7 +270,7 @@ def _direct(outcome: CallOutcome, gate_decision: GateDecision) -> CallOutcome:
     return outcome.model_copy(update={"direct": True}) if direct else outcome
 
 
-def _shared(gate_decision: GateDecision, before: GateDecision, **options: Any) -> GateDecision:
+def _share_budget(gate_decision: GateDecision, before: GateDecision, **options: Any) -> GateDecision:
     """Returns `gate_decision` with no more characters of the batch's than the call had when it was proposed (N10), and
     `options`.
     """

@@ -68,34 +68,34 @@ class Conversation:
 
     def say(self, envelopes: Sequence[Any], now: datetime) -> SessionReceipt:
         """Takes a message, once for each id."""
-        return self._log.record_reply("message", envelopes, self._said(envelopes), now)
+        return self._log.record_reply("message", envelopes, self._take_message(envelopes), now)
 
-    def _said(self, envelopes: Sequence[Any]) -> SessionReceipt:
+    def _take_message(self, envelopes: Sequence[Any]) -> SessionReceipt:
         message = self._read(envelopes, MailboxMessage)
         if isinstance(message, SessionReceipt):
             return message
         user = message.principals[0].user
         if self._owner not in ("", user):
-            return self._refused("not_allowed", "this session is somebody else's; begin one of your own")
+            return self._refuse("not_allowed", "this session is somebody else's; begin one of your own")
         # After the owner is known, so that a stranger learns of no id; before all else, so that a second delivery is
         # never refused for what the first one has changed.
-        known = self._known(message.id, message, message.id)
+        known = self._find_known(message.id, message, message.id)
         if known is not None:
             return known
-        message = message.model_copy(update={"message": _as_said(message.message)})
+        message = message.model_copy(update={"message": _reduce_message(message.message)})
         if message.id in self._turns:
-            return self._refused("conflict", f"there is a turn `{message.id}` already; choose another id")
+            return self._refuse("conflict", f"there is a turn `{message.id}` already; choose another id")
         if not (message.actor or self._actor):
-            return self._refused("malformed", "`actor`: say whom this session talks to")
+            return self._refuse("malformed", "`actor`: say whom this session talks to")
         # All of it goes into the input of the next run, of which the server takes 2 MiB and no more.
         if len(self._mailbox) >= SESSION_MAILBOX or self._open_bytes() + _size(message) > SESSION_OPEN_BYTES:
-            return self._refused("full", "too much waits for an answer in this session; try again later")
+            return self._refuse("full", "too much waits for an answer in this session; try again later")
         spoken, chosen = self._spoken_to()
         placed = bool(message.route or message.step or message.transient) and not message.actor
         if placed and spoken != chosen:
             whose = "name the actor whose `route`, `step` and `transient` these are"
             why = f"`actor`: this session was passed on to `{spoken}`; {whose}"
-            return self._refused("malformed", why)
+            return self._refuse("malformed", why)
         # Only now: a message that was refused makes nobody the owner.
         self._owner = user
         self._remember(message.id, message)
@@ -105,22 +105,22 @@ class Conversation:
 
     def inject(self, envelopes: Sequence[Any], now: datetime) -> SessionReceipt:
         """Takes a late result for a turn, or for the turn that goes on in its place; once for each id."""
-        return self._log.record_reply("result", envelopes, self._added(envelopes), now)
+        return self._log.record_reply("result", envelopes, self._add(envelopes), now)
 
-    def _added(self, envelopes: Sequence[Any]) -> SessionReceipt:
+    def _add(self, envelopes: Sequence[Any]) -> SessionReceipt:
         injection = self._read(envelopes, LateResult)
         if isinstance(injection, SessionReceipt):
             return injection
         turn = self._latest(injection.turn)
         # Before its turn is missed: that may be forgotten by now, and a second delivery is no error for it.
-        known = self._known(injection.id, injection, turn.turn if turn else "")
+        known = self._find_known(injection.id, injection, turn.turn if turn else "")
         if known is not None:
             return known
-        injection = injection.model_copy(update={"message": _as_said(injection.message)})
+        injection = injection.model_copy(update={"message": _reduce_message(injection.message)})
         if turn is None:
-            return self._refused("unknown", f"there is no turn `{injection.turn}` here")
+            return self._refuse("unknown", f"there is no turn `{injection.turn}` here")
         if turn.number >= MAX_TURNS_PER_MESSAGE or self._open_bytes() + _size(injection) > SESSION_OPEN_BYTES:
-            return self._refused("full", f"turn `{injection.turn}` cannot take any more")
+            return self._refuse("full", f"turn `{injection.turn}` cannot take any more")
         self._remember(injection.id, injection)
         if turn.state in _OPEN:
             self._injected[injection.id] = injection
@@ -134,22 +134,22 @@ class Conversation:
         turn = None if isinstance(report, str) else self._turns.get(report.turn)
         if isinstance(report, str) or turn is None:
             code: Any = "malformed" if isinstance(report, str) else "unknown"
-            self._log.record_reply("report", envelopes, self._refused(code, ""), now)
+            self._log.record_reply("report", envelopes, self._refuse(code, ""), now)
         elif report.state == "waiting":
             self.step_aside(turn.turn)
         # A turn that is reset tells it again, and the server may have told that it closed: the first word stands.
         elif turn.state in _OPEN:
             # Too much of it is left out and told. The turn has ended all the same, or the next would wait for it.
             if not self._update(report):
-                self._log.record_reply("report", envelopes, self._refused("full", ""), now)
-            self._ended(turn, report)
+                self._log.record_reply("report", envelopes, self._refuse("full", ""), now)
+            self._end(turn, report)
 
     def record_lost_turn(self, turn_id: str, error: TurnError, now: datetime) -> None:
         """Records that a turn ended without a report: it was terminated, or could not begin."""
         turn = self._turns.get(turn_id)
         if turn is not None and turn.state in _OPEN:
             self._log.record_lost_turn(turn_id, error.code, now)
-            self._ended(turn, TurnReport(turn=turn_id, state="error", error=error))
+            self._end(turn, TurnReport(turn=turn_id, state="error", error=error))
 
     # What the session does.
 
@@ -255,20 +255,20 @@ class Conversation:
     def _read(self, envelopes: Sequence[Any], shape: type[_ShapeT]) -> _ShapeT | SessionReceipt:
         problem = envelope_problem(envelopes)
         if problem:
-            return self._refused("malformed", problem.replace("a decision", "a message"))
+            return self._refuse("malformed", problem.replace("a decision", "a message"))
         found = read_envelope(envelopes[0], shape)
-        return self._refused("malformed", found) if isinstance(found, str) else found
+        return self._refuse("malformed", found) if isinstance(found, str) else found
 
     def _spoken_to(self) -> tuple[str, str]:
         """Returns the actor that the session talks to once what waits is begun, and the one a person chose last."""
         named = next((each.actor for each in reversed(self._mailbox) if each.actor), "")
         return named or self._actor, named or self._chosen
 
-    def _known(self, item_id: str, item: FrozenModel, turn: str) -> SessionReceipt | None:
+    def _find_known(self, item_id: str, item: FrozenModel, turn: str) -> SessionReceipt | None:
         if item_id not in self._seen:
             return None
         if self._seen[item_id] != _digest(item):
-            return self._refused("conflict", f"`{item_id}` was sent before and said something else")
+            return self._refuse("conflict", f"`{item_id}` was sent before and said something else")
         return SessionReceipt(status="accepted", code="duplicate", turn=turn)
 
     def _remember(self, item_id: str, item: FrozenModel) -> None:
@@ -277,7 +277,7 @@ class Conversation:
         while len(self._seen) > SESSION_SEEN:
             del self._seen[next(iter(self._seen))]
 
-    def _refused(self, code: Any, message: str) -> SessionReceipt:
+    def _refuse(self, code: Any, message: str) -> SessionReceipt:
         self._refusals += 1
         return SessionReceipt(status="refused", code=code, message=message)
 
@@ -290,7 +290,7 @@ class Conversation:
     def _working(self) -> list[SessionTurn]:
         return [turn for turn in self._turns.values() if turn.state == "working"]
 
-    def _ended(self, turn: SessionTurn, report: TurnReport) -> None:
+    def _end(self, turn: SessionTurn, report: TurnReport) -> None:
         ended = turn.model_copy(update={"state": report.state, "parts": report.parts, "error": report.error})
         self._turns[turn.turn] = ended
         self._remember_denials(report.denied)
@@ -434,7 +434,7 @@ def _view(turn: SessionTurn) -> SessionTurnView:
     )
 
 
-def _as_said(message: Message) -> Message:
+def _reduce_message(message: Message) -> Message:
     """Reduces a message to what people can send: words, and nothing that only a model or the engine writes."""
     # Whoever may send could otherwise put an answer into the model's mouth, or the result of a call that never was.
     words = tuple(part for part in message.parts if isinstance(part, TextPart))

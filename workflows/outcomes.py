@@ -64,7 +64,7 @@ def fallback_outcome(primary: CallOutcome, tried: Sequence[CallOutcome]) -> Call
     """
     if not tried:
         return primary
-    ended = next((each for each in reversed(tried) if not _never_begun(each)), primary)
+    ended = next((each for each in reversed(tried) if not _is_never_begun(each)), primary)
     words = [_went(each) for each in (primary, *tried) if each is not ended]
     if ended is not primary:
         words.append(f"`{ended.tool}` was tried in its place.")
@@ -85,7 +85,7 @@ def stops_siblings(primary: CallOutcome, ended: CallOutcome) -> bool:
     return ended.code == "execution_failed" or worse
 
 
-def _never_begun(outcome: CallOutcome) -> bool:
+def _is_never_begun(outcome: CallOutcome) -> bool:
     """Returns whether the call was stopped before it ran, or the gates ended it; with their codes a handler fails."""
     return outcome.code == "skipped" or (outcome.code in _NEVER_BEGUN and outcome.gate != "execute")
 
@@ -96,7 +96,7 @@ def _went(outcome: CallOutcome) -> str:
     """
     if outcome.code == "skipped":
         return f"`{outcome.tool}` was to be tried in its place. {text_of(outcome.value)}"
-    what = "could not be used" if _never_begun(outcome) else "failed"
+    what = "could not be used" if _is_never_begun(outcome) else "failed"
     text = "" if outcome.value.blob is not None else text_of(outcome.value)
     return f"`{outcome.tool}` {what}: {text}." if 0 < len(text) <= _BRIEF else f"`{outcome.tool}` {what}."
 

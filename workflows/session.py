@@ -165,9 +165,9 @@ class Session:
         except WorkflowAlreadyStartedError:
             self._talk.forget(turn, workflow.now())
             return
-        handle.add_done_callback(partial(self._closed, turn.turn_id))
+        handle.add_done_callback(partial(self._handle_end, turn.turn_id))
 
-    def _closed(self, turn_id: str, task: Any) -> None:
+    def _handle_end(self, turn_id: str, task: Any) -> None:
         """Handles the end of a turn that this run began. Turns that ended by themselves have reported before."""
         # This run was cancelled or is let go; the turn itself goes on.
         if task.cancelled():

@@ -113,7 +113,7 @@ def details(
         lines += ["", f"{len(waiting) - DETAILED_REQUESTS} more wait."]
     answered = [request for request in requests if request.state != "pending"]
     if answered:
-        lines += ["", "### Answered", "", *(_answered(request) for request in answered)]
+        lines += ["", "### Answered", "", *(_describe_answered(request) for request in answered)]
     doubtful = [outcome for outcome in outcomes if outcome.code == "in_doubt"]
     if doubtful:
         lines += ["", "### In doubt", ""]
@@ -151,7 +151,7 @@ def _row(row: CardRow) -> str:
     return f"{_code(cut_visible(row.label, DETAIL_CHARS))}: {_code(value)}" if row.name else _code(value)
 
 
-def _answered(request: ApprovalRequest) -> str:
+def _describe_answered(request: ApprovalRequest) -> str:
     by = request.decided_name or request.decided_by
     author = f" by {_code(by)}" if by else ""
     when = f", {_time(request.decided_at)}" if request.decided_at else ""

@@ -63,13 +63,13 @@ class ToolRunner:
     async def run(self, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int) -> ToolReply:
         """Runs one call, in its turn. Never raises for what became of it."""
         ready = workflow.now()
-        async with self._slots.acquire(gate_decision.options, partial(self._wanted, call.call, permit)) as begins:
+        async with self._slots.acquire(gate_decision.options, partial(self._is_wanted, call.call, permit)) as begins:
             if not begins:
                 return ToolReply(outcome=self.unbegun_outcome(call))
-            left = _left(gate_decision.options, permit, ready)
+            left = _remaining_options(gate_decision.options, permit, ready)
             if left is None:
                 return ToolReply(again="policy", note=_LATE)
-            return await self._begun(call, gate_decision.model_copy(update={"options": left}), permit, ticket)
+            return await self._begin(call, gate_decision.model_copy(update={"options": left}), permit, ticket)
 
     async def keep(
         self, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int, request: ApprovalRequest
@@ -87,7 +87,7 @@ class ToolRunner:
             self._state.book.unwritten.give_back(task.audit)
             return told
         # A worker that was only slow has told more than anybody who looked later.
-        return self._counted(reply).outcome or told
+        return self._count_lost(reply).outcome or told
 
     def _stop(self, calls: Collection[str]) -> None:
         if calls:
@@ -102,10 +102,10 @@ class ToolRunner:
             if call in self._runs:
                 self._runs[call].handle.cancel()
 
-    def _wanted(self, call: str, permit: Permit) -> bool:
+    def _is_wanted(self, call: str, permit: Permit) -> bool:
         return not self._state.stopped and (permit.kind == "approved" or not self.is_aborted(call))
 
-    async def _begun(self, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int) -> ToolReply:
+    async def _begin(self, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int) -> ToolReply:
         self._state.show_state(call.call, "running", gate_decision.rule)
         task = ToolTask(
             permit=permit,
@@ -119,17 +119,17 @@ class ToolRunner:
             reply = await (
                 _local(call, task, gate_decision)
                 if gate_decision.options.local
-                else self._scheduled(call, task, gate_decision)
+                else self._schedule(call, task, gate_decision)
             )
         except outcomes.LOST as error:
             # It may not have begun at all.
             self._state.book.unwritten.give_back(task.audit)
-            return self._counted(await self._after_failure(error, call, gate_decision, permit, ticket))
+            return self._count_lost(await self._after_failure(error, call, gate_decision, permit, ticket))
         if reply.outcome is not None:
             self._state.count_work(reply.outcome)
         return reply
 
-    async def _scheduled(self, call: CallPart, task: ToolTask, gate_decision: GateDecision) -> ToolReply:
+    async def _schedule(self, call: CallPart, task: ToolTask, gate_decision: GateDecision) -> ToolReply:
         handle: workflow.ActivityHandle[ToolReply] = workflow.start_activity(
             gate_decision.options.activity or call.tool,
             task,
@@ -147,7 +147,7 @@ class ToolRunner:
         finally:
             del self._runs[call.call]
 
-    def _counted(self, reply: ToolReply) -> ToolReply:
+    def _count_lost(self, reply: ToolReply) -> ToolReply:
         """Counts the cost and time that `reply` tells of a lost call, and returns it: its worker was only slow, or it
         was looked up.
         """
@@ -191,7 +191,7 @@ class ToolRunner:
         )
 
 
-def _left(options: RunOptions, permit: Permit, ready: datetime) -> RunOptions | None:
+def _remaining_options(options: RunOptions, permit: Permit, ready: datetime) -> RunOptions | None:
     """Returns `options` with what is left of an approval after the wait for a place; None where nothing is."""
     if permit.kind == "auto":
         return options

@@ -43,7 +43,7 @@ async def await_within(asked: Awaitable[T], seconds: float) -> T:
 
     It is not waited for any longer than that, also where it ignores its cancellation.
     """
-    task = asyncio.ensure_future(_contained(asked))
+    task = asyncio.ensure_future(_contain(asked))
     try:
         # Not `wait_for`: that waits for what it cancelled to end, which may be never.
         await asyncio.wait({task}, timeout=seconds)
@@ -64,7 +64,7 @@ async def call_function(function: Callable[..., Any], *given: Any) -> Any:
     return await _aside(function, *given)
 
 
-async def _contained(asked: Awaitable[T]) -> T:
+async def _contain(asked: Awaitable[T]) -> T:
     try:
         return await asked
     except (SystemExit, KeyboardInterrupt) as error:

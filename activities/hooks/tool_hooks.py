@@ -51,7 +51,7 @@ async def withheld_tools(catalog: Catalog, ctx: CallContext, *, at: datetime) ->
     """Returns the names of the tools that the model is not told of: not there now, or not chosen. Never raises."""
     seen = await ask_rules(catalog.may_block, catalog.tool_view(ctx).visible)
     away, others = await asyncio.gather(
-        unavailable_tools(catalog, ctx, (tool.name for tool in seen), at=at), _not_selected(catalog, ctx, seen)
+        unavailable_tools(catalog, ctx, (tool.name for tool in seen), at=at), _find_unselected(catalog, ctx, seen)
     )
     return away | others
 
@@ -129,19 +129,19 @@ async def judge_past_call(
     return await apply_policy_handler(catalog, ctx, call, args, found)
 
 
-async def _not_selected(catalog: Catalog, ctx: CallContext, seen: Sequence[Tool]) -> frozenset[str]:
+async def _find_unselected(catalog: Catalog, ctx: CallContext, seen: Sequence[Tool]) -> frozenset[str]:
     """Returns the names of `seen` that a function of the actor, route or step does not choose, the framework's own
     aside.
     """
     position = catalog.tool_view(ctx).position
     if position is None or not position.selects:
         return frozenset()
-    chosen = await asyncio.gather(*(_selected(select, ctx) for select in position.selects))
+    chosen = await asyncio.gather(*(_select(select, ctx) for select in position.selects))
     names = {tool.name for tool in seen if not tool.always_include}
     return frozenset(name for name in names if not all(name in each for each in chosen))
 
 
-async def _selected(select: Select, ctx: CallContext) -> frozenset[str]:
+async def _select(select: Select, ctx: CallContext) -> frozenset[str]:
     data = ctx.extra.get("data")
     try:
         return await ask(SELECT, select, hook_context(ctx), data if isinstance(data, dict) else {})

@@ -33,14 +33,14 @@ def build_driver(model: str) -> Driver:
     `provider:model`.
     """
     if model.startswith(SCRIPTED):
-        return _scripted(model)
+        return _make_scripted(model)
     if lacks := missing_extra(extra_of_model(model)):
         raise ConfigError(f"the model `{model}` {lacks}", field="model", value=model)
     driver: Driver = importlib.import_module(_PROVIDER).ProviderModel(model)
     return driver
 
 
-def _scripted(model: str) -> Driver:
+def _make_scripted(model: str) -> Driver:
     module_name, _, attribute = model.removeprefix(SCRIPTED).partition(":")
     try:
         found = vars(importlib.import_module(module_name))[attribute]

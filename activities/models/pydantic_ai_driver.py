@@ -80,7 +80,7 @@ class ProviderModel:
                 )
         except (AgentRunError, UserError) as error:
             # Providers quote in their errors what they were sent, and Temporal keeps causes in plain text.
-            raise _translated(error, self._model) from None
+            raise _translate_error(error, self._model) from None
         return from_library(response)
 
 
@@ -131,7 +131,7 @@ def _unusable(name: str, message: str) -> str:
     return f"there is no model `{name}`{near}" if near else f"there is no model `{name}`: write `provider:name`"
 
 
-def _translated(error: Exception, model: Model) -> ModelUnavailable | ModelRefused | ConfigError:
+def _translate_error(error: Exception, model: Model) -> ModelUnavailable | ModelRefused | ConfigError:
     if isinstance(error, ModelHTTPError):
         message = f"the model's provider answered {error.status_code}"
         if error.status_code == 404:
@@ -176,7 +176,7 @@ def _request_parts(message: Message) -> Iterator[UserPromptPart | ToolReturnPart
             case ResultPart():
                 yield ToolReturnPart(
                     tool_name=part.tool,
-                    content=_told(part),
+                    content=_convert_result(part),
                     # Some providers give calls no id: ours stands in, here and in `_response`, so that both agree.
                     tool_call_id=part.provider_call or part.call,
                     outcome="success" if part.code == "ok" else "denied" if part.code == "denied" else "failed",
@@ -185,7 +185,7 @@ def _request_parts(message: Message) -> Iterator[UserPromptPart | ToolReturnPart
                 continue
 
 
-def _told(part: ResultPart) -> Any:
+def _convert_result(part: ResultPart) -> Any:
     """Converts a result for the model, the engine's own words before the tool's."""
     value = part.value.inline
     if not part.note:

@@ -58,11 +58,11 @@ class RecordDistributor:
         view = self._distribution.view(self._tool, name)
         if view is None:
             return None
-        found = await self._guarded(name, permit, _viewed(view, record))
+        found = await self._guard(name, permit, _apply_filter(view, record))
         return None if found is None else found.values
 
     async def _delivered(self, to: Destination, permit: Permit, record: AnnotatedRecord, key: str) -> None:
-        await self._guarded(to.name, permit, self._deliver(to, permit, record, key))
+        await self._guard(to.name, permit, self._deliver(to, permit, record, key))
 
     async def _deliver(self, to: Destination, permit: Permit, record: AnnotatedRecord, key: str) -> None:
         view, ctx = self._distribution.view(self._tool, to.name), permit.ctx
@@ -71,7 +71,7 @@ class RecordDistributor:
         await to.sink(
             Delivery(
                 destination=to.name,
-                record=select_slots(await _viewed(view, record), to.reads),
+                record=select_slots(await _apply_filter(view, record), to.reads),
                 tool=self._tool.name,
                 call_id=permit.call,
                 actor_name=ctx.actor,
@@ -82,7 +82,7 @@ class RecordDistributor:
             )
         )
 
-    async def _guarded(self, name: str, permit: Permit, work: Awaitable[Any]) -> Any:
+    async def _guard(self, name: str, permit: Permit, work: Awaitable[Any]) -> Any:
         """Awaits `work` within its time; logs and returns None when it fails."""
         try:
             return await await_within(work, SECONDS)
@@ -104,7 +104,7 @@ class RecordDistributor:
             activity.logger.warning("the observer of deliveries failed: %s", type(error).__name__)
 
 
-async def _viewed(view: Filter, record: AnnotatedRecord) -> AnnotatedRecord:
+async def _apply_filter(view: Filter, record: AnnotatedRecord) -> AnnotatedRecord:
     """Applies a filter to a copy of the record, so that nobody can change what others get. Raises what goes wrong."""
     found: object = await call_function(view, copy_record(record))
     if not isinstance(found, AnnotatedRecord):

@@ -92,19 +92,21 @@ class ResultProcessor:
         if isinstance(value, HandOff):
             # Not what its output schema is about: that comes later.
             result = hand_off_result(value, self._tool.name)
-            outcome = await self._shown(permit, args, result, "", budget_chars)
-            return ProcessedResult(outcome.model_copy(update={"handed": True}), self._kept(result.value))
+            outcome = await self._make_outcome(permit, args, result, "", budget_chars)
+            return ProcessedResult(outcome.model_copy(update={"handed": True}), self._find_record(result.value))
         if isinstance(result, ToolFailure):
             failure = replace(result, message=redact_secrets(render_value(result.message), hushed))
-            return ProcessedResult(await self._told(permit, args, failure, budget_chars), self._kept(failure.message))
+            return ProcessedResult(
+                await self._make_text_outcome(permit, args, failure, budget_chars), self._find_record(failure.message)
+            )
         if isinstance(result.value, AnnotatedRecord):
             return await self._of_record(permit, args, result, budget_chars, key or permit.digest, hushed)
         # Against the schema as it was returned: `[hidden]` may not fit it.
         problem = redact_secrets(output_problem(self._tool, result), hushed)
         result = _quiet(result, hushed)
         whole = result.value if problem and result.structured is None else result.structured
-        outcome = await self._shown(permit, args, replace(result, structured=whole), problem, budget_chars)
-        return ProcessedResult(outcome, self._kept(result.value))
+        outcome = await self._make_outcome(permit, args, replace(result, structured=whole), problem, budget_chars)
+        return ProcessedResult(outcome, self._find_record(result.value))
 
     async def failed(
         self, permit: Permit, args: Mapping[str, Any], text: str, budget_chars: int, secrets: Collection[str] = ()
@@ -124,18 +126,20 @@ class ResultProcessor:
         """Makes the outcome of a call that returned a record: of the model's view alone, once every sink has its
         own.
         """
-        problem, views = await self._distributed(permit, result, result.value, key)
-        problem, model = redact_secrets(problem, hushed), _hidden(views.model, hushed)
-        kept = render_value(_hidden(views.audit, hushed))
+        problem, views = await self._distribute(permit, result, result.value, key)
+        problem, model = redact_secrets(problem, hushed), _hide(views.model, hushed)
+        kept = render_value(_hide(views.audit, hushed))
         result = _quiet(replace(result, value=None), hushed)
         if model is None and not problem:
-            failure = await self._told(permit, args, ToolFailure(UNTOLD.format(self._tool.name)), budget_chars)
+            failure = await self._make_text_outcome(
+                permit, args, ToolFailure(UNTOLD.format(self._tool.name)), budget_chars
+            )
             return ProcessedResult(failure.model_copy(update={"gate": GATE, "cost": _usd(result.cost)}), kept)
         structured = model if result.structured is None else result.structured
         shown = replace(result, value=model, structured=structured)
-        return ProcessedResult(await self._shown(permit, args, shown, problem, budget_chars), kept)
+        return ProcessedResult(await self._make_outcome(permit, args, shown, problem, budget_chars), kept)
 
-    async def _distributed(
+    async def _distribute(
         self, permit: Permit, result: ToolResult, record: AnnotatedRecord, key: str
     ) -> tuple[str, RecordViews]:
         """Returns the record's problem by its schema, and the views; only where there is no problem do others get
@@ -151,24 +155,24 @@ class ResultProcessor:
             return problem, await self._distributing.views(permit, record)
         return "", await self._distributing.distribute(permit, record, key)
 
-    def _kept(self, value: Any) -> str | None:
+    def _find_record(self, value: Any) -> str | None:
         """Returns the record's value of a result that is no annotated record: only specialists' (B39)."""
         return render_value(value) if self._tool.scope == "specialist" else None
 
-    async def _shown(
+    async def _make_outcome(
         self, permit: Permit, args: Mapping[str, Any], result: ToolResult, problem: str, budget_chars: int
     ) -> CallOutcome:
         """Makes the outcome of a call that returned `result`, or had this problem by its output schema."""
         if problem:
-            outcome = await self._told(permit, args, ToolFailure(problem), budget_chars)
+            outcome = await self._make_text_outcome(permit, args, ToolFailure(problem), budget_chars)
             outcome = outcome.model_copy(update={"gate": OUTPUT})
         else:
-            outcome = await self._told(permit, args, result, budget_chars)
-            outcome = await self._updated(permit, args, result, outcome, budget_chars)
+            outcome = await self._make_text_outcome(permit, args, result, budget_chars)
+            outcome = await self._add_updates(permit, args, result, outcome, budget_chars)
         structured = await self._structured(result.structured, _place(permit))
         return outcome.model_copy(update={"structured": structured, "cost": _usd(result.cost)})
 
-    async def _updated(
+    async def _add_updates(
         self, permit: Permit, args: Mapping[str, Any], result: ToolResult, outcome: CallOutcome, budget_chars: int
     ) -> CallOutcome:
         """Adds to `outcome` the changes that the tool wishes; of a tool that may change something, those that count
@@ -191,7 +195,7 @@ class ResultProcessor:
             activity.logger.warning("an update of %s is left out, nothing declares it: %s", self._tool.name, names)
         if found.problem:
             failure = ToolFailure(UPDATE_FAILED.format(self._tool.name, found.problem))
-            failed = await self._told(permit, args, failure, budget_chars)
+            failed = await self._make_text_outcome(permit, args, failure, budget_chars)
             return failed.model_copy(update={"gate": UPDATE})
         return outcome.model_copy(update=wished | {"updates": found.updates if found.updates.names else None})
 
@@ -205,7 +209,9 @@ class ResultProcessor:
                 activity.logger.warning("the outcome of %s waits for the store", self._tool.name)
                 await asyncio.sleep(self._pause)
 
-    async def _told(self, permit: Permit, args: Mapping[str, Any], result: Result, budget_chars: int) -> CallOutcome:
+    async def _make_text_outcome(
+        self, permit: Permit, args: Mapping[str, Any], result: Result, budget_chars: int
+    ) -> CallOutcome:
         """Makes the outcome with the text of `result` for the model: reduced, then cut, then fenced (N11)."""
         tool = self._tool
         text = self._short(permit, args, result)
@@ -280,14 +286,14 @@ def _quiet(result: ToolResult, secrets: Collection[str]) -> ToolResult:
         return result
     return replace(
         result,
-        value=_hidden(result.value, secrets),
-        structured=_hidden(result.structured, secrets),
-        data_update=_hidden(result.data_update, secrets),
-        context_update=_hidden(result.context_update, secrets),
+        value=_hide(result.value, secrets),
+        structured=_hide(result.structured, secrets),
+        data_update=_hide(result.data_update, secrets),
+        context_update=_hide(result.context_update, secrets),
     )
 
 
-def _hidden(value: Any, secrets: Collection[str]) -> Any:
+def _hide(value: Any, secrets: Collection[str]) -> Any:
     return value if value is None or not secrets else redact_value(_plain(value), secrets)
 
 

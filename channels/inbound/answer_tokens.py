@@ -59,7 +59,7 @@ def tokens(line: str, codes: Collection[str] = ()) -> tuple[AnswerToken, ...]:
     found: list[AnswerToken] = []
     # Before anything is normalised, which makes other marks of some of them.
     line = line.translate(_ASKED)
-    line = _unbolded(line.strip())
+    line = _strip_bold(line.strip())
     quoted = line
     if quoted.startswith(("-", "!", ">", "|", "+")):
         # An item of a list, a negation, a quotation: none of these is somebody's plain answer.
@@ -67,7 +67,7 @@ def tokens(line: str, codes: Collection[str] = ()) -> tuple[AnswerToken, ...]:
     if quoted.startswith("/"):
         line = quoted[1:]
     pieces = _CHUNK.findall(unicodedata.normalize("NFC", line))
-    coded = [find_code(_peeled(piece), codes) for piece in pieces]
+    coded = [find_code(_peel(piece), codes) for piece in pieces]
     # A card says: write “approve K7Q-2FM”. Who copies that copies its quotation marks.
     copied = any(coded)
     for piece, code in zip(pieces, coded, strict=True):
@@ -80,7 +80,7 @@ def tokens(line: str, codes: Collection[str] = ()) -> tuple[AnswerToken, ...]:
     return tuple(found)
 
 
-def _unbolded(line: str) -> str:
+def _strip_bold(line: str) -> str:
     """Removes the marks that make all of a line bold; a mark that stands alone is a footnote's, and odd."""
     for mark in ("**", "__", "*", "_"):
         inner = line.removeprefix(mark).rstrip(".!").removesuffix(mark)
@@ -113,7 +113,7 @@ def fold(word: str) -> str:
     return " ".join("".join(char for char in plain if unicodedata.category(char) != "Mn").split())
 
 
-def _peeled(piece: str) -> str:
+def _peel(piece: str) -> str:
     return unicodedata.normalize("NFKC", piece).translate(_DASHES).strip(_AROUND + ")]}.,:;!?")
 
 

@@ -279,22 +279,24 @@ class InboundProcessor:
             return _Made()
         try:
             if row.kind == "status":
-                return _Made(await self._reported(channel, DeliveryStatus.model_validate_json(row.body), row.attempts))
+                return _Made(
+                    await self._handle_report(channel, DeliveryStatus.model_validate_json(row.body), row.attempts)
+                )
             action = InboundAction.model_validate_json(row.body)
         except ValidationError:
             return _Made({"what": "unreadable"})
-        return await self._said(channel, action, row)
+        return await self._handle_action(channel, action, row)
 
-    async def _reported(self, channel: Channel, status: DeliveryStatus, attempts: int) -> dict[str, Any] | None:
+    async def _handle_report(self, channel: Channel, status: DeliveryStatus, attempts: int) -> dict[str, Any] | None:
         card = await self._deliveries.state(channel.name, status.vendor_id, status.state, status.code, status.message)
         if card is None:
             # Vendors report a message before their answer to its sending is written down here; these tries take 15 s.
             return None if attempts < _UNKNOWN_CARD_TRIES else {"what": status.state, "token": ""}
         if status.state == "failed":
-            await self._failed(channel, status)
+            await self._handle_failure(channel, status)
         return {"what": status.state, "token": card.token, "state": card.state}
 
-    async def _failed(self, channel: Channel, status: DeliveryStatus) -> None:
+    async def _handle_failure(self, channel: Channel, status: DeliveryStatus) -> None:
         """Handles a card that the vendor took and could not deliver: the person's next channel takes over, and the
         record says so.
         """
@@ -305,14 +307,14 @@ class InboundProcessor:
                 facts = {"person": card.person, "channel": card.channel, "code": card.code, "told": card.told}
                 await self._record([delivery_entry(card.request, "failed", card.token, self._clock(), facts)])
 
-    async def _said(self, channel: Channel, action: InboundAction, row: InboundRow) -> _Made:
+    async def _handle_action(self, channel: Channel, action: InboundAction, row: InboundRow) -> _Made:
         person = await self._who(channel, action)
         if person is None:
             return await self._stranger(channel, action)
         answer = _read(action, await self._sender(channel, action, person, row))
         if row.about is not None and answer.verdict is not None:
             # It may be decided already, and what is open now is not what was open then.
-            return await self._decided(channel, action, person, answer, read_note(row.about), row)
+            return await self._decide(channel, action, person, answer, read_note(row.about), row)
         about = await find_target(
             self._deliveries, self._decisions, channel, person, action, answer.code, row.received_at
         )
@@ -337,9 +339,9 @@ class InboundProcessor:
             return _Made({"what": "link", "person": person.id}, reply, action.where)
         # Noted before it is decided: after a crash in between, the next try must not be about what is shown by then.
         asked = read_note(await self._arrivals.note(row.key, note_of(asked)))
-        return await self._decided(channel, action, person, answer, asked, row)
+        return await self._decide(channel, action, person, answer, asked, row)
 
-    async def _decided(
+    async def _decide(
         self,
         channel: Channel,
         action: InboundAction,
@@ -370,7 +372,7 @@ class InboundProcessor:
         if answer.footer and receipt.status in ("accepted", "counted"):
             await self._footers.confirm(person.tenant, person.id, footer_digest(answer.footer))
         made = {"what": "decided", **facts, "status": receipt.status, "code": receipt.code}
-        return _Made(_given(made), reply, action.where)
+        return _Made(_drop_empty(made), reply, action.where)
 
     async def _who(self, channel: Channel, action: InboundAction) -> Person | None:
         """Returns the one active person who is that identity: in the tenant of the card, else in whichever tenant it
@@ -418,7 +420,7 @@ class InboundProcessor:
                 text=which_request_text(requests, formatter), choices=tuple(show_code(each.code) for each in requests)
             )
         reply = reply.model_copy(update={"language": formatter.language})
-        return _Made(_given({"what": "asked", "person": person.id, "why": answer.why}), reply, where)
+        return _Made(_drop_empty({"what": "asked", "person": person.id, "why": answer.why}), reply, where)
 
     async def _sender(self, channel: Channel, action: InboundAction, person: Person, row: InboundRow) -> AnswerSender:
         """Describes the author of an answer, with all that reading it depends on."""
@@ -495,6 +497,6 @@ def _in_words(where: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in where.items() if name != _WINDOW}
 
 
-def _given(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_empty(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Returns those facts that say something."""
     return {name: value for name, value in facts.items() if value}

@@ -20,13 +20,13 @@ async def send_reply(channel: Channel, where: Mapping[str, Any], reply: ChannelR
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout_at(min(until, loop.time() + TOTAL_SECONDS)):
-            return await _tried(channel, where, reply)
+            return await _try(channel, where, reply)
     except TimeoutError:
         _log.warning("an answer on `%s` did not get out in time", channel.name)
         return False
 
 
-async def _tried(channel: Channel, where: Mapping[str, Any], reply: ChannelReply) -> bool:
+async def _try(channel: Channel, where: Mapping[str, Any], reply: ChannelReply) -> bool:
     for pause in (*_PAUSES, None):
         try:
             await channel.answer(where, reply)

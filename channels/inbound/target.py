@@ -88,7 +88,7 @@ async def find_target(
         if code:
             return await _by_code(deliveries, codes, channel, person, code, at)
         return await _open(deliveries, channel, person, at)
-    rows = await _named(deliveries, channel, person, action)
+    rows = await _find_named(deliveries, channel, person, action)
     if not code and not rows:
         # A card that is gone is about nothing; another message may be about anything that waits, even where that is
         # one request alone.
@@ -113,7 +113,7 @@ async def open_requests(
     return [row.request for row in await _out(deliveries, channel, person, at)]
 
 
-async def _named(
+async def _find_named(
     deliveries: DeliveryQueue, channel: Channel, person: Person, action: InboundAction
 ) -> list[DeliveryRow]:
     """Returns the cards that an answer names: by our own name, else by the vendor's, to this very person first."""
@@ -148,7 +148,9 @@ async def _by_code(
     out = [row for row in await _out(deliveries, channel, person, at) if row.sent_at is not None]
     rows = [row for row in out if row.request.code == code]
     if not rows:
-        return _one_of([await _as_told(deliveries, person, each, at) for each in await codes.with_code(person, code)])
+        return _one_of(
+            [await _revision_last_sent(deliveries, person, each, at) for each in await codes.with_code(person, code)]
+        )
     # Of a request that was asked again, whoever writes its code means it as it is now.
     return _one_of(_shown({row.approval: row for row in sorted(rows, key=lambda row: row.revision)}.values()))
 
@@ -163,23 +165,25 @@ async def _out(deliveries: DeliveryQueue, channel: Channel, person: Person, at: 
     return list(found.values())
 
 
-async def _as_told(deliveries: DeliveryQueue, person: Person, request: ApprovalRequest, at: datetime) -> AskedRevision:
+async def _revision_last_sent(
+    deliveries: DeliveryQueue, person: Person, request: ApprovalRequest, at: datetime
+) -> AskedRevision:
     """Returns a request as its newest card told this person of it; without any card, what names no revision means the
     first.
     """
     rows = [row for row in await deliveries.of_request(request.id) if row.person == person.id]
     rows = [row for row in rows if row.sent_at is not None and row.sent_at <= at]
     if rows:
-        return _as_shown(max(rows, key=lambda row: row.revision))
+        return _revision_shown(max(rows, key=lambda row: row.revision))
     shown = request.question_hash if request.revision == 1 else UNKNOWN
     return AskedRevision(request, 1, shown, request.card.whole)
 
 
 def _shown(rows: Iterable[DeliveryRow]) -> tuple[AskedRevision, ...]:
-    return tuple(_as_shown(row) for row in rows)
+    return tuple(_revision_shown(row) for row in rows)
 
 
-def _as_shown(row: DeliveryRow) -> AskedRevision:
+def _revision_shown(row: DeliveryRow) -> AskedRevision:
     """Returns the revision that a card showed. A request that was over when it was asked again keeps its number, and
     nothing else of it.
     """

@@ -70,7 +70,7 @@ class MailReceiver:
         claimed = self.replies.tokens((*arrived.recipients, *answer.recipients, *answer.delivered))
         # Before any key is looked up: what a machine writes can decide nothing, so nothing has to be proved.
         if answer.automatic:
-            return self._returned(arrived.raw, claimed)
+            return self._parse_bounce(arrived.raw, claimed)
         # Our own mail that a forwarder or a list brings back: an answer to it would come here again.
         if answer.sender == self.own or self.replies.is_ours(answer.sender):
             return InboundBatch()
@@ -83,11 +83,11 @@ class MailReceiver:
         answer, proof = mail.answer, mail.evidence.judge(txt)
         key = _key(mail, proof)
         if proof.why:
-            return InboundBatch(actions=(_unproved(key, mail),))
+            return InboundBatch(actions=(_make_unproved(key, mail),))
         token, ids = self._about(answer, proof)
         if not token and "message-id" not in proof.surely:
             # With the card's code in it, it could be sent again as another mail.
-            return InboundBatch(actions=(_unproved(key, mail),))
+            return InboundBatch(actions=(_make_unproved(key, mail),))
         action = InboundAction(
             key=key,
             identity=proof.sender,
@@ -121,7 +121,7 @@ class MailReceiver:
             return "", (UNNAMED,)
         return next(iter(self.replies.tokens_of_ids(answer.references)), ""), answer.references[:_KEPT_IDS]
 
-    def _returned(self, raw: bytes, claimed: tuple[str, ...]) -> InboundBatch:
+    def _parse_bounce(self, raw: bytes, claimed: tuple[str, ...]) -> InboundBatch:
         """Interprets a machine's mail: at most that a card did not arrive. Only its recipient knows its address."""
         header, body = split_mail(raw)
         report = body[:_REPORT_BYTES]
@@ -170,7 +170,7 @@ def _key(mail: UnprovedMail, proof: Authenticity) -> str:
     return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
-def _unproved(key: str, mail: UnprovedMail) -> InboundAction:
+def _make_unproved(key: str, mail: UnprovedMail) -> InboundAction:
     """Makes an action of nobody: its identity is none that a person can have. Who has a card of ours is told so, others
     nothing.
     """

@@ -58,7 +58,7 @@ def written_body(header: MailHeader, body: bytes) -> MailBody:
 
 def content_type(header: MailHeader) -> str:
     """Returns the content type of a mail or part, in lower case, such as `text/plain`."""
-    return _typed(header).get_content_type()
+    return _keep_types(header).get_content_type()
 
 
 def _first(parts: Sequence[_Part], wanted: str) -> MailBody | None:
@@ -77,7 +77,7 @@ def _leaves(header: MailHeader, body: bytes) -> Iterator[_Part]:
     while waiting and seen < _MAX_PARTS:
         seen += 1
         header, body, depth = waiting.pop()
-        kind = _typed(header)
+        kind = _keep_types(header)
         boundary = _parameter(kind, "boundary") if kind.get_content_maintype() == "multipart" else ""
         if not boundary:
             yield _Part(kind, body)
@@ -107,7 +107,7 @@ def _part(piece: bytes) -> tuple[MailHeader, bytes]:
     return part_header(head), body
 
 
-def _typed(header: MailHeader) -> Message:
+def _keep_types(header: MailHeader) -> Message:
     """Keeps only what describes how a part is read, for the standard library's reader of parameters."""
     message = Message()
     for name in ("content-type", "content-disposition", "content-transfer-encoding"):

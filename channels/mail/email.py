@@ -136,7 +136,7 @@ class Email(Channel):
     async def read(self, raw: InboundRequest, threads: Executor) -> InboundBatch:
         """See `Channel`. Between reading and proving a mail the DNS is asked, for which no thread waits."""
         loop = asyncio.get_running_loop()
-        examined = await loop.run_in_executor(threads, self._verified, raw)
+        examined = await loop.run_in_executor(threads, self._verify, raw)
         if isinstance(examined, InboundBatch):
             return examined
         evidence = examined.evidence
@@ -149,7 +149,7 @@ class Email(Channel):
             self._queue.note(evidence.domain, proved=proved, silent=None in found.values())
         return received
 
-    def _verified(self, raw: InboundRequest) -> UnprovedMail | InboundBatch:
+    def _verify(self, raw: InboundRequest) -> UnprovedMail | InboundBatch:
         self.verify(raw)
         return self._examine(raw)
 

@@ -82,7 +82,7 @@ def read_mail_answer(above: Sequence[str], below: Sequence[str], sender: AnswerS
     cut = _cut(_without_banners(above), sender)
     answer = read_lines(cut.body, sender)
     if answer.verdict == "denied":
-        return _denied(answer, cut, below, sender)
+        return _keep_denial(answer, cut, below, sender)
     whole = "\n".join([*above, *below]).strip()
     if answer.verdict is None:
         return replace(answer, comment=whole)
@@ -115,7 +115,7 @@ def unknown_line(lines: Sequence[str], sender: AnswerSender) -> str:
     return ""
 
 
-def _denied(answer: ParsedAnswer, cut: _Cut, below: Sequence[str], sender: AnswerSender) -> ParsedAnswer:
+def _keep_denial(answer: ParsedAnswer, cut: _Cut, below: Sequence[str], sender: AnswerSender) -> ParsedAnswer:
     """Keeps a no whatever is below it, but for a yes."""
     yes = {phrase for phrase, verdict in decision_words(sender.locale).items() if verdict == "approved"}
     unread = unknown_line([*cut.footer, "", *below], sender)

@@ -125,7 +125,7 @@ def mailboxes(value: str) -> Mailboxes:
         elif depth > 0:
             around.append(char)
         elif char == '"':
-            at = _quoted(value, at, around)
+            at = _copy_quoted(value, at, around)
             odd = odd or at > end
         elif char == "<":
             close = value.find(">", at)
@@ -200,7 +200,7 @@ def without_comments(value: str) -> str:
     return "" if depth or quoted else "".join(kept)
 
 
-def _quoted(value: str, at: int, around: list[str]) -> int:
+def _copy_quoted(value: str, at: int, around: list[str]) -> int:
     """Copies a quoted string from `at` on; where it ends, beyond the value if it does not."""
     while at < len(value) and value[at] != '"':
         at += 1 if value[at] == "\\" else 0

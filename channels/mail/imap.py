@@ -50,7 +50,7 @@ async def fetch(options: ImapOptions, max_bytes: int, take: Take, first: Callabl
     over = threading.Event()
 
     def hand(raw: bytes) -> "Future[None]":
-        return asyncio.run_coroutine_threadsafe(_taken(take, raw), loop)
+        return asyncio.run_coroutine_threadsafe(_take(take, raw), loop)
 
     # A thread of its own: it waits for the mailbox as long as the process runs.
     thread = ThreadPoolExecutor(1, "signoff-imap")
@@ -70,13 +70,13 @@ async def fetch(options: ImapOptions, max_bytes: int, take: Take, first: Callabl
 def try_mailbox(options: ImapOptions) -> str:
     """Signs in and opens the folder; returns the problem, or "". Blocks."""
     try:
-        with _opened(options):
+        with _open(options):
             return ""
     except Unavailable as error:
         return error.message
 
 
-async def _taken(take: Take, raw: bytes) -> None:
+async def _take(take: Take, raw: bytes) -> None:
     with contextlib.suppress(Forged, Malformed):
         await take(raw)
 
@@ -87,19 +87,19 @@ def _work(
     late: set[str] = set()
     count = _Count()
     try:
-        with _opened(options) as box:
+        with _open(options) as box:
             while not over.is_set():
                 look = _Look(box, max_bytes, hand, over, late)
                 # What was told before the search, the search finds.
                 _grew(box, count)
                 # Another look after so many: what has come meanwhile of domains that are first waits for no flood.
-                if not look.take(_sorted(box, box.uids("UNSEEN")[:MAIL_SORTED], first)):
+                if not look.take(_read_domains(box, box.uids("UNSEEN")[:MAIL_SORTED], first)):
                     _wait(box, over, count)
     except (ImapToolsError, imaplib.IMAP4.error, OSError) as error:
         raise Unavailable(f"the mailbox cannot be read: {type(error).__name__}") from error
 
 
-def _sorted(box: BaseMailBox, uids: list[str], first: Callable[[str], bool]) -> list[tuple[str, str]]:
+def _read_domains(box: BaseMailBox, uids: list[str], first: Callable[[str], bool]) -> list[tuple[str, str]]:
     """Returns the mails, by UID, with the domain that each claims to be from; `first` domains before others."""
     if not uids:
         return []
@@ -268,7 +268,7 @@ def _read_already(box: BaseMailBox) -> list[bytes]:
 
 
 @contextlib.contextmanager
-def _opened(options: ImapOptions) -> Iterator[BaseMailBox]:
+def _open(options: ImapOptions) -> Iterator[BaseMailBox]:
     """Opens the folder, signed in. Raises `Unavailable`."""
     box: BaseMailBox | None = None
     try:

@@ -113,7 +113,7 @@ class LetterSender:
         page = self._page("mail_card.html", formatter.language, words=words, open=opens)
         subject, thread = cut_visible(words.subject, SUBJECT_CHARS), _ids(())
         if before is not None:
-            subject, thread = _answering(str(before.handle.get("subject") or subject)), _ids([before.vendor_id])
+            subject, thread = _reply_subject(str(before.handle.get("subject") or subject)), _ids([before.vendor_id])
         # The same id however often it is sent: where a try that failed did arrive, the second can be told for its copy.
         draft = _Draft(card.address, self.replies.message_id(card.token, what), subject, thread, now)
         return self._letter(draft, card.token, formatter.language, words.text, page)
@@ -123,7 +123,7 @@ class LetterSender:
         formatter = formatter_for(closed.person, now)
         message = closing_text(closed, formatter)
         page = self._page("mail_text.html", formatter.language, message=message)
-        subject = _answering(str(sent.handle.get("subject") or closing_words(closed.request, formatter)))
+        subject = _reply_subject(str(sent.handle.get("subject") or closing_words(closed.request, formatter)))
         identity = self.replies.message_id(closed.token, f"closed.{closed.request.revision}")
         draft = _Draft(address, identity, subject, _ids([sent.vendor_id]), now)
         return self._letter(draft, closed.token, formatter.language, message, page)
@@ -135,7 +135,7 @@ class LetterSender:
         # Not random: an answer that is sent again is the same mail.
         named = hashlib.sha256("\0".join((*thread, reply.text)).encode()).hexdigest()[:20]
         identity = self.replies.message_id(token, f"answer.{named}") if token else f"<{named}@{self.replies.domain}>"
-        subject = _answering(one_line(str(where.get("subject", "")) or "Signoff", SUBJECT_CHARS).text)
+        subject = _reply_subject(one_line(str(where.get("subject", "")) or "Signoff", SUBJECT_CHARS).text)
         page = self._page("mail_text.html", reply.language, message=reply.text)
         draft = _Draft(str(where["to"]), identity, subject, thread, now)
         return self._letter(draft, token, reply.language, reply.text, page, automatic="auto-replied")
@@ -203,5 +203,5 @@ def _ids(written: Sequence[Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(good))[-_REFERENCES:]
 
 
-def _answering(subject: str) -> str:
+def _reply_subject(subject: str) -> str:
     return subject if subject.lower().startswith(_REPLIES) else f"Re: {subject}"

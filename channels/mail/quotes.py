@@ -55,12 +55,12 @@ class _Found:
 def find_new_text(lines: Sequence[str], *, flowed: bool = False) -> WrittenText:
     """Finds those of `lines` that are not quoted. The lines of a signature that a client marks follow a line `--`."""
     few = lines[:_MAX_LINES]
-    found = _scan([_clean(line) for line in (_unflowed(few) if flowed else few)])
-    above, under = _marked(_trimmed(found.above)), _marked(_trimmed(found.under))
+    found = _scan([_clean(line) for line in (_unflow(few) if flowed else few)])
+    above, under = _mark_signature(_trim(found.above)), _mark_signature(_trim(found.under))
     # What was cut off may take back what stands above it.
     long = len(lines) > _MAX_LINES or sum(map(len, (*above, *under))) > _MAX_TEXT
     why = "too_long" if long else "" if above or under else "nothing"
-    return WrittenText(_cut(above), _cut(under), why)
+    return WrittenText(_cut_lines(above), _cut_lines(under), why)
 
 
 def is_rule(line: str) -> bool:
@@ -125,11 +125,11 @@ def _goes_on(lines: list[str], at: int, span: int) -> bool:
         return False
     line = lines[last]
     # The first line of several has a date or an address: what is written right above it has neither.
-    return bool(line) and len(line) < LONGEST and not line.startswith(_QUOTED) and (span > 1 or _dated(line))
+    return bool(line) and len(line) < LONGEST and not line.startswith(_QUOTED) and (span > 1 or _is_dated(line))
 
 
 def _says_who(text: str) -> bool:
-    if not text.endswith((":", "：")) or not _dated(text):
+    if not text.endswith((":", "：")) or not _is_dated(text):
         return False
     folded = text.casefold()
     # For clients in languages that `WROTE` lacks: they too write an address, and four digits are a date or a time.
@@ -137,7 +137,7 @@ def _says_who(text: str) -> bool:
     return addressed or any(phrase in folded for phrase in WROTE)
 
 
-def _dated(line: str) -> bool:
+def _is_dated(line: str) -> bool:
     return "@" in line or any(map(str.isdigit, line))
 
 
@@ -173,7 +173,7 @@ def _header_block(lines: list[str], at: int) -> bool:
     return any(name in FROM for name in names) and sum(name in HEADERS for name in names) >= 2
 
 
-def _unflowed(lines: Sequence[str]) -> Iterator[str]:
+def _unflow(lines: Sequence[str]) -> Iterator[str]:
     """Lines of `format=flowed` (RFC 3676) joined where the writer did not end them."""
     pieces: list[str] = []
     for line in lines:
@@ -206,7 +206,7 @@ def _clean(line: str) -> str:
     return " ".join(line.split())
 
 
-def _trimmed(lines: list[str]) -> list[str]:
+def _trim(lines: list[str]) -> list[str]:
     """Removes blank lines at either end, and rules at the end."""
     start, end = 0, len(lines)
     while start < end and not lines[start]:
@@ -216,14 +216,14 @@ def _trimmed(lines: list[str]) -> list[str]:
     return lines[start:end]
 
 
-def _marked(lines: list[str]) -> list[str]:
+def _mark_signature(lines: list[str]) -> list[str]:
     """Adds a line `--` above the first one that a client marks as part of a signature."""
     first = next((at for at, line in enumerate(lines) if line.startswith(SIGNED)), len(lines))
     head = [*lines[:first], *([_DASHES] if first < len(lines) else [])]
     return [*head, *(line.removeprefix(SIGNED) for line in lines[first:])]
 
 
-def _cut(lines: list[str]) -> tuple[str, ...]:
+def _cut_lines(lines: list[str]) -> tuple[str, ...]:
     """Removes the second of two blank lines in a row, and cuts visibly where no reason is that long."""
     kept: list[str] = []
     left = _MAX_TEXT

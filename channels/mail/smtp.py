@@ -22,7 +22,7 @@ async def send(options: SmtpOptions, letter: Letter, helo: str) -> str:
             _, response = await client.sendmail(letter.sender, [letter.to], letter.content)
     except aiosmtplib.SMTPRecipientsRefused as error:
         refused = error.recipients[0]
-        raise _refused(refused.code, refused.message) from None
+        raise _refuse(refused.code, refused.message) from None
     except aiosmtplib.SMTPAuthenticationError as error:
         # Caught apart from the other codes, of which 535 would be final.
         # Nothing is wrong with this mail, and the password may be put right.
@@ -33,7 +33,7 @@ async def send(options: SmtpOptions, letter: Letter, helo: str) -> str:
             after=PAUSE_SECONDS,
         ) from None
     except aiosmtplib.SMTPResponseException as error:
-        raise _refused(error.code, error.message) from None
+        raise _refuse(error.code, error.message) from None
     except (aiosmtplib.SMTPTimeoutError, TimeoutError):
         # It may have been taken all the same; sent again it has the same id.
         raise NotDelivered("the mail server did not answer in time", code="timeout", again=True) from None
@@ -66,7 +66,7 @@ def _client(options: SmtpOptions, helo: str) -> aiosmtplib.SMTP:
     )
 
 
-def _refused(code: int, response: str) -> NotDelivered:
+def _refuse(code: int, response: str) -> NotDelivered:
     words = " ".join(response.split())[:_TOLD_CHARS]
     if code in (_CLOSING, _TROUBLE):
         message = f"the mail server has trouble itself: {code} {words}"

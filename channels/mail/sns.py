@@ -67,7 +67,7 @@ class SnsTopic:
         """Raises `Forged` unless SNS signed it for our topic."""
         try:
             notice = _object(body)
-            signed, hashed = _signed(notice)
+            signed, hashed = _signed_form(notice)
             signature = base64.b64decode(_text(notice, "Signature"), validate=True)
         except (Malformed, ValueError):
             raise Forged("there is nothing that SNS could have signed") from None
@@ -143,7 +143,7 @@ def _mail(message: dict[str, Any]) -> ArrivedMail | None:
     return ArrivedMail(raw, named, verdict)
 
 
-def _signed(notice: dict[str, Any]) -> tuple[bytes, hashes.HashAlgorithm]:
+def _signed_form(notice: dict[str, Any]) -> tuple[bytes, hashes.HashAlgorithm]:
     names = _SIGNED.get(_text(notice, "Type"))
     hashed = _HASHES.get(_text(notice, "SignatureVersion"))
     if names is None or hashed is None:

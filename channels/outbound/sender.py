@@ -109,31 +109,31 @@ class ChannelSender:
         before = SentCard(vendor_id=row.vendor_id, handle=row.handle) if again else None
         card = await self._outbound_card(row, "remind" if again else "ask")
         # Sent first, then written down: killed in between, it goes out twice under one token, and not never.
-        sent = await self._tried(row, lambda: self._channel.deliver(card, before))
+        sent = await self._try_to_send(row, lambda: self._channel.deliver(card, before))
         if sent is None:
             return 0
         if again:
             await self._cards.record_reminder(row.token)
-            await self._told(row, "reminded", vendor_id=sent.vendor_id, attempt=row.request.reminded)
+            await self._record(row, "reminded", vendor_id=sent.vendor_id, attempt=row.request.reminded)
         else:
             whole = row.request.card.whole and self._channel.draws_whole(card)
             await self._cards.record_sent(
                 row.token, sent.vendor_id, sent.handle if whole else {**sent.handle, PARTIAL: True}
             )
-            await self._told(row, "sent", vendor_id=sent.vendor_id)
+            await self._record(row, "sent", vendor_id=sent.vendor_id)
         return 1
 
     async def _digest(self, rows: Sequence[DeliveryRow]) -> int:
         """Sends one message for all of `rows`: each of them is answered from the link, or by its code."""
         card = await self._outbound_card(rows[0], "digest", more=len(rows) - 1)
-        sent = await self._tried(rows[0], lambda: self._channel.deliver(card, None))
+        sent = await self._try_to_send(rows[0], lambda: self._channel.deliver(card, None))
         if sent is None:
             for row in rows[1:]:
                 await self._cards.record_failure(row.token, "", "", again_after=1.0)
             return 0
         for row in rows:
             await self._cards.record_sent(row.token, sent.vendor_id, sent.handle, kind="digest")
-            await self._told(row, "sent", vendor_id=sent.vendor_id, together=len(rows))
+            await self._record(row, "sent", vendor_id=sent.vendor_id, together=len(rows))
         return 1
 
     async def close(self) -> int:
@@ -164,10 +164,10 @@ class ChannelSender:
                     return 0
                 event, facts = "not closed", {"code": error.code, "told": error.message}
         await self._cards.record_closed(row.token)
-        await self._told(row, event, **facts)
+        await self._record(row, event, **facts)
         return 1
 
-    async def _tried(self, row: DeliveryRow, send: Callable[[], Awaitable[SentCard]]) -> SentCard | None:
+    async def _try_to_send(self, row: DeliveryRow, send: Callable[[], Awaitable[SentCard]]) -> SentCard | None:
         """Tries to send a card; returns the sent one, or None where the vendor did not take it: to be tried again, or
         the next channel's.
         """
@@ -182,7 +182,7 @@ class ChannelSender:
                 await self._cards.record_failure(row.token, error.code, error.message, again_after=pause)
                 return None
             await self._cards.record_failure(row.token, error.code, error.message, again_after=None)
-            await self._told(row, "failed", code=error.code, told=error.message)
+            await self._record(row, "failed", code=error.code, told=error.message)
             await next_channel(self._cards, row)
             return None
 
@@ -243,7 +243,7 @@ class ChannelSender:
             more=more,
         )
 
-    async def _told(self, row: DeliveryRow, event: str, **facts: object) -> None:
+    async def _record(self, row: DeliveryRow, event: str, **facts: object) -> None:
         facts = {"person": row.person, "channel": row.channel, **facts}
         await self._deps.record(delivery_entry(row.request, event, row.token, self._deps.clock(), facts))
 

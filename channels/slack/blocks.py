@@ -62,7 +62,7 @@ def closed_blocks(closed: ClosedCard, formatter: Formatter) -> tuple[str, list[B
     message = closing_text(closed, formatter)
     # Without the address: that has a button here.
     without_link = closing_text(closed.model_copy(update={"link": ""}), formatter)
-    blocks: list[Block] = [_section(each) for each in _cut(without_link)]
+    blocks: list[Block] = [_section(each) for each in _cut_sections(without_link)]
     if closed.link:
         button = _button(OPEN, text("button.open", formatter.language), url=closed.link)
         # Another name than before: Slack wants a new one where a message is changed.
@@ -99,15 +99,17 @@ def escape(words: str) -> str:
 
 
 def _paragraphs(words: CardWords) -> Iterator[str]:
-    yield from _cut("\n".join(f"{row.text}" for row in words.rows))
-    yield from _cut("\n".join(filter(None, (words.note, words.asked, words.rule))))
+    yield from _cut_sections("\n".join(f"{row.text}" for row in words.rows))
+    yield from _cut_sections("\n".join(filter(None, (words.note, words.asked, words.rule))))
     if words.says:
-        yield from _cut(f"{words.says_lead}\n“{words.says}”")
+        yield from _cut_sections(f"{words.says_lead}\n“{words.says}”")
     elsewhere = "" if words.approves else words.how
-    yield from _cut("\n".join(filter(None, (words.counted, words.due, words.more, words.incomplete, elsewhere))))
+    yield from _cut_sections(
+        "\n".join(filter(None, (words.counted, words.due, words.more, words.incomplete, elsewhere)))
+    )
 
 
-def _cut(words: str) -> Iterator[str]:
+def _cut_sections(words: str) -> Iterator[str]:
     """Sections that end where a line does: what is left of a value would begin the next one as if we said it.
 
     A line that is longer than a section is one by itself, which is cut with a mark.

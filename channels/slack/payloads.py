@@ -30,10 +30,10 @@ def read_payload(raw: InboundRequest) -> InboundBatch:
 def interaction(payload: Mapping[str, Any]) -> InboundBatch:
     """Parses a press of a button, or a window that was submitted."""
     if payload.get("type") == "block_actions":
-        actions = [_pressed(payload, each) for each in _list(payload, "actions")]
+        actions = [_parse_press(payload, each) for each in _list(payload, "actions")]
         return InboundBatch(actions=tuple(each for each in actions if each is not None))
     if payload.get("type") == "view_submission":
-        return _submitted(payload)
+        return _parse_submission(payload)
     return InboundBatch()
 
 
@@ -62,7 +62,7 @@ def event(body: Mapping[str, Any]) -> InboundBatch:
     )
 
 
-def _pressed(payload: Mapping[str, Any], action: Any) -> InboundAction | None:
+def _parse_press(payload: Mapping[str, Any], action: Any) -> InboundAction | None:
     """Returns a press that decides, or asks for the window in which a reason is given; a link is opened by the
     browser.
     """
@@ -87,7 +87,7 @@ def _pressed(payload: Mapping[str, Any], action: Any) -> InboundAction | None:
     )
 
 
-def _submitted(payload: Mapping[str, Any]) -> InboundBatch:
+def _parse_submission(payload: Mapping[str, Any]) -> InboundBatch:
     view, user = _map(payload, "view"), _map(payload, "user")
     if view.get("callback_id") != DENY:
         return InboundBatch()

@@ -96,7 +96,7 @@ class Slack(Channel):
         if where.get("trigger_id") and reply.receipt is None and await self._asked_why(where):
             return
         content = {"text": escape(reply.text), "mrkdwn": False}
-        if await self._responded(str(where.get("response_url", "")), content):
+        if await self._respond(str(where.get("response_url", "")), content):
             return
         message = {"channel": where["channel"], **content}
         if where.get("thread"):
@@ -110,7 +110,7 @@ class Slack(Channel):
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
         """See `Channel`."""
-        return _enveloped(raw.body) if self.is_fetched(raw) else read_payload(raw)
+        return _open_envelope(raw.body) if self.is_fetched(raw) else read_payload(raw)
 
     async def listen(self, take: Receive) -> None:
         """See `Channel`: by Socket Mode, where there is an `app_token`."""
@@ -167,7 +167,7 @@ class Slack(Channel):
             # Acknowledged also where it cannot be read: brought again, it would be as it is.
             await socket.send(json.dumps({"envelope_id": name}))
 
-    async def _responded(self, url: str, message: Mapping[str, Any]) -> bool:
+    async def _respond(self, url: str, message: Mapping[str, Any]) -> bool:
         """Returns whether it was said at the address that a press brought, which serves a few times and not for
         long.
         """
@@ -207,7 +207,7 @@ class Slack(Channel):
         return parts[:2] == api[:2] or (parts.scheme == "https" and host.endswith(".slack.com"))
 
 
-def _enveloped(body: bytes) -> InboundBatch:
+def _open_envelope(body: bytes) -> InboundBatch:
     """Opens an envelope of Socket Mode, which holds the body that Slack would have sent over HTTP."""
     envelope = json.loads(body)
     payload = envelope.get("payload")

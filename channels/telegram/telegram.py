@@ -107,7 +107,7 @@ class Telegram(Channel):
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
         """See `Channel`. A press is answered above the chat; what does not fit there, or comes late, in the chat."""
-        if where.get("query") and await self._alerted(str(where["query"]), reply.text):
+        if where.get("query") and await self._alert(str(where["query"]), reply.text):
             return
         message = {"chat_id": where["chat"], **text_message(reply.text)}
         if where.get("message"):
@@ -146,7 +146,11 @@ class Telegram(Channel):
             standing = await self._bot.call("getWebhookInfo", {})
         except NotDelivered as error:
             return [CheckFinding(False, f"the bot cannot be asked: {error.message}", "check `token` and `api_url`")]
-        name, url, failed = _told(bot, "username"), _told(standing, "url"), _told(standing, "last_error_message")
+        name, url, failed = (
+            _describe(bot, "username"),
+            _describe(standing, "url"),
+            _describe(standing, "last_error_message"),
+        )
         findings = [CheckFinding(True, f"the bot is @{name}; who is to be reached writes to it first")]
         wanted = self._webhook()["url"] if self._options.webhook_secret else ""
         if wanted and not wanted.startswith("https://"):
@@ -164,7 +168,7 @@ class Telegram(Channel):
             findings.append(CheckFinding(True, f"Telegram calls {url}" if url else "what people do is fetched"))
         return findings
 
-    async def _alerted(self, query: str, words: str) -> bool:
+    async def _alert(self, query: str, words: str) -> bool:
         """Returns whether a press is answered with all of `words`. It waits for an answer only for a while."""
         shown = cut_words(words, ALERT_UNITS)
         try:
@@ -190,7 +194,7 @@ class Telegram(Channel):
         }
 
 
-def _told(of: Any, name: str) -> str:
+def _describe(of: Any, name: str) -> str:
     found = of.get(name) if isinstance(of, dict) else None
     return one_line(found, _TOLD_CHARS).text if isinstance(found, str) and found else ""
 

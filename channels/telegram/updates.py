@@ -77,7 +77,7 @@ def _written(message: Mapping[str, Any]) -> InboundBatch:
             identity=str(who),
             vendor_ids=_about(message, chat),
             # A command is sent by touching it wherever it stands, also in what a model wrote.
-            text="" if words.startswith("/") else _marked(words, message.get("entities")),
+            text="" if words.startswith("/") else _mark(words, message.get("entities")),
             where={"chat": chat, "message": number},
         )
     )
@@ -92,7 +92,7 @@ def _about(message: Mapping[str, Any], chat: int) -> tuple[str, ...]:
     return (vendor_id(chat, _number(about, "message_id")),) if about else ()
 
 
-def _marked(words: str, entities: Any) -> str:
+def _mark(words: str, entities: Any) -> str:
     """Marks a text where it is struck out, quoted or hidden: Telegram tells these beside it."""
     # Offsets count units of UTF-16.
     units = words.encode("utf-16-le", "surrogatepass")

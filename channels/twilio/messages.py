@@ -33,15 +33,15 @@ def is_address(address: str, via: Via) -> bool:
 
 def card_fields(card: OutboundCard, formatter: Formatter, assurance: Assurance, via: Via) -> Fields:
     """Writes a card as text, which says how to answer with its code."""
-    return text_fields(_fitting(card, formatter, assurance).text, via)
+    return text_fields(_fit(card, formatter, assurance).text, via)
 
 
 def fields_draw_whole(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> bool:
     """Returns whether a card gives every value, in whichever form it is sent."""
-    return _fitting(card, formatter, assurance).whole and template_words(card, formatter, assurance).whole
+    return _fit(card, formatter, assurance).whole and template_words(card, formatter, assurance).whole
 
 
-def _fitting(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> CardWords:
+def _fit(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> CardWords:
     """Returns the card's words, few enough to fit."""
     for whole in (BODY_UNITS, BODY_UNITS * 3 // 4, BODY_UNITS // 2):
         limits = CardLimits(whole=whole, value=300, says=300, rows=40)

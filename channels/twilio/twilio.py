@@ -172,9 +172,9 @@ class Twilio(Channel):
             one_line(str(answer.get(field) or "?"), _NAME_CHARS).text for field in ("status", "friendly_name")
         )
         account = CheckFinding(status == "active", f"the account `{name}` is {status}", "see Twilio's console")
-        return [account, await self._called(), *await self._templates()]
+        return [account, await self._check_callback(), *await self._templates()]
 
-    async def _called(self) -> CheckFinding:
+    async def _check_callback(self) -> CheckFinding:
         """Returns whether Twilio calls us; of WhatsApp and of services it is not asked."""
         sender, remedy = self._options.sender, f"set {self._address} (POST) as what is called when a message comes in"
         if self._options.via != "sms" or not sender.startswith("+"):

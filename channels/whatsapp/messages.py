@@ -51,9 +51,9 @@ def recipient(address: str) -> Message | None:
 def card_message(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> Message:
     """Returns a card with its two buttons; as a text with the link where it cannot be decided here."""
     if not _decides(card, assurance):
-        words = _fitting(card, formatter, assurance, TEXT_UNITS, _whole)
+        words = _fit(card, formatter, assurance, TEXT_UNITS, _whole)
         return text_message(words.text)
-    words = _fitting(card, formatter, assurance, BODY_UNITS, _whole)
+    words = _fit(card, formatter, assurance, BODY_UNITS, _whole)
     deny = _button(_DENY + card.token, words.deny)
     buttons = [_button(_APPROVE + card.token, words.approve), deny] if words.approves else [deny]
     body = {"text": plain(words.text)}
@@ -86,12 +86,12 @@ def template_message(
 
 def template_words(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> CardWords:
     """Writes the words of a card that is sent as a template."""
-    return _fitting(card, formatter, assurance, BODY_UNITS - _FIXED_UNITS, lambda words: "".join(_values(words)))
+    return _fit(card, formatter, assurance, BODY_UNITS - _FIXED_UNITS, lambda words: "".join(_values(words)))
 
 
 def draws_whole(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> bool:
     """Returns whether a card gives every value, in whichever form it is sent."""
-    free = _fitting(card, formatter, assurance, BODY_UNITS, _whole)
+    free = _fit(card, formatter, assurance, BODY_UNITS, _whole)
     return free.whole and template_words(card, formatter, assurance).whole
 
 
@@ -134,7 +134,7 @@ def _decides(card: OutboundCard, assurance: Assurance) -> bool:
     return card.kind != "digest" and not link_only(card.request, assurance)
 
 
-def _fitting(
+def _fit(
     card: OutboundCard, formatter: Formatter, assurance: Assurance, max_chars: int, write: Callable[[CardWords], str]
 ) -> CardWords:
     """Returns the card's words, narrow enough that what `write` makes of them fits in `max_chars`."""

@@ -83,7 +83,7 @@ def _message(
     for name in filter(None, sender):
         window.note_message(name, float(_number(message, "timestamp")))
     # What is written in a group is said to others, and not to us alone.
-    content = None if "group_id" in message else _said(message, kind)
+    content = None if "group_id" in message else _parse_content(message, kind)
     if content is None:
         return DeliveryStatus(key=key, vendor_id=key, state="unknown", code=_unknown_code(message, kind))
     verdict, token, text = content
@@ -103,7 +103,7 @@ def _message(
     )
 
 
-def _said(message: Mapping[str, Any], kind: str) -> tuple[Verdict | None, str, str] | None:
+def _parse_content(message: Mapping[str, Any], kind: str) -> tuple[Verdict | None, str, str] | None:
     """Returns the verdict, the token and the words of a message; None for what says nothing to us."""
     if kind == "text":
         return None, "", _text(_map(message, "text"), "body")

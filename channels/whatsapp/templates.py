@@ -30,10 +30,10 @@ def check_templates(name: str, languages: Sequence[str], answer: Mapping[str, An
         for each in (listed if isinstance(listed, list) else [])
         if isinstance(each, dict) and each.get("name") == name
     }
-    return [_judged(name, language, found.get(language)) for language in dict.fromkeys(languages)]
+    return [_check_template(name, language, found.get(language)) for language in dict.fromkeys(languages)]
 
 
-def _judged(name: str, language: str, template: Mapping[str, Any] | None) -> CheckFinding:
+def _check_template(name: str, language: str, template: Mapping[str, Any] | None) -> CheckFinding:
     what = f"the template `{name}` in `{language}`"
     if template is None:
         return CheckFinding(

@@ -36,7 +36,7 @@ def freeze(
 
     async def body(out: Output) -> int:
         async with gateway_client(url) as client:
-            frozen = await _reached(client.freeze(words, tenant=tenant, by=person))
+            frozen = await _reach(client.freeze(words, tenant=tenant, by=person))
         out.show(frozen, frozen_line(frozen.freeze), *swept_lines(frozen.swept))
         return 1 if frozen.swept.waiting else 0
 
@@ -49,7 +49,7 @@ def thaw(tenant: Tenant, person: Operator = "", url: Url = None, as_json: AsJson
 
     async def body(out: Output) -> int:
         async with gateway_client(url) as client:
-            lifted = await _reached(client.thaw(tenant, by=person))
+            lifted = await _reach(client.thaw(tenant, by=person))
         since = f"{lifted.at:%Y-%m-%d %H:%M} UTC"
         out.show(lifted, f"thawed: {clean(tenant)}, frozen by {clean(lifted.by)} since {since}")
         return 0
@@ -57,7 +57,7 @@ def thaw(tenant: Tenant, person: Operator = "", url: Url = None, as_json: AsJson
     run(body, as_json=as_json)
 
 
-async def _reached(answer: Awaitable[T]) -> T:
+async def _reach(answer: Awaitable[T]) -> T:
     """Awaits the gateway's answer. Raises `ServerUnavailable` that names the way for the day without one."""
     try:
         return await answer

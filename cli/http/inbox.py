@@ -193,7 +193,7 @@ async def _withdrawn(client: Client, name: str, reason: str, person: str) -> tup
 
 async def _decide(out: Output, names: list[str], answer: CommandAnswer, url: str | None) -> int:
     async with gateway_client(url) as client:
-        return await _each(out, names, lambda name: _answered(out, client, name, answer))
+        return await _each(out, names, lambda name: _answer(out, client, name, answer))
 
 
 async def _each(out: Output, names: list[str], act: Callable[[str], Awaitable[tuple[Receipt, str]]]) -> int:
@@ -218,10 +218,10 @@ async def _each(out: Output, names: list[str], act: Callable[[str], Awaitable[tu
     return 1 if any(receipt.status == "refused" for receipt in receipts) else 0
 
 
-async def _answered(out: Output, client: Client, name: str, answer: CommandAnswer) -> tuple[Receipt, str]:
+async def _answer(out: Output, client: Client, name: str, answer: CommandAnswer) -> tuple[Receipt, str]:
     """Returns the receipt of one answer, and a line that says it."""
     request = await client.request(name)
-    receipt = await _sent(out, client, request, answer)
+    receipt = await _send(out, client, request, answer)
     if answer.change and receipt.status in ("accepted", "counted"):
         request = await client.request(request.id)
     changed = "; ".join(change_lines(request)) if answer.change and receipt.status != "refused" else ""
@@ -230,12 +230,12 @@ async def _answered(out: Output, client: Client, name: str, answer: CommandAnswe
     return receipt, f"{line} ({changed})" if changed else f"{line}: add --confirm VALUE" if wants_more else line
 
 
-async def _sent(out: Output, client: Client, request: ApprovalRequest, answer: CommandAnswer) -> Receipt:
+async def _send(out: Output, client: Client, request: ApprovalRequest, answer: CommandAnswer) -> Receipt:
     if answer.verdict == "denied":
         return await client.deny(request, by=answer.person, reason=answer.reason, remember=answer.remember)
     if answer.verdict == "happened":
         return await client.happened(request, by=answer.person, reason=answer.reason, result=answer.result)
-    edited = await _edited(out, client, request, answer.change) if answer.change else None
+    edited = await _edit(out, client, request, answer.change) if answer.change else None
     return await client.approve(
         request,
         by=answer.person,
@@ -247,7 +247,7 @@ async def _sent(out: Output, client: Client, request: ApprovalRequest, answer: C
     )
 
 
-async def _edited(out: Output, client: Client, request: ApprovalRequest, change: ArgumentChange) -> Mapping[str, Any]:
+async def _edit(out: Output, client: Client, request: ApprovalRequest, change: ArgumentChange) -> Mapping[str, Any]:
     """Returns all arguments as they shall be.
 
     Raises `Refused` for what does not fit or changes nothing, `NotFound` for an argument that is not there.

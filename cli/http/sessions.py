@@ -81,19 +81,19 @@ def sessions(
 
 
 async def _say(out: Output, *, url: str | None, session: str, text: str, actor: str, user: str) -> int:
-    # By the id `_heard` knows the turns that answer this message, also where others speak in the same session.
+    # By the id `_follow` knows the turns that answer this message, also where others speak in the same session.
     message = uuid7(system_clock())
     async with gateway_client(url) as client:
         receipt = await client.say(session, text, actor=actor, user=user, id=message)
         if receipt.status == "pending":
             out.show({"session": session, "receipt": receipt, "turns": []}, receipt.message, compact=True)
             return 0
-        turns = await _heard(out, client, receipt.id, message)
+        turns = await _follow(out, client, receipt.id, message)
     out.show({"session": session, "receipt": receipt, "turns": turns}, compact=True)
     return int(any(turn.state in _FAILED for turn in turns))
 
 
-async def _heard(out: Output, client: Client, name: str, message: str) -> list[TurnView]:
+async def _follow(out: Output, client: Client, name: str, message: str) -> list[TurnView]:
     """Prints the course of a message, until everything it led to is answered or waits for people."""
     printed: set[tuple[str, str]] = set()
     while True:
@@ -105,12 +105,12 @@ async def _heard(out: Output, client: Client, name: str, message: str) -> list[T
                 if (turn.turn, line.plain) not in printed:
                     printed.add((turn.turn, line.plain))
                     out.say(line)
-        if _settled(mine):
+        if _is_settled(mine):
             return [full for _, full in found if full is not None]
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
-def _settled(turns: list[SessionTurnView]) -> bool:
+def _is_settled(turns: list[SessionTurnView]) -> bool:
     """Returns whether nothing of a message goes on without people; one passed on is taken up by another turn."""
     if not turns or any(turn.state == "working" for turn in turns):
         return False

@@ -55,7 +55,7 @@ def ask(
                 dry_run=dry_run,
             )
             found = {"id": turn.id, **turn.key._asdict(), "workflow_id": turn.key.workflow_id, "links": turn.links}
-            return await _begun(out, turn, wait=wait, found=found)
+            return await _report_start(out, turn, wait=wait, found=found)
 
     run(body, as_json=as_json)
 
@@ -70,7 +70,7 @@ def show(
 
     async def body(out: Output) -> int:
         async with gateway_client(url) as client:
-            found = await _found(client, name)
+            found = await _find(client, name)
         if isinstance(found, TurnView):
             out.show(found, *turn_lines(found))
         else:
@@ -135,7 +135,7 @@ def cancel(
     run(body, as_json=as_json)
 
 
-async def _found(client: Client, name: str) -> ApprovalRequest | TurnView:
+async def _find(client: Client, name: str) -> ApprovalRequest | TurnView:
     """Finds the request or the turn of this name. Raises `NotFound`."""
     approval = parse_approval_id(name.strip()) is not None
     if approval or read_code(name) is not None:
@@ -152,7 +152,7 @@ async def _found(client: Client, name: str) -> ApprovalRequest | TurnView:
         raise NotFound(f"there is no request and no turn {quote_name(name)}{''.join(near)}") from None
 
 
-async def _begun(out: Output, turn: TurnHandle, *, wait: bool, found: object) -> int:
+async def _report_start(out: Output, turn: TurnHandle, *, wait: bool, found: object) -> int:
     """Prints that a turn is started, and follows it if wanted."""
     short = turn.key.turn
     if not wait:

@@ -103,7 +103,7 @@ def export(
                 lines = iterate(await _trace(store, stream, _verifier(settings.public_keys, given=False)))
             else:
                 lines = export_lines(store, tenant=tenant, stream=stream)
-            with _created(to) if to is not None else nullcontext(sys.stdout) as file:
+            with _create(to) if to is not None else nullcontext(sys.stdout) as file:
                 async for line in lines:
                     file.write(line + "\n")
                     count += 1
@@ -161,7 +161,7 @@ def checkpoint(
         if found is None:
             raise Refused("nothing is recorded yet, so there is nothing to state")
         if to is not None:
-            with _created(to) as file:
+            with _create(to) as file:
                 file.write(write_checkpoint(found) + "\n")
         statement = found.statement
         words = [
@@ -282,7 +282,7 @@ def _read_checkpoint(path: Path) -> Checkpoint:
     return found[0]
 
 
-def _created(path: Path) -> TextIO:
+def _create(path: Path) -> TextIO:
     try:
         return path.open("w", encoding="utf-8", newline="\n")
     except OSError as error:

@@ -78,7 +78,7 @@ def list_channels(manifest: Manifest = None, as_json: AsJson = False) -> None:
 
     async def body(out: Output) -> int:
         place = find_installation(manifest)
-        async with _opened(place) as (_, channels, problems):
+        async with _open_channels(place) as (_, channels, problems):
             rows = channel_rows(place, channels, problems)
         out.show(rows, _table(rows) if rows else "the manifest declares no channels; everybody finds all in the inbox")
         return 0
@@ -96,11 +96,11 @@ def check(
 
     async def body(out: Output) -> int:
         place = find_installation(manifest)
-        _known(place, name)
-        async with _opened(place) as (_, channels, problems):
+        _check_name(place, name)
+        async with _open_channels(place) as (_, channels, problems):
             found = [_misses(each) for each in problems if name in ("", each.channel)]
             wanted = [channel for channel in channels.values() if name in ("", channel.name)]
-            answers = await asyncio.gather(*(_asked(place, channel) for channel in wanted))
+            answers = await asyncio.gather(*(_check_channel(place, channel) for channel in wanted))
         found += [each for answer in answers for each in answer]
         lines = [Text(_line(each), "" if each.ok else "red") for each in found]
         out.show(found, *(lines or [Text("the manifest declares no channels")]))
@@ -120,16 +120,16 @@ def send_test(
 
     async def body(out: Output) -> int:
         place = find_installation(manifest)
-        _known(place, channel)
+        _check_name(place, channel)
         who = place.person(person, place.tenant)
-        async with _opened(place) as (store, channels, problems):
+        async with _open_channels(place) as (store, channels, problems):
             wanted = [each for each in channels.values() if channel in ("", each.name) and _address(who, each)]
             missing = [each for each in problems if channel in ("", each.channel)]
             if not wanted and not missing:
                 kinds = ", ".join(sorted({f"`identities.{each.identity}`" for each in channels.values()}))
                 why = f"give them one of {kinds}" if kinds else "the manifest declares none"
                 raise NotFound(f"no channel reaches {quote_name(person)}: {why}")
-            tried = [await _tried(place, store, each, who) for each in wanted]
+            tried = [await _try_channel(place, store, each, who) for each in wanted]
             await AuditLog(store).append([_entry(place, who, [each.channel for each in tried if each.sent])])
         tried += [ChannelTrial(channel=each.channel, address="", sent=False, said=each.what) for each in missing]
         lines = [f"{'✓' if each.sent else '✗'} {each.channel}: {clean(each.said)}" for each in tried]
@@ -160,14 +160,16 @@ def channel_rows(
                 answers=channel.answers,
                 assurance=channel.assurance,
                 default=place_in_order,
-                reaches=tuple(person.id for person in _reached(place, channel)),
+                reaches=tuple(person.id for person in _find_reached(place, channel)),
             )
         )
     return rows
 
 
 @asynccontextmanager
-async def _opened(place: LocalInstallation) -> AsyncIterator[tuple[Store, dict[str, Channel], list[ChannelProblem]]]:
+async def _open_channels(
+    place: LocalInstallation,
+) -> AsyncIterator[tuple[Store, dict[str, Channel], list[ChannelProblem]]]:
     declared = place.catalog.channels.declared.values()
     async with working_store(place.settings) as store:
         channels, problems = await open_channels(
@@ -180,7 +182,7 @@ async def _opened(place: LocalInstallation) -> AsyncIterator[tuple[Store, dict[s
             await asyncio.gather(*(channel.close_down() for channel in channels.values()), return_exceptions=True)
 
 
-async def _asked(place: LocalInstallation, channel: Channel) -> list[ChannelCheck]:
+async def _check_channel(place: LocalInstallation, channel: Channel) -> list[ChannelCheck]:
     """Returns the checks of a channel: its own, and whether it reaches anybody."""
     try:
         async with asyncio.timeout(PATIENCE):
@@ -194,13 +196,13 @@ async def _asked(place: LocalInstallation, channel: Channel) -> list[ChannelChec
         found = [
             CheckFinding(False, f"the check itself failed: {type(error).__name__}", "tell whoever wrote the channel")
         ]
-    reached = len(_reached(place, channel))
+    reached = len(_find_reached(place, channel))
     remedy = "" if reached else f"add `identities.{channel.identity}` to people"
     found = [*found, CheckFinding(bool(reached), f"reaches {plural(reached, 'active person')}", remedy)]
     return [ChannelCheck(channel=channel.name, ok=each.ok, what=each.what, remedy=each.remedy) for each in found]
 
 
-async def _tried(place: LocalInstallation, store: Store, channel: Channel, person: Person) -> ChannelTrial:
+async def _try_channel(place: LocalInstallation, store: Store, channel: Channel, person: Person) -> ChannelTrial:
     address, now = _address(person, channel), system_clock()
     try:
         async with asyncio.timeout(PATIENCE):
@@ -210,7 +212,7 @@ async def _tried(place: LocalInstallation, store: Store, channel: Channel, perso
     except TimeoutError:
         return ChannelTrial(channel=channel.name, address=address, sent=False, said="the vendor did not answer in time")
     except Exception as error:
-        # Its name alone, as in `_asked`.
+        # Its name alone, as in `_check_channel`.
         message = f"the channel failed: {type(error).__name__}"
         return ChannelTrial(channel=channel.name, address=address, sent=False, said=message)
     named = f", as {sent.vendor_id}" if sent.vendor_id else ""
@@ -254,11 +256,11 @@ def _address(person: Person, channel: Channel) -> str:
     return next(iter(person.identities.get(channel.identity, ())), "")
 
 
-def _reached(place: LocalInstallation, channel: Channel) -> list[Person]:
+def _find_reached(place: LocalInstallation, channel: Channel) -> list[Person]:
     return [person for person in place.people.all() if person.active and _address(person, channel)]
 
 
-def _known(place: LocalInstallation, name: str) -> None:
+def _check_name(place: LocalInstallation, name: str) -> None:
     declared = place.catalog.channels.declared
     if name and name not in declared:
         near = did_you_mean(name, declared) or f"; known: {', '.join(f'`{each}`' for each in declared) or 'none'}"

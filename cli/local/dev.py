@@ -110,9 +110,9 @@ async def _dev(
             gateway = await stack.enter_async_context(running_gateway(place, signoff, store))
             stack.callback(out.say, "stopping: gateway")
             # Last to come and first to go: who finds the word in another terminal finds everything running.
-            stack.enter_context(_word_left(place, server))
+            stack.enter_context(_leave_word(place, server))
             await _greet(out, place, server, store)
-            async with _watched(server) as ended:
+            async with _watch_server(server) as ended:
                 await until_stopped(stop, worker, gateway, *ended)
     out.say("stopped; started again, it takes up where it stopped")
     return 0
@@ -139,25 +139,25 @@ async def _server(settings: Settings, address: str | None, ui: bool) -> AsyncIte
 
 
 @asynccontextmanager
-async def _watched(server: DevServer) -> AsyncIterator[tuple[asyncio.Task[None], ...]]:
+async def _watch_server(server: DevServer) -> AsyncIterator[tuple[asyncio.Task[None], ...]]:
     """Makes a task that fails when the embedded server ends by itself; none for a server that is not ours."""
     if server.handle is None:
         yield ()
         return
-    task = asyncio.create_task(_until_ended(server.handle))
+    task = asyncio.create_task(_wait_until_ended(server.handle))
     try:
         yield (task,)
     finally:
         task.cancel()
 
 
-async def _until_ended(handle: ServerHandle) -> None:
+async def _wait_until_ended(handle: ServerHandle) -> None:
     code = await handle.wait()
     raise ServerUnavailable(f"Temporal's server ended by itself (exit code {code}): see `{handle.options.log}`")
 
 
 @contextmanager
-def _word_left(place: LocalInstallation, server: DevServer) -> Iterator[None]:
+def _leave_word(place: LocalInstallation, server: DevServer) -> Iterator[None]:
     """Leaves word of what runs here for commands in other terminals, for the length of a block."""
     running = DevProcess(
         pid=os.getpid(),

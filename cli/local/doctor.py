@@ -78,31 +78,31 @@ def doctor(
 
 async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> list[DoctorCheck]:
     """Runs every check, in the order in which one thing needs the other."""
-    checks = [await _checked("python", _python), await _checked("settings", _settings)]
+    checks = [await _check("python", _python), await _check("settings", _settings)]
     # All that follows is found by the settings.
     if not checks[-1].ok:
         return checks
     settings = load_settings(manifest=manifest)
-    logins = [await _checked("logins", lambda: _logins(manifest))] if settings.oidc_issuer is not None else []
+    logins = [await _check("logins", lambda: _logins(manifest))] if settings.oidc_issuer is not None else []
     checks += [
-        await _checked("keys", lambda: _keys(settings)),
-        await _checked("temporal", lambda: _program(settings)),
-        await _checked("manifest", lambda: _manifest(manifest)),
+        await _check("keys", lambda: _keys(settings)),
+        await _check("temporal", lambda: _program(settings)),
+        await _check("manifest", lambda: _manifest(manifest)),
     ]
-    store = await _checked("store", lambda: _store(settings))
+    store = await _check("store", lambda: _store(settings))
     # What a store that is away cannot tell is not said to be wrong as well.
-    refused = [await _checked("refused", lambda: _refused(settings))] if store.ok else []
+    refused = [await _check("refused", lambda: _count_refused(settings))] if store.ok else []
     production = settings.profile == "production"
-    roles = [await _checked("store role", lambda: _role(settings))] if store.ok and production else []
-    server = await _checked("server", lambda: _server(settings, address))
-    clocks = [await _checked("clocks", lambda: _clocks(settings, address))] if store.ok and server.ok else []
-    gateway = await _checked("gateway", lambda: _gateway(settings))
-    attributes = await _checked("search attributes", lambda: _attributes(settings, address, fix=fix))
-    turns = [await _checked("turns", lambda: _turns(settings, address))] if store.ok and server.ok else []
+    roles = [await _check("store role", lambda: _role(settings))] if store.ok and production else []
+    server = await _check("server", lambda: _server(settings, address))
+    clocks = [await _check("clocks", lambda: _clocks(settings, address))] if store.ok and server.ok else []
+    gateway = await _check("gateway", lambda: _gateway(settings))
+    attributes = await _check("search attributes", lambda: _attributes(settings, address, fix=fix))
+    turns = [await _check("turns", lambda: _turns(settings, address))] if store.ok and server.ok else []
     return [*checks, store, *roles, *refused, *logins, server, *clocks, *turns, gateway, attributes]
 
 
-async def _checked(name: str, look: Callable[[], Awaitable[str]]) -> DoctorCheck:
+async def _check(name: str, look: Callable[[], Awaitable[str]]) -> DoctorCheck:
     try:
         return DoctorCheck(name=name, ok=True, said=await look())
     except SignoffError as error:
@@ -174,7 +174,7 @@ async def _role(settings: Settings) -> str:
         return f"a {store.role}'s"
 
 
-async def _refused(settings: Settings) -> str:
+async def _count_refused(settings: Settings) -> str:
     """Counts the bad input refused lately: nothing is wrong with that, but somebody may be trying."""
     async with working_store(settings) as store:
         counted = await refusals_since(store.run, _COUNTED)

@@ -36,7 +36,7 @@ def create(as_json: AsJson = False) -> None:
             f"private  {settings.signing_keys}  (0600, for the gateway alone)",
             f"public   {settings.public_keys}  (for every worker; it holds no secret)",
             "it signs once the gateway starts anew; workers take the public file up by themselves",
-            *await _recorded(settings, "keys create", made.id),
+            *await _record(settings, "keys create", made.id),
         ]
         out.show(_row(made.public_half()) | _files(settings), *words)
         return 0
@@ -77,7 +77,7 @@ def retire(
         words = [
             f"key {retired.id} is retired since {_time(retired.retired_at)}; what it signed before stays good",
             f"give workers {settings.public_keys}, and start the gateway anew if it still signs with it",
-            *await _recorded(settings, "keys retire", retired.id),
+            *await _record(settings, "keys retire", retired.id),
         ]
         out.show(_row(retired) | _files(settings), *words)
         return 0
@@ -108,7 +108,7 @@ def export(
     run(body, as_json=as_json)
 
 
-async def _recorded(settings: Settings, name: str, key: str) -> list[str]:
+async def _record(settings: Settings, name: str, key: str) -> list[str]:
     """Records an act on a key, once. It is done whatever the store says: the returned words tell that."""
     entry = admin_entry(
         DEFAULT_TENANT, name, "", system_clock(), key=f"{name}/{key}", key_id=key, channel="cli", account=account()

@@ -78,7 +78,7 @@ def tree(
             out.show({"tools": [each.model_dump(mode="json") for each in found]}, words)
             return 0
         rows = inventory(place.catalog)
-        data = {"manifest": str(place.settings.manifest), "hash": place.catalog.hash, **_grouped(place.catalog, rows)}
+        data = {"manifest": str(place.settings.manifest), "hash": place.catalog.hash, **_group(place.catalog, rows)}
         out.show(data, _tree(str(place.settings.manifest), place.catalog, rows))
         return 0
 
@@ -182,7 +182,7 @@ def _diff_words(found: CatalogDiff) -> Iterable[str]:
     return [*(change.words for change in found.changes), counts]
 
 
-def _grouped(catalog: Catalog, rows: Iterable[InventoryRow]) -> dict[str, Any]:
+def _group(catalog: Catalog, rows: Iterable[InventoryRow]) -> dict[str, Any]:
     scopes: dict[str, list[dict[str, Any]]] = {"generalist": [], "specialist": []}
     for row in rows:
         scopes[row.scope].append({"tool": row.tool, "routing": row.routing, "needs": row.needs, "actors": row.actors})

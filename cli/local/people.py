@@ -112,7 +112,7 @@ async def person_rows(place: LocalInstallation) -> list[PersonRow]:
     """
     built_in = [] if declared_people(place.people) is place.people else DEVELOPMENT_PEOPLE
     listed = [
-        _listed(person, "built in" if person in built_in else str(_source(place))) for person in place.people.all()
+        _make_row(person, "built in" if person in built_in else str(_source(place))) for person in place.people.all()
     ]
     if place.settings.oidc_issuer is None:
         return listed
@@ -120,7 +120,7 @@ async def person_rows(place: LocalInstallation) -> list[PersonRow]:
     async with working_store(place.settings) as store:
         rows = await VouchedPeople(store).all()
     return listed + [
-        _listed(row.person, "login", until=row.until, doubt=vouching_problem(row, place.people, verifier, now))
+        _make_row(row.person, "login", until=row.until, doubt=vouching_problem(row, place.people, verifier, now))
         for row in rows
     ]
 
@@ -167,14 +167,14 @@ def _find_unmet_approvers(catalog: Catalog, people: list[Person], by_login: Coll
     able = {right for person in people if person.active for right in rights(person)}
     able |= {f"role:{role}" for role in by_login}
     vain: dict[str, list[str]] = {}
-    for asker, approvers in _asked(catalog):
+    for asker, approvers in _list_askers(catalog):
         for approver in dict.fromkeys(approvers):
             if approver not in able:
                 vain.setdefault(approver, []).append(asker)
     return vain
 
 
-def _asked(catalog: Catalog) -> Iterable[tuple[str, tuple[str, ...]]]:
+def _list_askers(catalog: Catalog) -> Iterable[tuple[str, tuple[str, ...]]]:
     """Yields everything that asks people, each with whom; those worked out for each call are not known before."""
     for row in inventory(catalog):
         policy = catalog.policy(row.tool).policy
@@ -206,7 +206,7 @@ def _useless(person: Person, people: Directory, now: datetime) -> Iterable[str]:
             yield f"`{person.id}` delegates to `{each.to}`, who is not active"
 
 
-def _listed(person: Person, source: str, **more: Any) -> PersonRow:
+def _make_row(person: Person, source: str, **more: Any) -> PersonRow:
     return PersonRow(**dict(person), source=source, **more)
 
 

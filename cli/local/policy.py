@@ -67,7 +67,7 @@ def run_file(
     async def body(out: Output) -> int:
         catalog = load_manifest(file)
         judged = run_cases(_read_cases(cases), catalog.policies, catalog.zone)
-        results = [await _heard(catalog, result) for result in judged]
+        results = [await _try_case(catalog, result) for result in judged]
         failed = [result for result in results if not result.passed]
         words: list[RenderableType] = [_failure(result) for result in failed]
         words.append(f"{len(results) - len(failed)} of {len(results)} cases are as expected")
@@ -99,7 +99,7 @@ def explain(
         _check_arguments(tool, given)
         actor = next(iter(place.catalog.actors), "")
         seen_by = place.catalog.tool_view_at(call_context_of(place, actor, person), at)
-        judged_by = _merged(seen_by.judged_ctx, differing)
+        judged_by = _merge(seen_by.judged_ctx, differing)
         by_rules = place.catalog.policy(tool.activity).judge(given, judged_by, seen_by.actor_facts)
         verdict = await verdict_of(place.catalog, tool, given, judged_by, by_rules)
         inputs = {"args": hide(given, tool.masked_arguments, lambda _: "hidden"), "ctx": judged_by}
@@ -181,15 +181,15 @@ def _check_arguments(tool: Tool, args: dict[str, Any]) -> None:
         raise Refused(f"these are no arguments of `{tool.name}`: {problem}", code="input_invalid")
 
 
-def _merged(base: dict[str, Any], differing: dict[str, Any]) -> dict[str, Any]:
+def _merge(base: dict[str, Any], differing: dict[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in differing.items():
         inner = merged.get(key)
-        merged[key] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+        merged[key] = _merge(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
     return merged
 
 
-async def _heard(catalog: Catalog, result: PolicyCaseResult) -> PolicyCaseResult:
+async def _try_case(catalog: Catalog, result: PolicyCaseResult) -> PolicyCaseResult:
     case = result.case
     ctx = case.context_in(catalog.zone)
     verdict = await verdict_of(catalog, find_tool(catalog, case.tool), case.args, ctx, result.verdict)

@@ -60,11 +60,11 @@ async def simulate(client: Client, store: Store, catalog: Catalog, past: Iterabl
     for call in past:
         if call.stream not in turns:
             turns[call.stream] = await _turn(client, call.stream)
-        tried.append(await _tried(store, catalog, call, turns[call.stream]))
+        tried.append(await _try_call(store, catalog, call, turns[call.stream]))
     return tried
 
 
-async def _tried(store: Store, catalog: Catalog, past: PastCall, turn: _Turn | None) -> SimulatedCall:
+async def _try_call(store: Store, catalog: Catalog, past: PastCall, turn: _Turn | None) -> SimulatedCall:
     if turn is None:
         return SimulatedCall(past, "unknown", "its history is gone")
     proposed = turn.get(past.call)

@@ -57,7 +57,7 @@ def create(
             raise Refused(f"`{found.id}` is not active: nothing could be done with this token")
         async with working_store(place.settings) as store:
             secret, token = await Tokens(store).create(
-                place.tenant, found.id, scopes, lifetime=lifetime, now=system_clock(), also=_told("token create")
+                place.tenant, found.id, scopes, lifetime=lifetime, now=system_clock(), also=_record_act("token create")
             )
         out.show(
             {"token": secret, **token.model_dump(mode="json")},
@@ -95,14 +95,14 @@ def revoke(
     async def body(out: Output) -> int:
         place = find_installation(manifest)
         async with working_store(place.settings) as store:
-            ended = await Tokens(store).revoke(token, place.tenant, system_clock(), also=_told("token revoke"))
+            ended = await Tokens(store).revoke(token, place.tenant, system_clock(), also=_record_act("token revoke"))
         out.show(ended, f"token {ended.id} of {ended.person} is revoked")
         return 0
 
     run(body, as_json=as_json)
 
 
-def _told(name: str) -> Callable[[Token], Also]:
+def _record_act(name: str) -> Callable[[Token], Also]:
     """Makes the record of an act on a token. Nobody proves who they are here; it has the account that did it."""
 
     def seen(token: Token) -> Also:

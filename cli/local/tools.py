@@ -81,7 +81,7 @@ def explain(
 
     async def body(out: Output) -> int:
         place = find_installation(manifest)
-        tool, ctx = _meant(place, name, (actor, route, step), person)
+        tool, ctx = _find_meant(place, name, (actor, route, step), person)
         row = next(row for row in inventory(place.catalog) if row.tool == tool.activity)
         if ctx is not None:
             ctx = ctx.model_copy(update={"extra": {"data": collected}})
@@ -98,7 +98,7 @@ def explain(
         if ctx is not None and place.catalog.scopes[ctx.actor].layered:
             words += ["", _layers_table(layers)]
         explanation = {"gates": gates, "layers": layers}
-        out.show(_explained(tool, row, None if given is None else found) | explanation, *words)
+        out.show(_explain(tool, row, None if given is None else found) | explanation, *words)
         return 0
 
     run(body, as_json=as_json)
@@ -112,7 +112,7 @@ def find_tool(catalog: Catalog, name: str) -> Tool:
     return found
 
 
-def _meant(
+def _find_meant(
     place: LocalInstallation, name: str, where: tuple[str, str, str], person: str
 ) -> tuple[Tool, CallContext | None]:
     """Finds the tool that `name`, or an activity, means for an actor on a route at a step; with the context there, if
@@ -216,7 +216,7 @@ def _decision_text(found: LocalGateDecision) -> str:
     return f"{found.code} at gate {found.gate}: {found.message}"
 
 
-def _explained(tool: Tool, row: InventoryRow, judged: LocalGateDecision | None) -> dict[str, Any]:
+def _explain(tool: Tool, row: InventoryRow, judged: LocalGateDecision | None) -> dict[str, Any]:
     facts = {
         **vars(row),
         "description": tool.description,

@@ -16,19 +16,19 @@ LOG_NAME: Final = "errors.log"
 
 def sentence(error: BaseException) -> str:
     """Writes an error for the person who reads it; one that nobody expected names the file with its traceback."""
-    known = _known(error)
+    known = _find_known(error)
     if known is not None:
         return known.message
     where = _write_down(error)
     return f"something unexpected went wrong ({type(error).__name__}); the details are in `{where}`"
 
 
-def _known(error: BaseException) -> SignoffError | None:
+def _find_known(error: BaseException) -> SignoffError | None:
     """Returns the error of ours that it is, or that a group of errors begins with."""
     if isinstance(error, SignoffError):
         return error
     if isinstance(error, BaseExceptionGroup):
-        return next(filter(None, map(_known, error.exceptions)), None)
+        return next(filter(None, map(_find_known, error.exceptions)), None)
     return None
 
 

@@ -33,7 +33,7 @@ def session_id(text: str) -> str:
 def read_object(text: str, option: str) -> dict[str, Any]:
     """Parses one JSON object. Raises typer's error of a bad invocation, which names the option."""
     try:
-        value = json.loads(text, parse_constant=_refused)
+        value = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise typer.BadParameter(f"not JSON: {error}", param_hint=option) from None
     if not isinstance(value, dict):
@@ -41,7 +41,7 @@ def read_object(text: str, option: str) -> dict[str, Any]:
     return value
 
 
-def _refused(name: str) -> float:
+def _refuse(name: str) -> float:
     # NaN and the infinities, which Python reads: there is no canonical form of them (RFC 8785), and so no digest.
     raise ValueError(f"{name} is no JSON number")
 

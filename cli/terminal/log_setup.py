@@ -18,23 +18,23 @@ class _OneLine(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         first = record.getMessage().partition("\n")[0]
-        return f"{record.levelname.lower()}: {_escaped(first)[:300]}"
+        return f"{record.levelname.lower()}: {_escape(first)[:300]}"
 
 
 class _Whole(logging.Formatter):
     """A line for each record, and a traceback below it, indented: nothing that either carries begins an entry."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
-        record.message = _escaped(record.message)
+        record.message = _escape(record.message)
         return super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:
         # A traceback ends in the error's own words, and those may repeat what a stranger sent.
         first, *below = super().format(record).splitlines()
-        return "\n".join((first, *(f"  {_escaped(line)}" for line in below)))
+        return "\n".join((first, *(f"  {_escape(line)}" for line in below)))
 
 
-def _escaped(message: str) -> str:
+def _escape(message: str) -> str:
     # A line end in an address or a header would forge the next entry, an escape sequence the terminal around it.
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in message)
 

@@ -71,7 +71,7 @@ def waiting_table(cards: Sequence[WaitingCard], now: datetime) -> RenderableType
     for card in cards:
         table.add_row(
             show_code(card.code),
-            _listed(card),
+            _write_subject(card),
             clean(card.requester),
             ", ".join(card.approvers),
             ago(card.opened_at, now),
@@ -171,7 +171,7 @@ def call_line(call: CallView) -> Text:
     return line + Text("" if outcome.code == "in_doubt" else f": {content_text(outcome.value)}")
 
 
-def _listed(card: WaitingCard) -> str:
+def _write_subject(card: WaitingCard) -> str:
     """Writes the subject of a request of a list, and its changes while it waited."""
     asks = "did this happen? " if card.kind == "in_doubt" else ""
     course = (

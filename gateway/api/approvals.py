@@ -124,8 +124,8 @@ async def decide_one(
     """The body of every answer is the receipt. Anything unclear is `malformed` and changes nothing."""
     raw = await request.body()
     attempt = _Attempt(caller, as_person, key, raw.decode(errors="replace"), channel_of(request))
-    receipt = await _decided(deps, parse_draft(raw, approval), attempt)
-    return _answered(receipt, response, _words(request, deps, caller))
+    receipt = await _decide(deps, parse_draft(raw, approval), attempt)
+    return _answer(receipt, response, _words(request, deps, caller))
 
 
 @router.post("/{approval}/withdraw", summary="Withdraw", responses=RECEIPTS)
@@ -141,10 +141,10 @@ async def withdraw_one(
     """For who asked for the turn, may decide, or has the role `admin`; the call ends as denied (cancelled)."""
     body = body or WithdrawBody()
     attempt = _Attempt(caller, as_person, None, body.model_dump_json(), channel_of(request))
-    named, words = await _named(deps, approval, attempt), _words(request, deps, caller)
+    named, words = await _find_named(deps, approval, attempt), _words(request, deps, caller)
     if isinstance(named, Receipt):
-        return _answered(await _noted(deps, named, attempt), response, words)
-    return _answered(await withdraw(deps, *named, body.reason), response, words)
+        return _answer(await _note_attempt(deps, named, attempt), response, words)
+    return _answer(await withdraw(deps, *named, body.reason), response, words)
 
 
 async def _own_receipt(deps: GatewayDeps, item: Any, attempt: _Attempt) -> Receipt:
@@ -158,24 +158,24 @@ async def _own_receipt(deps: GatewayDeps, item: Any, attempt: _Attempt) -> Recei
     except UnicodeEncodeError:
         return refused_receipt("malformed", "", "it holds text that is none")
     try:
-        return await _decided(deps, read_batched(item, name), attempt, by_card=True)
+        return await _decide(deps, read_batched(item, name), attempt, by_card=True)
     except SignoffError as error:
         return refused_receipt("unavailable", name, error.message)
     except Exception as error:
         return unexpected_receipt(name, error)
 
 
-async def _decided(
+async def _decide(
     deps: GatewayDeps, draft: DecisionDraft | Receipt, attempt: _Attempt, *, by_card: bool = False
 ) -> Receipt:
     """Returns the receipt of an answer; one that never comes as far as its request is written down here."""
     if isinstance(draft, DecisionDraft):
         draft = with_key(draft, attempt.key)
     if isinstance(draft, Receipt):
-        return await _noted(deps, draft, attempt)
-    named = await _named(deps, draft.approval_id, attempt)
+        return await _note_attempt(deps, draft, attempt)
+    named = await _find_named(deps, draft.approval_id, attempt)
     if isinstance(named, Receipt):
-        return await _noted(deps, named, attempt)
+        return await _note_attempt(deps, named, attempt)
     approval_id, person = named
     # In the development profile a person is named; that counts as if they had signed in.
     assurance = "session" if attempt.caller is None else attempt.caller.assurance
@@ -183,7 +183,7 @@ async def _decided(
     return await decide(deps, draft.model_copy(update={"approval_id": approval_id}), author)
 
 
-async def _noted(deps: GatewayDeps, receipt: Receipt, attempt: _Attempt) -> Receipt:
+async def _note_attempt(deps: GatewayDeps, receipt: Receipt, attempt: _Attempt) -> Receipt:
     """Returns `receipt`, written down: this attempt never came as far as its turn."""
     seen = rejected_entry(
         receipt,
@@ -197,7 +197,7 @@ async def _noted(deps: GatewayDeps, receipt: Receipt, attempt: _Attempt) -> Rece
     return receipt
 
 
-async def _named(deps: GatewayDeps, approval: str, attempt: _Attempt) -> tuple[str, Person] | Receipt:
+async def _find_named(deps: GatewayDeps, approval: str, attempt: _Attempt) -> tuple[str, Person] | Receipt:
     """Returns the request and the person of an attempt, or why there is no such thing."""
     try:
         approval_id = await _find(deps, approval, attempt.caller)
@@ -219,7 +219,7 @@ async def _find(deps: GatewayDeps, approval: str, caller: AuthenticatedCaller | 
     return approval_id
 
 
-def _answered(receipt: Receipt, response: Response, words: Formatter) -> Receipt:
+def _answer(receipt: Receipt, response: Response, words: Formatter) -> Receipt:
     response.status_code = receipt_status(receipt)
     return written_receipt(receipt, words)
 

@@ -39,7 +39,7 @@ async def preview_edit(approval: str, body: PreviewBody, deps: Deps, caller: Tok
     conversations, person = Conversations(deps), person_of(caller)
     approval_id = await conversations.approval_id(approval, person, own_tenant(caller, None))
     loaded = await conversations.loaded(approval_id, person)
-    typed = _typed(loaded, body, deps.catalog)
+    typed = _parse_changed(loaded, body, deps.catalog)
     if problems := problem_words(typed):
         raise BadRequest(problems)
     card = edited_request(loaded.request, typed.written, deps.catalog).card
@@ -57,7 +57,7 @@ def _as_written(typed: ParsedArguments, body: PreviewBody, secrets: Collection[s
     return masked
 
 
-def _typed(loaded: LoadedRequest, body: PreviewBody, catalog: Catalog) -> ParsedArguments:
+def _parse_changed(loaded: LoadedRequest, body: PreviewBody, catalog: Catalog) -> ParsedArguments:
     """Parses the arguments as changed. Raises `NotFound` for an argument that is not there, `BadRequest`."""
     request = loaded.request
     tool = catalog.find_definition(request.tool, request.definition)

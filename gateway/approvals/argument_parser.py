@@ -108,7 +108,7 @@ def read_fields(
         return ParsedArguments(tuple(replace(field, problem="must be a JSON object") for field in typed), None)
     if why := bounds_problem(whole):
         return ParsedArguments(tuple(typed), None, (f"the arguments hold {why}",))
-    found = _checked(tuple(typed), whole, schema.check(whole) if schema is not None else ())
+    found = _check(tuple(typed), whole, schema.check(whole) if schema is not None else ())
     return replace(found, written=written, changed=changed)
 
 
@@ -162,7 +162,7 @@ def _first(field: ArgumentField) -> Any:
     return json.loads(field.shown) if field.kind == "json" and field.shown else field.original
 
 
-def _checked(
+def _check(
     fields: tuple[ArgumentField, ...], args: dict[str, Any], problems: Sequence[SchemaProblem]
 ) -> ParsedArguments:
     rest: list[str] = []
@@ -203,9 +203,9 @@ def _value(field: ArgumentField, sent: str) -> Any:
     empty = not sent.strip()
     match field.kind:
         case "text":
-            return _emptied(field, "") if sent == "" else sent
+            return _empty_value(field, "") if sent == "" else sent
         case "number" | "integer":
-            return _emptied(field, ABSENT) if empty else _number(sent.strip(), whole=field.kind == "integer")
+            return _empty_value(field, ABSENT) if empty else _number(sent.strip(), whole=field.kind == "integer")
         case "lines":
             return [_item(field, line.strip()) for line in sent.split("\n") if line.strip()]
         case "choice":
@@ -216,7 +216,7 @@ def _value(field: ArgumentField, sent: str) -> Any:
             return ABSENT if empty else _json(sent)
 
 
-def _emptied(field: ArgumentField, rest: Any) -> Any:
+def _empty_value(field: ArgumentField, rest: Any) -> Any:
     """Returns the value of an emptied field: an absent one where it may be left out, null where that is allowed."""
     if not field.needed:
         return ABSENT
@@ -242,14 +242,14 @@ def _item(field: ArgumentField, line: str) -> Any:
 
 def _json(sent: str) -> Any:
     try:
-        return json.loads(sent, parse_constant=_refused)
+        return json.loads(sent, parse_constant=_refuse)
     except json.JSONDecodeError as error:
         raise ValueError(f"is not JSON: {error.msg.lower()} in line {error.lineno}") from None
     except RecursionError:
         raise ValueError("is nested too deeply") from None
 
 
-def _refused(name: str) -> float:
+def _refuse(name: str) -> float:
     raise ValueError(f"holds {name}, which is no JSON number")
 
 

@@ -87,7 +87,7 @@ class DecisionWriter:
 
     async def hand_over(self, owed: OwedAnswer) -> bool:
         """Hands a stored answer to its turn once more; returns whether the turn has it. Raises `StoreUnavailable`."""
-        return await self._given(owed.vote.decision) is not None
+        return await self._give_to_turn(owed.vote.decision) is not None
 
     async def _take(self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any] | None) -> _Taken:
         """Inserts an answer, signed, where its question is the latest, waits, and the answers before leave it room."""
@@ -97,9 +97,9 @@ class DecisionWriter:
 
         def work(connection: Connection, rows: ApprovalRows | None) -> _Taken:
             if rows is None:
-                return _Taken(_refused("unknown", request.id))
+                return _Taken(_refuse("unknown", request.id))
             decision = _with_own_delivery(rows, first)
-            repeated = _repeated(rows, decision)
+            repeated = _find_repeated(rows, decision)
             if repeated is not None:
                 return _Taken(repeated)
             asked = rows.request(rows.latest, received)
@@ -109,7 +109,7 @@ class DecisionWriter:
             objection = _objection(asked, decision, author, received) or _too_many(rows, decision, author)
             if objection is None and _takes_back(decision) and has_begun(connection, rows.latest):
                 objection = refusal(asked, "already_decided", why="begun")
-            signed = objection or self._signed(decision)
+            signed = objection or self._sign(decision)
             if isinstance(signed, Receipt):
                 return _Taken(signed)
             vote = vote_of(signed, author, received)
@@ -142,15 +142,15 @@ class DecisionWriter:
         decision = taken.decision
         if decision is None:
             return taken.receipt
-        receipt = await self._given(decision)
+        receipt = await self._give_to_turn(decision)
         if receipt is None or receipt.status == "pending":
             # It is in the store and counts; that a server or a worker is away changes nothing of it.
-            return _pending(taken.receipt, decision)
+            return _make_pending(taken.receipt, decision)
         if _voids(receipt, decision) or decision.edited_args is not None:
             return await self._receipt(decision, receipt)
         return taken.receipt
 
-    async def _given(self, decision: Decision) -> Receipt | None:
+    async def _give_to_turn(self, decision: Decision) -> Receipt | None:
         """Gives the turn an answer that is in the store, and returns the turn's receipt; None where it does not have
         it.
 
@@ -177,15 +177,15 @@ class DecisionWriter:
         """Returns the receipt of a changed call, or of a yes that its turn refused. Of `receipt` only why counts."""
         rows = await self._rows.read(decision.approval_id)
         if rows is None:
-            return _refused("unknown", decision.approval_id, "there is no such request")
+            return _refuse("unknown", decision.approval_id, "there is no such request")
         request = rows.request(rows.latest)
         if decision.edited_args is not None and rows.latest.edit_delivery == decision.delivery_id:
             return _after_change(rows, request, decision)
         if receipt.status == "refused":
             # Settled otherwise: then by whom, as the store has it.
             settled = rows.latest.revision == (decision.revision or 1) and request.state != "pending"
-            return settled_receipt(request) if settled else _not_taken(request, decision, receipt)
-        return _pending(Receipt(status="pending", approval_id=request.id, state=request.state), decision)
+            return settled_receipt(request) if settled else _untaken_receipt(request, decision, receipt)
+        return _make_pending(Receipt(status="pending", approval_id=request.id, state=request.state), decision)
 
     async def _send(self, decision: Decision) -> Receipt:
         return await (self._turns.withdraw if decision.verdict == "withdrawn" else self._turns.decide)(decision)
@@ -195,16 +195,16 @@ class DecisionWriter:
         ask = withdrawal_task if decision.verdict == "withdrawn" else identify_task
         return check_authority(ask(decision, request), evidence, self._people, development=self._development)
 
-    def _signed(self, decision: Decision) -> Decision | Receipt:
+    def _sign(self, decision: Decision) -> Decision | Receipt:
         """Returns `decision` with the gateway's signature, or why there is none."""
         if self._signer is None:
             message = "this gateway has no keys"
-            return decision if self._development else _refused("unavailable", decision.approval_id, message)
+            return decision if self._development else _refuse("unavailable", decision.approval_id, message)
         try:
             return self._signer.sign_decision(decision)
         except NotCanonical:
             message = "the answer holds a number or text that JSON cannot carry safely; send it as a string"
-            return _refused("malformed", decision.approval_id, message)
+            return _refuse("malformed", decision.approval_id, message)
 
 
 def _voids(receipt: Receipt, decision: Decision) -> bool:
@@ -227,7 +227,7 @@ def _after_change(rows: ApprovalRows, request: ApprovalRequest, decision: Decisi
     return receipt_after(request_of(rows.latest), request)
 
 
-def _not_taken(request: ApprovalRequest, decision: Decision, receipt: Receipt) -> Receipt:
+def _untaken_receipt(request: ApprovalRequest, decision: Decision, receipt: Receipt) -> Receipt:
     """Returns the receipt of a yes that its turn refused. Its words are the gates' where it changed arguments."""
     if decision.edited_args is not None and receipt.code == "malformed":
         return refusal(request, "malformed", f"the change was not taken: {receipt.message}")
@@ -260,7 +260,7 @@ def _too_many(rows: ApprovalRows, decision: Decision, author: Authority) -> Rece
     own = sum((each.vote.person_id or each.vote.subject) == human for each in rows.answers)
     if own < ANSWERS_OF_ONE and len(rows.answers) < ANSWERS_KEPT:
         return None
-    return _refused("not_allowed", decision.approval_id, why="enough")
+    return _refuse("not_allowed", decision.approval_id, why="enough")
 
 
 def _with_own_delivery(rows: ApprovalRows, decision: Decision) -> Decision:
@@ -272,17 +272,17 @@ def _with_own_delivery(rows: ApprovalRows, decision: Decision) -> Decision:
     """
     for answer in rows.answers:
         given = answer.vote.decision
-        if given.delivery_id == decision.delivery_id and (answer.void or _said(given) != _said(decision)):
-            other = sha256_hex([decision.delivery_id, *_said(decision)])[:_DELIVERY_CHARS]
+        if given.delivery_id == decision.delivery_id and (answer.void or _content_of(given) != _content_of(decision)):
+            other = sha256_hex([decision.delivery_id, *_content_of(decision)])[:_DELIVERY_CHARS]
             decision = decision.model_copy(update={"delivery_id": other})
     return decision
 
 
-def _said(decision: Decision) -> list[Any]:
+def _content_of(decision: Decision) -> list[Any]:
     return [decision.verdict, decision.edited_args, decision.result]
 
 
-def _repeated(rows: ApprovalRows, decision: Decision) -> Receipt | None:
+def _find_repeated(rows: ApprovalRows, decision: Decision) -> Receipt | None:
     """Returns the receipt of the same delivery, if it was taken before."""
     for answer in rows.answers:
         if answer.vote.decision.delivery_id != decision.delivery_id:
@@ -296,10 +296,10 @@ def _repeated(rows: ApprovalRows, decision: Decision) -> Receipt | None:
     return None
 
 
-def _pending(receipt: Receipt, decision: Decision) -> Receipt:
+def _make_pending(receipt: Receipt, decision: Decision) -> Receipt:
     update = {"status": "pending", "code": "", "verdict": decision.verdict}
     return receipt.model_copy(update=update)
 
 
-def _refused(code: ReceiptCode, approval_id: str, message: str = "", *, why: ReceiptReason = "") -> Receipt:
+def _refuse(code: ReceiptCode, approval_id: str, message: str = "", *, why: ReceiptReason = "") -> Receipt:
     return Receipt(status="refused", code=code, approval_id=approval_id, message=message, why=why)

@@ -66,7 +66,7 @@ async def _decide(deps: GatewayDeps, draft: DecisionDraft, author: DecisionAutho
         return _turned_away(request, person, eligibility.code)
     if why := bounds_problem(draft.edited_args):
         return refusal(request, "malformed", f"`edited_args` holds {why}")
-    whole = _unmasked(loaded, draft)
+    whole = _unmask(loaded, draft)
     if isinstance(whole, Receipt):
         return whole
     decision = _decision(deps, request, whole, author)
@@ -93,7 +93,7 @@ async def _unready(
     if not at_least(author.assurance, request.min_assurance):
         # Before anything is asked to be typed, which would help nobody.
         return refusal(request, "assurance")
-    shown = _as_shown(deps, request, draft)
+    shown = _with_changed_card(deps, request, draft)
     if not is_confirmed(shown, draft.confirm):
         return refusal(request, "malformed", f"{missing_words(shown)}: send it as `confirm`")
     # Of changed arguments too: whoever changed some of them approves the others as they are.
@@ -162,7 +162,7 @@ def can_remember(request: ApprovalRequest, person: Person, people: Directory, no
     return not resolve_eligibility(person, people, first, now).code
 
 
-def _unmasked(loaded: LoadedRequest, draft: DecisionDraft) -> DecisionDraft | Receipt:
+def _unmask(loaded: LoadedRequest, draft: DecisionDraft) -> DecisionDraft | Receipt:
     """Returns `draft` with what was hidden from who changed the arguments, or why that cannot be known."""
     request = loaded.request
     if draft.edited_args is None or request.state != "pending" or not request.secrets:
@@ -173,7 +173,7 @@ def _unmasked(loaded: LoadedRequest, draft: DecisionDraft) -> DecisionDraft | Re
         return refusal(request, "malformed", error.message)
 
 
-def _as_shown(deps: GatewayDeps, request: ApprovalRequest, draft: DecisionDraft) -> ApprovalRequest:
+def _with_changed_card(deps: GatewayDeps, request: ApprovalRequest, draft: DecisionDraft) -> ApprovalRequest:
     """Returns the request that is approved: with the changed card where arguments are changed, masks included."""
     if draft.edited_args is None or request.edit == "off":
         return request

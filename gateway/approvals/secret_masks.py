@@ -160,17 +160,17 @@ class _Unmasked:
         """Returns `edited`, which lies at `path`, with what is behind its masks; `value` is what it was."""
         if isinstance(edited, dict):
             old = value if isinstance(value, dict) else {}
-            return {key: self._kept(item, old.get(key, _ABSENT), _below(path, key)) for key, item in edited.items()}
+            return {key: self._keep(item, old.get(key, _ABSENT), _below(path, key)) for key, item in edited.items()}
         if isinstance(edited, list):
-            if value is not _ABSENT and edited == self._shown(value, path):
+            if value is not _ABSENT and edited == self._show(value, path):
                 return value
             # Which of the hidden values stands where is not known once items were moved.
             return [self.of(item, _ABSENT, path) for item in edited]
         if isinstance(edited, str) and HIDDEN in edited and edited != value:
-            return self._repeated(edited, value, path)
+            return self._find_repeated(edited, value, path)
         return edited
 
-    def _kept(self, item: Any, value: Any, name: str) -> Any:
+    def _keep(self, item: Any, value: Any, name: str) -> Any:
         if name not in self._secrets:
             return self.of(item, value, name)
         if value is not _ABSENT and item == mask_text(value):
@@ -179,13 +179,13 @@ class _Unmasked:
             raise _unknown(name)
         return item
 
-    def _repeated(self, edited: str, value: Any, path: str) -> Any:
+    def _find_repeated(self, edited: str, value: Any, path: str) -> Any:
         # Of a text that was changed around the mark nobody knows that the secret is still to stand there.
-        if isinstance(value, str) and edited == self._shown(value, path):
+        if isinstance(value, str) and edited == self._show(value, path):
             return value
         raise _unknown(path)
 
-    def _shown(self, value: Any, path: str) -> Any:
+    def _show(self, value: Any, path: str) -> Any:
         return hide(redact_arguments(value, self._secrets, self._texts, path), self._secrets, mask_text, path)
 
 

@@ -44,7 +44,7 @@ async def proved_view(
     if not (view.calls or (result is not None and result.calls)):
         return view
     tickets = await store.tickets_of_turn(begun.key.workflow_id)
-    asked = await _asked(begun, requests)
+    asked = await _load_requests(begun, requests)
     all_calls = (*view.calls, *_calls_of(view))
     proof = CallProof(
         turn=begun.key,
@@ -109,10 +109,10 @@ class CallProof:
                 call=outcome.call, tool=outcome.tool, code="in_doubt", gate="execute", value=_text(UNPROVED)
             )
         if outcome.denied is not None:
-            return self._denied(outcome, outcome.denied)
+            return self._prove_denial(outcome, outcome.denied)
         if outcome.code == "denied":
-            return _undenied(outcome)
-        decided = self._deciding(outcome)
+            return _refuse_denial(outcome)
+        decided = self._deciding_call(outcome)
         approved, edited = self._people(decided, outcome)
         credit = {
             "approval_id": outcome.approval_id if outcome.approval_id == self._asked_as(decided) else "",
@@ -163,7 +163,7 @@ class CallProof:
         tickets = [each for each in self.done if each.call == outcome.call]
         return not tickets or any(_names(request, each) for each in tickets)
 
-    def _deciding(self, outcome: CallOutcome) -> str:
+    def _deciding_call(self, outcome: CallOutcome) -> str:
         """Returns the call whose people decided `outcome`: that of the fallback, where one ended it."""
         tried = _stand_ins(outcome.call) if outcome.fallback else ()
         found = (call for call in tried if call in self.asked and self.asked[call].request.tool == outcome.fallback)
@@ -184,7 +184,7 @@ class CallProof:
         asked = [each for each in requests if each.kind == "in_doubt"] + approvals[-1:]
         ran = [each for each in self.done if each.call == call]
         counting = [each for each in asked if not ran or any(_names(each, ticket) for ticket in ran)]
-        agreed = {name for each in counting for name in _agreed(each)}
+        agreed = {name for each in counting for name in _find_agreeing(each)}
         if outcome.code == "in_doubt" and request.kind == "in_doubt":
             # There a `no` is an answer as well: that nobody knows, or that it is not to be tried again.
             agreed.add(request.decided_by)
@@ -194,12 +194,12 @@ class CallProof:
         edited = {each.subject for each in made if each.decision.delivery_id in changes}
         return agreed, edited | {request.edited_by}
 
-    def _denied(self, outcome: CallOutcome, denied: ToolDenied) -> CallOutcome:
+    def _prove_denial(self, outcome: CallOutcome, denied: ToolDenied) -> CallOutcome:
         people = {"decided_by": "", "reason": denied.reason}
         if denied.source == "human":
-            request = self._denial(self._deciding(outcome))
+            request = self._denial(self._deciding_call(outcome))
             if request is None:
-                return _undenied(outcome)
+                return _refuse_denial(outcome)
             people = {"decided_by": request.decided_by, "reason": request.reason or denied.reason}
             people["approval_id"] = request.id
         elif denied.source == "repeat":
@@ -210,7 +210,7 @@ class CallProof:
             else:
                 people = {}
         elif denied.source == "cancelled":
-            request = self.request(self._deciding(outcome))
+            request = self.request(self._deciding_call(outcome))
             people = {"decided_by": request.decided_by if request is not None else ""}
         proved = denied.model_copy(update=people)
         if proved == denied:
@@ -234,7 +234,7 @@ class CallProof:
         return next((each for each in revisions if each.state == "denied" and each.kind == "approval"), None)
 
 
-async def _asked(begun: SignedStart, requests: RequestReader) -> dict[str, LoadedRequest]:
+async def _load_requests(begun: SignedStart, requests: RequestReader) -> dict[str, LoadedRequest]:
     found: dict[str, LoadedRequest] = {}
     for call in dict.fromkeys(each.call for each in begun.requests):
         try:
@@ -279,7 +279,7 @@ def _is_of(ticket: Ticket, begun: SignedStart) -> bool:
     return begun.requester is None or ticket.nonce == begun.requester.nonce
 
 
-def _agreed(request: ApprovalRequest) -> set[str]:
+def _find_agreeing(request: ApprovalRequest) -> set[str]:
     """Says who has let run what a request asks about, or says that it happened; nobody while that is not enough."""
     if request.state not in _AGREED:
         return set()
@@ -297,7 +297,7 @@ def _stand_ins(call: str) -> Collection[str]:
     return {stand_in_id(call, number) for number in range(1, MAX_FALLBACKS + 1)} if is_call(call) else ()
 
 
-def _undenied(outcome: CallOutcome) -> CallOutcome:
+def _refuse_denial(outcome: CallOutcome) -> CallOutcome:
     return CallOutcome(call=outcome.call, tool=outcome.tool, code="refused", gate="approval", value=_text(UNDENIED))
 
 

@@ -57,9 +57,9 @@ class Authenticator:
         """Looks who sends `request` now. Raises as `identify`."""
         # First, so that whom another gateway let in is known to this one.
         await self._logins.look()
-        return await (self._by_token(request) if credential == "token" else self._by_cookie(request))
+        return await (self._find_by_token(request) if credential == "token" else self._by_cookie(request))
 
-    async def _by_token(self, request: Request) -> AuthenticatedCaller | None:
+    async def _find_by_token(self, request: Request) -> AuthenticatedCaller | None:
         sent = request.headers.get("authorization")
         if sent is None:
             return None

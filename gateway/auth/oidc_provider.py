@@ -113,11 +113,11 @@ class OidcProvider:
         written = tokens.get("id_token")
         if not isinstance(written, str):
             raise _refusal("the provider sent no ID token")
-        return await self._believed(written, attempt, str(tokens.get("access_token", "")))
+        return await self._check_claims(written, attempt, str(tokens.get("access_token", "")))
 
-    async def _believed(self, written: str, attempt: SignInAttempt, access_token: str) -> Mapping[str, Any]:
+    async def _check_claims(self, written: str, attempt: SignInAttempt, access_token: str) -> Mapping[str, Any]:
         try:
-            token = await self._opened(written)
+            token = await self._open(written)
             # Issuer and audience are ours to name; the library asks for the times, `nonce` and `azp`, and compares
             # `at_hash`.
             claims = CodeIDToken(
@@ -136,7 +136,7 @@ class OidcProvider:
         found: Mapping[str, Any] = dict(claims)
         return found
 
-    async def _opened(self, written: str) -> jwt.Token:
+    async def _open(self, written: str) -> jwt.Token:
         published = await self._known()
         try:
             return jwt.decode(written, published.keys, algorithms=ALGORITHMS)
@@ -155,7 +155,7 @@ class OidcProvider:
 
     async def _ask(self, now: datetime) -> _Published:
         try:
-            async with httpx2.AsyncClient(timeout=SECONDS, verify=_trusted()) as client:
+            async with httpx2.AsyncClient(timeout=SECONDS, verify=_load_trust()) as client:
                 endpoints = await _object(client, self.issuer.rstrip("/") + "/.well-known/openid-configuration")
                 # OpenID Connect Discovery 4.3: a document that speaks for another issuer would let one stand in for the
                 # other.
@@ -187,7 +187,7 @@ class OidcProvider:
             redirect_uri=self._callback,
             code_challenge_method="S256",
             timeout=SECONDS,
-            verify=_trusted(),
+            verify=_load_trust(),
         )
 
     async def _secret(self) -> str:
@@ -203,7 +203,7 @@ class OidcProvider:
 
 
 @functools.cache
-def _trusted() -> ssl.SSLContext:
+def _load_trust() -> ssl.SSLContext:
     """Says whom TLS trusts, read once: reading the list anew for each sign-in holds up everybody for its 25 ms."""
     return httpx2.create_ssl_context()
 

@@ -44,7 +44,7 @@ class RouteTable:
 
 def access_of(route: BaseRoute) -> Access:
     """Returns the one access that a route declares. Raises `ConfigError` for none, and for two."""
-    declared = list(_declared(route.dependant)) if isinstance(route, APIRoute) else []
+    declared = list(_list_declared(route.dependant)) if isinstance(route, APIRoute) else []
     if len(declared) != 1:
         named = getattr(route, "path", type(route).__name__)
         raise ConfigError(
@@ -53,8 +53,8 @@ def access_of(route: BaseRoute) -> Access:
     return declared[0]
 
 
-def _declared(dependant: Dependant) -> Iterator[Access]:
+def _list_declared(dependant: Dependant) -> Iterator[Access]:
     for each in dependant.dependencies:
         if isinstance(each.call, Access):
             yield each.call
-        yield from _declared(each)
+        yield from _list_declared(each)

@@ -41,10 +41,10 @@ class Streams:
             raise BadRequest(message, status=429, code="streams")
         # nginx holds back what it proxies until a buffer is full; events would come late and in heaps.
         headers = {"x-accel-buffering": "no"}
-        known = self._while_known(request, events, allowed)
+        known = self._yield_while_known(request, events, allowed)
         return StreamingResponse(known, media_type="text/event-stream", headers=headers)
 
-    async def _while_known(
+    async def _yield_while_known(
         self, request: Request, events: AsyncGenerator[str, None], allowed: Allowed | None
     ) -> AsyncIterator[str]:
         """Gives `events` until their reader is signed out, revoked, gone, or not `allowed` any more.
@@ -52,7 +52,7 @@ class Streams:
         A stream may outlast that by hours.
         """
         looked = self._clock()
-        async with contextlib.aclosing(events), self._counted(caller_of(request)):
+        async with contextlib.aclosing(events), self._count(caller_of(request)):
             async for event in events:
                 # Heartbeats pass here, too, so that the reader of a silent stream is looked at as well.
                 if caller_of(request) is not None and self._clock() - looked >= LOOK_AGAIN:
@@ -62,7 +62,7 @@ class Streams:
                 yield event
 
     @contextlib.asynccontextmanager
-    async def _counted(self, caller: AuthenticatedCaller | None) -> AsyncIterator[None]:
+    async def _count(self, caller: AuthenticatedCaller | None) -> AsyncIterator[None]:
         if caller is None:
             yield
             return

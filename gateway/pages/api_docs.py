@@ -90,7 +90,7 @@ def _parameters(operation: Mapping[str, Any]) -> Iterator[FieldRow]:
 
 def _body(operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterator[FieldRow]:
     for content in operation.get("requestBody", {}).get("content", {}).values():
-        schema = _resolved(content["schema"], schemas)
+        schema = _resolve(content["schema"], schemas)
         for name, field in schema.get("properties", {}).items():
             required = name in schema.get("required", ())
             yield FieldRow(name, _kind(field), "body", required, field.get("description", ""))
@@ -102,11 +102,11 @@ def _answers(operation: Mapping[str, Any]) -> Iterator[AnswerRow]:
         yield AnswerRow(status, answer["description"], ", ".join(filter(None, kinds)))
 
 
-def _resolved(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolve(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the schema that a reference, or the one of several that is no null, names."""
     for each in schema.get("anyOf", ()):
         if "$ref" in each:
-            return _resolved(each, schemas)
+            return _resolve(each, schemas)
     named = schema.get("$ref", "")
     found: Mapping[str, Any] = schemas[named.removeprefix(_SCHEMAS)] if named else schema
     return found

@@ -122,7 +122,7 @@ async def _one(site: Site, visitor: Visitor, approval: str, number: int, form: M
         card=card,
         approval=approval,
         state=receipt.verdict if receipt.status == "accepted" else "wait" if good else "bad",
-        words=text(_told(receipt), language),
+        words=text(_text_key(receipt), language),
         note="" if good else _why(receipt, visitor.formatter),
     )
 
@@ -161,7 +161,7 @@ def _alone(card: CardPage) -> str:
     return "batch.alone.typed" if needs_typing(card.request) else ""
 
 
-def _told(receipt: Receipt) -> str:
+def _text_key(receipt: Receipt) -> str:
     """Says which text says what became of one answer: where it settled the request, which way."""
     return f"state.{receipt.state}" if receipt.status == "accepted" else f"batch.{receipt.status}"
 

@@ -93,7 +93,7 @@ def _became(view: CallView, catalog: Catalog, people: Directory, language: str, 
         # What people decided, and what came of it, is told of the tool that stood in.
         return "execution_failed", text("call.execution_failed", language), ""
     if view.outcome is not None:
-        return _settled(view.outcome, view, catalog, people, language)
+        return _describe_settled(view.outcome, view, catalog, people, language)
     request = view.approval
     if request is not None and request.state == "pending":
         doubt = request.kind == "in_doubt"
@@ -110,7 +110,7 @@ def _became(view: CallView, catalog: Catalog, people: Directory, language: str, 
     return known, text(f"call.{known}", language), ""
 
 
-def _settled(
+def _describe_settled(
     outcome: CallOutcome, view: CallView, catalog: Catalog, people: Directory, language: str
 ) -> tuple[str, str, str]:
     if outcome.code == "ok":

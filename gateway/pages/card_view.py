@@ -158,7 +158,7 @@ def card_page(
         timed=timed_words(request, people, formatter),
         diff=diff_of(request, visitor),
         votes=tuple(_vote(vote, request, visitor, people) for vote in request.votes),
-        counted=_counted(request, people, formatter),
+        counted=_count_votes(request, people, formatter),
         may=who_may(request, people, formatter, answered=True),
         decides=decides,
         stands_in=display_name(people, eligibility.on_behalf, request.tenant) if eligibility.on_behalf else "",
@@ -220,7 +220,7 @@ def _why_not(request: ApprovalRequest, eligibility: Eligibility, visitor: Visito
 
 def _vote(vote: Vote, request: ApprovalRequest, visitor: Visitor, people: Directory) -> VoteLine:
     language = visitor.formatter.language
-    who = _named(vote.name or vote.subject, vote.subject, visitor)
+    who = _name_person(vote.name or vote.subject, vote.subject, visitor)
     if vote.on_behalf:
         who = text("card.for_whom", language, who=who, whom=display_name(people, vote.on_behalf, request.tenant))
     words = text(f"doubt.state.{vote.verdict}" if request.kind == "in_doubt" else f"state.{vote.verdict}", language)
@@ -233,7 +233,7 @@ def _example(request: ApprovalRequest) -> tuple[str, str] | None:
     return next(((row.name, row.value) for row in rows if row.name.isidentifier()), None)
 
 
-def _counted(request: ApprovalRequest, people: Directory, formatter: Formatter) -> str:
+def _count_votes(request: ApprovalRequest, people: Directory, formatter: Formatter) -> str:
     if request.quorum < 2:
         return ""
     found = progress(request)
@@ -249,7 +249,7 @@ def _ending(request: ApprovalRequest, line: CallLine | None, visitor: Visitor, p
     language = visitor.formatter.language
     # Of a withdrawal the request keeps the id alone.
     by = request.decided_by and (request.decided_name or display_name(people, request.decided_by, request.tenant))
-    who = _named(by, request.decided_by, visitor)
+    who = _name_person(by, request.decided_by, visitor)
     doubt = "doubt." if request.kind == "in_doubt" else ""
     key = f"ended.{doubt}{request.state}"
     if not has_text(key):
@@ -269,7 +269,7 @@ def _ending(request: ApprovalRequest, line: CallLine | None, visitor: Visitor, p
     )
 
 
-def _named(name: str, subject: str, visitor: Visitor) -> str:
+def _name_person(name: str, subject: str, visitor: Visitor) -> str:
     return f"{name} ({text('receipt.you', visitor.formatter.language)})" if subject == visitor.person.id else name
 
 

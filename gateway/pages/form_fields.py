@@ -26,11 +26,11 @@ async def read_form(request: Request) -> Fields:
     if kind != _FORM:
         raise BadRequest(f"send a form as {_FORM}", status=415, code="content_type")
     if len(body) <= _SMALL_BYTES:
-        return _parsed(body)
-    return await asyncio.to_thread(_parsed, body)
+        return _parse(body)
+    return await asyncio.to_thread(_parse, body)
 
 
-def _parsed(body: bytes) -> Fields:
+def _parse(body: bytes) -> Fields:
     try:
         text = body.decode("ascii")
         return ImmutableMultiDict(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=FORM_FIELDS))

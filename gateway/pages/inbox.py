@@ -122,7 +122,7 @@ async def decide_card(request: Request, approval: str, site: CurrentSite, visito
         return await _card_page(site, visitor, approval, note=error.message, status=422)
     if verdict == "approved" and (note := await _typing_note(site, visitor, draft)):
         return await _card_page(site, visitor, approval, note=note, status=422)
-    return await _answered(site, visitor, approval, await decide(site.deps, draft, author_of(visitor)))
+    return await _answer(site, visitor, approval, await decide(site.deps, draft, author_of(visitor)))
 
 
 @router.post("/approvals/{approval}/withdraw", dependencies=[PAGE_DECIDE])
@@ -133,7 +133,7 @@ async def withdraw_card(request: Request, approval: str, site: CurrentSite, visi
     if not visitor.opened(str(form.get("token", "")), f"withdraw {approval}"):
         note = text("note.out_of_date", visitor.formatter.language)
         return await _card_page(site, visitor, approval, note=note, status=403)
-    return await _answered(site, visitor, approval, await withdraw(site.deps, approval, visitor.person, ""))
+    return await _answer(site, visitor, approval, await withdraw(site.deps, approval, visitor.person, ""))
 
 
 @router.get("/live/waiting", dependencies=[PAGE_READ])
@@ -166,7 +166,7 @@ async def _typing_note(site: Site, visitor: Visitor, draft: DecisionDraft) -> st
         return ""
 
 
-async def _answered(site: Site, visitor: Visitor, approval: str, receipt: Receipt) -> Response:
+async def _answer(site: Site, visitor: Visitor, approval: str, receipt: Receipt) -> Response:
     if receipt.status in ("accepted", "counted"):
         response = RedirectResponse(f"/approvals/{approval}", status_code=303)
         site.visitors.remember(visitor, response)

@@ -54,7 +54,7 @@ router = APIRouter(include_in_schema=False)
 @router.api_route("/link/{written}", methods=["GET", "HEAD"], dependencies=[OPEN_PAGE])
 async def show_link(request: Request, written: str, site: CurrentSite) -> Response:
     """The request, with the form to answer it where the link is enough for that."""
-    found = await _opened(site, request, written)
+    found = await _open_link(site, request, written)
     link = found.link
     seen = link_entry(link.approval, link.person, link.channel, site.deps.clock(), link=delivery_of(written))
     await record(site.deps.store, seen)
@@ -64,7 +64,7 @@ async def show_link(request: Request, written: str, site: CurrentSite) -> Respon
 @router.post("/link/{written}", dependencies=[OPEN_PAGE])
 async def decide_by_link(request: Request, written: str, site: CurrentSite) -> Response:
     """An answer, with the value that only the page has: not what a scanner of mail or a preview sends."""
-    opened = await _opened(site, request, written)
+    opened = await _open_link(site, request, written)
     link, visitor = opened.link, opened.visitor
     form = {name: str(value) for name, value in (await read_form(request)).items()}
     language = visitor.formatter.language
@@ -97,7 +97,7 @@ async def decide_by_link(request: Request, written: str, site: CurrentSite) -> R
 @router.get("/link/{written}/values", dependencies=[OPEN_PAGE])
 async def show_link_values(request: Request, written: str, site: CurrentSite) -> Response:
     """A page of every value of the request, which counts as opened by whom the link was sent to."""
-    opened = await _opened(site, request, written)
+    opened = await _open_link(site, request, written)
     await _card(site, opened)
     loaded = await site.deps.requests.load(opened.link.approval)
     context = await open_values(site.deps, loaded, opened.visitor, request)
@@ -105,7 +105,7 @@ async def show_link_values(request: Request, written: str, site: CurrentSite) ->
     return site.renderer.page("values.html", browser, nav="link", back=f"/link/{written}", **context)
 
 
-async def _opened(site: Site, request: Request, written: str) -> OpenedLink:
+async def _open_link(site: Site, request: Request, written: str) -> OpenedLink:
     key = await site.deps.store.secret_key(LINK_KEY)
     try:
         link = read_link(key, written, site.deps.clock())

@@ -33,7 +33,7 @@ async def session_talk(deps: GatewayDeps, view: SessionView, turns: dict[str, Tu
     for turn in view.turns:
         full = turns.get(turn.turn)
         if full is None:
-            entries += await _remembered(deps, view, turn)
+            entries += await _remembered_entries(deps, view, turn)
         else:
             entries += await said_in(deps, full, language, after=turn.earlier, prefix=f"{turn.turn}-")
         if turn.error is not None:
@@ -66,7 +66,7 @@ async def _turn(deps: GatewayDeps, key: TurnKey) -> TurnView | None:
         return None
 
 
-async def _remembered(deps: GatewayDeps, view: SessionView, turn: SessionTurnView) -> list[TranscriptEntry]:
+async def _remembered_entries(deps: GatewayDeps, view: SessionView, turn: SessionTurnView) -> list[TranscriptEntry]:
     asker, place = display_name(deps.people, turn.requester, view.tenant), SessionKey(view.tenant, view.session)
     entries = [
         TranscriptEntry(

@@ -55,7 +55,7 @@ async def sign_in_by_token(request: Request, site: CurrentSite) -> Response:
         token = await site.sign_in.tokens.authenticate(form.get("secret", "").strip(), site.deps.clock())
         return await site.sign_in.entrance.enter(_person(site, token), then, "session", token)
     except Refused as error:
-        return await _refused(site, browser, then, error)
+        return await _refuse(site, browser, then, error)
 
 
 @router.post("/logout", dependencies=[OPEN_PAGE])
@@ -87,14 +87,14 @@ async def come_from_provider(request: Request, site: CurrentSite) -> Response:
     then = "/"
     try:
         attempt, then = _attempt(site, browser, request.cookies.get(ATTEMPT, ""))
-        response = await _admitted(site, attempt, then, dict(request.query_params))
+        response = await _admit(site, attempt, then, dict(request.query_params))
     except Refused as error:
-        response = await _refused(site, browser, then, error)
+        response = await _refuse(site, browser, then, error)
     site.visitors.set_cookie(response, ATTEMPT, "", seconds=0)
     return response
 
 
-async def _admitted(site: Site, attempt: SignInAttempt, then: str, answer: dict[str, str]) -> Response:
+async def _admit(site: Site, attempt: SignInAttempt, then: str, answer: dict[str, str]) -> Response:
     claims = await site.sign_in.provider.finish(attempt, answer)
     person, vouched = await site.sign_in.logins.admit(claims)
     try:
@@ -119,7 +119,7 @@ def _person(site: Site, token: Token) -> Person:
     return person
 
 
-async def _refused(site: Site, browser: Browser, then: str, error: Refused) -> Response:
+async def _refuse(site: Site, browser: Browser, then: str, error: Refused) -> Response:
     # For whoever keeps the list of people; who was refused is told neither.
     login, person = (str(error.context.get(key, "")) for key in ("login", "person"))
     await site.sign_in.refusals.note(error.message, login=login, person=person)

@@ -58,7 +58,7 @@ def who_may(request: ApprovalRequest, people: Directory, formatter: Formatter, *
     With `answered` without those who have answered already.
     """
     voters = {voter for vote in request.votes for voter in (vote.subject, vote.on_behalf)} if answered else set()
-    return _told(request.approvers, request, people, formatter, voters)
+    return _name_approvers(request.approvers, request, people, formatter, voters)
 
 
 def groups_words(
@@ -124,10 +124,10 @@ def diff_lines(before: tuple[CardRow, ...], after: tuple[CardRow, ...], formatte
 
 
 def _others(approvers: Sequence[str], request: ApprovalRequest, people: Directory, formatter: Formatter) -> str:
-    return _told(approvers, request, people, formatter, set())
+    return _name_approvers(approvers, request, people, formatter, set())
 
 
-def _told(
+def _name_approvers(
     approvers: Sequence[str],
     request: ApprovalRequest,
     people: Directory,

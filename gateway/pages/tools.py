@@ -84,7 +84,7 @@ async def explain_call(request: Request, tool: str, site: CurrentSite, visitor: 
         found = await _judge(site, visitor, declared, form, args)
     except SignoffError as error:
         return _form(site, visitor, declared, form, note=error.message, status=422)
-    return _form(site, visitor, declared, form, explained=_explained(site, found, language))
+    return _form(site, visitor, declared, form, explained=_explain(site, found, language))
 
 
 async def _judge(
@@ -114,7 +114,7 @@ def _asker(site: Site, visitor: Visitor, named: str) -> Person:
     return known_person(site.deps.people, named or DEFAULT_ASKER, visitor.person.tenant)
 
 
-def _explained(site: Site, found: LocalGateDecision, language: str) -> CallExplanation:
+def _explain(site: Site, found: LocalGateDecision, language: str) -> CallExplanation:
     verdict = found.verdict
     who = ""
     if found.kind == "ask" and found.tool is not None:

@@ -50,7 +50,7 @@ class BodyQuota:
     def end(self, sender: str) -> None:
         """Counts a body that is whole, or broke off."""
         self._reading[sender] -= 1
-        _dropped(self._reading, sender)
+        _drop(self._reading, sender)
 
     def hold(self, sender: str, size: int) -> None:
         """Counts so many bytes more. Raises `BodyRefused` where too many are held."""
@@ -61,7 +61,7 @@ class BodyQuota:
     def release(self, sender: str, size: int) -> None:
         """Counts the bytes of a request that is answered no more."""
         self._held[sender] -= size
-        _dropped(self._held, sender)
+        _drop(self._held, sender)
 
 
 class BodyLimit:
@@ -196,6 +196,6 @@ def _full(used: Counter[str], sender: str, more: int, limit: int) -> bool:
     return used.total() + more > limit or used[sender] + more > limit // SENDER_SHARE
 
 
-def _dropped(used: Counter[str], sender: str) -> None:
+def _drop(used: Counter[str], sender: str) -> None:
     if used[sender] <= 0:
         del used[sender]

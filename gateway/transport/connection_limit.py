@@ -59,7 +59,7 @@ class BoundedConnection(H11Protocol):
             if self._deaf or self.transport.is_closing():
                 return
             super().data_received(data[start : start + _PIECE_BYTES])
-            self._deaf = self._deaf or (self._receiving() and is_chunked(self.headers))
+            self._deaf = self._deaf or (self._is_receiving() and is_chunked(self.headers))
         if self._deaf:
             self.flow.pause_reading()
         elif self.conn.their_state is not h11.IDLE:
@@ -67,7 +67,7 @@ class BoundedConnection(H11Protocol):
         elif self._late is None:
             self._wait_for_headers()
 
-    def _receiving(self) -> bool:
+    def _is_receiving(self) -> bool:
         return self.conn.their_state is h11.SEND_BODY
 
     def _wait_for_headers(self) -> None:

@@ -50,7 +50,7 @@ class RequestGuard:
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
-        self._hosts = LOOPBACK_NAMES | _host_names((settings.public_url, f"//{_bracketed(settings.host)}"))
+        self._hosts = LOOPBACK_NAMES | _host_names((settings.public_url, f"//{_bracket(settings.host)}"))
         self._public = settings.public_url
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,7 +60,7 @@ class RequestGuard:
             await self._app(scope, receive, send)
             return
         # Before anything is refused: refusals carry the headers, too.
-        sealed = _sealed(send, scope["path"], secure=self._public.startswith("https:"))
+        sealed = _seal(send, scope["path"], secure=self._public.startswith("https:"))
         refusal = self._refusal(scope["method"], scope["path"], Headers(scope=scope))
         if scope.get("root_path"):
             # Below a path the API's addresses would not begin as those that are checked here, nor its links lead back.
@@ -106,7 +106,7 @@ class RequestGuard:
         return origin == self._public or urlsplit(origin).netloc.lower() == host.lower()
 
 
-def _sealed(send: Send, path: str, *, secure: bool) -> Send:
+def _seal(send: Send, path: str, *, secure: bool) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
@@ -135,7 +135,7 @@ def _name(address: str) -> str:
         return ""
 
 
-def _bracketed(host: str) -> str:
+def _bracket(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 

@@ -37,7 +37,7 @@ async def serve(
     `ready` is called once the port answers. Signals are the caller's matter. Raises `ServerUnavailable` naming the
     setting when the port is taken or the address is not this machine's.
     """
-    with _listening(host, port) as listener:
+    with _listen(host, port) as listener:
         config = uvicorn.Config(
             app,
             # Its words go where all others go: uvicorn's own handlers would print tracebacks.
@@ -106,7 +106,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=2048)

@@ -75,7 +75,7 @@ async def run_channels(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         receiver.close()
-        await asyncio.gather(*(_closed(name, channel) for name, channel in channels.items()))
+        await asyncio.gather(*(_close(name, channel) for name, channel in channels.items()))
 
 
 async def run_forever(what: str, work: Callable[[], Awaitable[None]], *, first_pause: float = 1.0) -> None:
@@ -126,7 +126,7 @@ def _dispatcher(deps: GatewayDeps, channels: Mapping[str, Channel], rules: Routi
     return Dispatcher(events, channels, rules, sender_deps)
 
 
-async def _closed(name: str, channel: Channel) -> None:
+async def _close(name: str, channel: Channel) -> None:
     try:
         async with asyncio.timeout(CLOSE_SECONDS):
             await channel.close_down()

@@ -37,8 +37,8 @@ def is_permitted(actor: Actor, tool: Tool) -> bool:
         return False
     if is_built_in(tool):
         in_toolset = actor.toolset is None or tool.toolset == actor.toolset
-        return tool.always_include or (in_toolset and _listed(actor, tool))
-    return _listed(actor, tool) or _has_filters_for(actor, tool)
+        return tool.always_include or (in_toolset and _is_listed(actor, tool))
+    return _is_listed(actor, tool) or _has_filters_for(actor, tool)
 
 
 def is_built_in(tool: Tool) -> bool:
@@ -89,7 +89,7 @@ def check_filters(actor: Actor, registry: ToolRegistry) -> None:
         _check_list(actor, f"surfaces.{channel}.exclude", surface.exclude, {*registry.list(), *actor.own_names})
 
 
-def _listed(actor: Actor, tool: Tool) -> bool:
+def _is_listed(actor: Actor, tool: Tool) -> bool:
     return actor.tools is None or tool.name in actor.tools
 
 

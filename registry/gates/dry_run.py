@@ -18,16 +18,16 @@ def dry_run_text(tool: Tool, args: Mapping[str, Any]) -> str:
     # Hidden before cut: the first 500 characters of a secret are the secret.
     shown = hide(args, tool.masked_arguments, lambda _: HIDDEN)
     # Not as `\u` escapes: the limits count characters, and text that is not English would be cut six times as soon.
-    written = json.dumps(_shortened(shown), ensure_ascii=False)
+    written = json.dumps(_shorten(shown), ensure_ascii=False)
     written = written if len(written) <= _ALL_CHARS else f"{written[:_ALL_CHARS]}...[truncated, {len(written)} chars]"
     return f"[dry-run] {tool.name} would be called with: {written}"
 
 
-def _shortened(value: Any) -> Any:
+def _shorten(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _shortened(each) for name, each in value.items()}
+        return {name: _shorten(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [_shortened(each) for each in value]
+        return [_shorten(each) for each in value]
     if isinstance(value, str) and len(value) > DRY_RUN_CHARS:
         return f"{value[:DRY_RUN_CHARS]}...[truncated, {len(value)} chars]"
     return value

@@ -31,13 +31,13 @@ def gate_trace(found: LocalGateDecision, *, with_arguments: bool, needs: str = "
     """
     decides = _ORDER.index(found.gate)
     if with_arguments or decides < _OF_ARGUMENTS:
-        return tuple(_said(index, decides, found) for index in range(len(_ORDER)))
+        return tuple(_trace_entry(index, decides, found) for index in range(len(_ORDER)))
     early = tuple(GateTraceEntry(gate, "passes") for gate in _ORDER[:_OF_ARGUMENTS])
     late = tuple(GateTraceEntry(gate, "open", "depends on the arguments") for gate in _ORDER[_OF_ARGUMENTS:-1])
     return (*early, *late, GateTraceEntry(_ORDER[-1], "open", needs))
 
 
-def _said(index: int, decides: int, found: LocalGateDecision) -> GateTraceEntry:
+def _trace_entry(index: int, decides: int, found: LocalGateDecision) -> GateTraceEntry:
     gate = _ORDER[index]
     if index != decides:
         return GateTraceEntry(gate, "passes" if index < decides else "unasked")

@@ -110,10 +110,10 @@ def judge(
     checked = schema(proposal, tool)
     if isinstance(checked, LocalGateDecision):
         return checked
-    return _noted(checked, _judged(checked, tool)).model_copy(update={"at": known.at})
+    return _add_note(checked, _judge_valid(checked, tool)).model_copy(update={"at": known.at})
 
 
-def _judged(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
+def _judge_valid(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
     """Judges a call with valid arguments by the gates after the schema."""
     for late in _LATE:
         if (found := late(proposal, tool)) is not None:
@@ -342,7 +342,7 @@ def _objection(proposal: _Proposal, tool: Tool) -> str:
     return answer.why if proposal.catalog.approvers(tool.activity) else ""
 
 
-def _noted(proposal: _Proposal, found: LocalGateDecision) -> LocalGateDecision:
+def _add_note(proposal: _Proposal, found: LocalGateDecision) -> LocalGateDecision:
     if not (proposal.corrected or proposal.note):
         return found
     return found.model_copy(update={"corrected": proposal.args if proposal.corrected else None, "note": proposal.note})

@@ -93,13 +93,13 @@ class ToolView:
 
         What they say of a tool that it shadows counts as well.
         """
-        found = self._ruling(tool)
+        found = self._judge_rules(tool)
         for each in self.over.get(tool.activity, ()):
             # A rule about the shadowed tool by its tags or scope would else be escaped by a namesake (X03).
-            found = min(found, self._ruling(each), key=lambda one: _STRICTEST.index(one.effect))
+            found = min(found, self._judge_rules(each), key=lambda one: _STRICTEST.index(one.effect))
         return found
 
-    def _ruling(self, tool: Tool) -> RulesVerdict:
+    def _judge_rules(self, tool: Tool) -> RulesVerdict:
         found = self.rule_verdicts.get(tool.activity)
         if found is None:
             found = self.rules.judge(actor=self.actor_facts, tool=tool.facts, ctx=self.judged_ctx)
@@ -161,10 +161,10 @@ class ToolView:
         """
         found = self.passing.get("")
         if found is None:
-            found = self.passing[""] = self._passing()
+            found = self.passing[""] = self._find_passing()
         return tuple(tool for tool in found if self.is_available(tool))
 
-    def _passing(self) -> tuple[Tool, ...]:
+    def _find_passing(self) -> tuple[Tool, ...]:
         if self.actor is None or self.position is None:
             return ()
         names = dict.fromkeys(self.position.names(self.moment, self.actor.tools))

@@ -21,7 +21,7 @@ class DistributionFields(TypedDict):
 
 def read_distribution(file: YamlFile, top: ManifestSection) -> DistributionFields:
     """Reads destinations and observer. Raises `ConfigError` with file and line."""
-    observer = None if top.observer is None else _referred(file, ("observer",), "`observer`", top.observer)
+    observer = None if top.observer is None else _resolve(file, ("observer",), "`observer`", top.observer)
     destinations = [_destination(file, name, data) for name, data in top.destinations.items()]
     return {"destinations": destinations, "observer": observer}
 
@@ -41,7 +41,7 @@ def _destination(file: YamlFile, name: str, data: Any) -> Destination:
     return Destination(
         name=name,
         filter=None if given is None else _filter(file, (*place, "filter"), f"`filter` of {what}", given),
-        sink=None if sink is None else _referred(file, (*place, "sink"), f"`sink` of {what}", sink),
+        sink=None if sink is None else _resolve(file, (*place, "sink"), f"`sink` of {what}", sink),
         reads=tuple(section.reads),
     )
 
@@ -53,7 +53,7 @@ def _filter(file: YamlFile, place: Place, what: str, reference: str) -> Filter:
         raise file.error(place, f"{what}: {error.message}", **error.context) from error
 
 
-def _referred(file: YamlFile, place: Place, what: str, reference: str) -> Any:
+def _resolve(file: YamlFile, place: Place, what: str, reference: str) -> Any:
     try:
         return load_reference(reference)
     except ConfigError as error:

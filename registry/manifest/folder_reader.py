@@ -28,12 +28,12 @@ def read_manifest(path: Path, name: str) -> tuple[YamlFile, Path]:
         return main, path.resolve()
     file = dataclasses.replace(main, data=dict(main.data), parts={})
     for section in _NAMED:
-        file = _with_named(file, path / section, section, f"{name}/{section}")
+        file = _add_entries(file, path / section, section, f"{name}/{section}")
     file = _with_policies(file, path / POLICIES, f"{name}/{POLICIES}")
     return _with_people(file, path / PEOPLE, f"{name}/{PEOPLE}"), path.resolve()
 
 
-def _with_named(file: YamlFile, folder: Path, section: str, name: str) -> YamlFile:
+def _add_entries(file: YamlFile, folder: Path, section: str, name: str) -> YamlFile:
     """Adds to `file` one entry of `section` for each file of `folder`."""
     known = file.data.get(section, {})
     if not isinstance(known, Mapping):

@@ -53,7 +53,7 @@ def load_manifest(path: str | os.PathLike[str]) -> Catalog:
     try:
         return _catalog(file, folder, top)
     except ConfigError as error:
-        raise _located(file, error) from error
+        raise _locate(file, error) from error
 
 
 def _catalog(file: YamlFile, folder: Path, top: ManifestSection) -> Catalog:
@@ -152,9 +152,9 @@ def _tool(file: YamlFile, place: Place, name: str, data: Any) -> Tool:
         if value is not None and key not in _READ_HERE
     }
     fields |= {"name": name, "site": ":".join(map(str, file.where(place)))}
-    target = _loaded(file, place, name, "handler", section["handler"])
+    target = _load(file, place, name, "handler", section["handler"])
     try:
-        return _declared(target, name, section["input_schema"], fields)
+        return _declare(target, name, section["input_schema"], fields)
     except ConfigError as error:
         inner = (*place, str(error.context.get("field", "")))
         raise file.error(inner, _without_site(error), **error.context) from None
@@ -163,7 +163,7 @@ def _tool(file: YamlFile, place: Place, name: str, data: Any) -> Tool:
 def _value(file: YamlFile, place: Place, name: str, key: str, value: Any) -> Any:
     """Converts the value of a key: a reference to its function, a section to its record; all else stays as it is."""
     if tool_fields(Tool)[key].hook is not None:
-        return _loaded(file, place, name, key, value)
+        return _load(file, place, name, key, value)
     if key == "filters":
         return read_filters(file, place, name, value)
     if isinstance(value, Section):
@@ -186,7 +186,7 @@ def _policy(file: YamlFile, place: Place, name: str, data: Mapping[str, Any]) ->
         raise file.error(inner, f"{what}: {error.message}", **error.context) from None
 
 
-def _loaded(file: YamlFile, place: Place, name: str, key: str, reference: str) -> Any:
+def _load(file: YamlFile, place: Place, name: str, key: str, reference: str) -> Any:
     try:
         return load_reference(reference)
     except ConfigError as error:
@@ -201,9 +201,9 @@ def _where_to_look(reference: str, why: BaseException | None) -> str:
     return "; add the folder it lies in to `path`" if lost else ""
 
 
-def _declared(target: Any, name: str, input_schema: Mapping[str, Any] | None, fields: dict[str, Any]) -> Tool:
+def _declare(target: Any, name: str, input_schema: Mapping[str, Any] | None, fields: dict[str, Any]) -> Tool:
     if isinstance(target, Tool):
-        return _overridden(target, name, input_schema, fields)
+        return _override(target, name, input_schema, fields)
     # Only a function lacks one; a tool declared in code brings its own, which the manifest may leave alone.
     if "scope" not in fields:
         raise ConfigError(f"tool `{name}` needs `scope`: `generalist` or `specialist`", tool_name=name, field="scope")
@@ -224,7 +224,7 @@ def _declared(target: Any, name: str, input_schema: Mapping[str, Any] | None, fi
     return Tool(handler=target, input_schema=input_schema, **{**words, **fields})
 
 
-def _overridden(target: Tool, name: str, input_schema: Mapping[str, Any] | None, fields: dict[str, Any]) -> Tool:
+def _override(target: Tool, name: str, input_schema: Mapping[str, Any] | None, fields: dict[str, Any]) -> Tool:
     if target.name != name:
         raise ConfigError(
             f"tool `{name}` has a handler that is the tool `{target.name}`; use that name",
@@ -263,7 +263,7 @@ def _given(section: Section) -> dict[str, Any]:
     return {key: value for key, value in section if value is not None}
 
 
-def _located(file: YamlFile, error: ConfigError) -> ConfigError:
+def _locate(file: YamlFile, error: ConfigError) -> ConfigError:
     """Adds to the error the file and line it is about, unless it has them."""
     if "file" in error.context:
         return error

@@ -88,7 +88,7 @@ def copy_record(record: AnnotatedRecord) -> AnnotatedRecord:
     """Copies a record, its values as plain JSON. Raises `TypeError` for one that a handler made wrongly."""
     if not isinstance(record.fields, Mapping):
         raise TypeError("the fields of a record are a mapping")
-    return AnnotatedRecord({name: _copied(name, each) for name, each in record.fields.items()})
+    return AnnotatedRecord({name: _copy(name, each) for name, each in record.fields.items()})
 
 
 def select_slots(record: AnnotatedRecord, namespaces: Collection[str]) -> AnnotatedRecord:
@@ -96,7 +96,7 @@ def select_slots(record: AnnotatedRecord, namespaces: Collection[str]) -> Annota
     return AnnotatedRecord({name: _read(each, namespaces) for name, each in record.fields.items()})
 
 
-def _copied(name: Any, each: Any) -> RecordField:
+def _copy(name: Any, each: Any) -> RecordField:
     if not (isinstance(name, str) and isinstance(each, RecordField) and isinstance(each.annotations, Annotations)):
         raise TypeError("each field of a record is a `RecordField` by its name")
     slots = jsonable(each.annotations.slots)

@@ -87,13 +87,13 @@ def kanban_list(result: Result, given: ReducerInput) -> Result:
     counts = Counter(str(item.get("status") or "unknown") for item in items)
     summary = ", ".join(f"{status}={count}" for status, count in counts.items())
     # Sorting is stable: of items without a date the first ones win.
-    unfinished = sorted((i for i in items if i.get("status") != "done"), key=_updated, reverse=True)
+    unfinished = sorted((i for i in items if i.get("status") != "done"), key=_describe_update, reverse=True)
     lines = [f"- {item.get('id', '?')} [{item.get('status') or 'unknown'}] {item.get('title') or '(no title)'}"
              for item in unfinished[:ITEMS_SHOWN]]  # fmt: skip
     return replace(result, value="\n".join((f"{len(items)} items: {summary}", "newest not done:", *lines)))
 
 
-def _updated(item: Mapping[str, Any]) -> str:
+def _describe_update(item: Mapping[str, Any]) -> str:
     # ISO 8601 sorts as text; anything else is compared as text too, where mixed types would raise.
     return str(item.get("updatedAt") or item.get("updated_at") or "")
 

@@ -125,7 +125,7 @@ class Position:
                 known = {} if filtered is None else filtered
                 # No look at the layers behind, also where it is kept back: they may hold a tool of this name with laxer
                 # rules.
-                why = layer.hidden_reason(name, tool, moment.have) or self._filtered(tool, moment, known)
+                why = layer.hidden_reason(name, tool, moment.have) or self._filter(tool, moment, known)
                 return Resolution(name, layers, index, tool, why)
         return Resolution(name, layers, len(layers), None, "no layer names it")
 
@@ -139,7 +139,7 @@ class Position:
                     yielded.add(name)
                     yield name
 
-    def _filtered(self, tool: Tool, moment: ResolutionContext, known: dict[str, str]) -> str:
+    def _filter(self, tool: Tool, moment: ResolutionContext, known: dict[str, str]) -> str:
         if tool.always_include or not self.filters:
             return ""
         found = known.get(tool.activity)
@@ -178,9 +178,9 @@ class Resolution:
     @cached_property
     def trace(self) -> tuple[LayerTrace, ...]:
         """Returns every layer's part, nearest first."""
-        return tuple(self._traced(index, layer) for index, layer in enumerate(self.layers))
+        return tuple(self._trace(index, layer) for index, layer in enumerate(self.layers))
 
-    def _traced(self, index: int, layer: Layer) -> LayerTrace:
+    def _trace(self, index: int, layer: Layer) -> LayerTrace:
         if index == self.at:
             outcome: LayerOutcome = "absent" if self.why else "won"
             return LayerTrace(layer.name, layer.where, outcome, self.why or "is the nearest that names it")

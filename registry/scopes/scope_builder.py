@@ -50,7 +50,7 @@ class _Build:
             raise self._wrong("shadowing", actor.shadowing, f"has `shadowing` `{actor.shadowing}`; allowed: {allowed}")
         own = self._own()
         outer = (
-            Layer("agent", f"actor `{actor.name}`", {**own, **self._listed(own)}),
+            Layer("agent", f"actor `{actor.name}`", {**own, **self._list(own)}),
             Layer("registry", "the registry", RegistryTools(self._registry)),
         )
         self._check_select("select", actor.select)
@@ -77,7 +77,7 @@ class _Build:
             found[use.name] = self._place("own_tools", use, use.tool, "", [self._registry.resolve(use.name)])
         return found
 
-    def _listed(self, own: Mapping[str, Tool]) -> dict[str, Tool]:
+    def _list(self, own: Mapping[str, Tool]) -> dict[str, Tool]:
         found = ((name, self._registry.resolve(name)) for name in self._actor.tools or () if name not in own)
         return {name: tool for name, tool in found if tool is not None}
 
@@ -93,7 +93,7 @@ class _Build:
                 near = did_you_mean(use.min_step, order)
                 why = f"has the tool `{use.name}` in {place} from the unknown step `{use.min_step}` on{near}"
                 raise self._wrong(f"{where}.tools", use.min_step, why)
-            tool = self._resolved(f"{where}.tools", use, route.name, [own])
+            tool = self._resolve(f"{where}.tools", use, route.name, [own])
             if tool is None:
                 missing.append(use.name)
                 continue
@@ -136,7 +136,7 @@ class _Build:
         for use in listed:
             self._no_min_step(f"{where}.tools", use)
             beaten = use.name in beats
-            tool = self._resolved(f"{where}.tools", use, f"{route.name}.{step.name}", [of_route, own], beaten)
+            tool = self._resolve(f"{where}.tools", use, f"{route.name}.{step.name}", [of_route, own], beaten)
             if tool is None:
                 missing.append(use.name)
             else:
@@ -154,7 +154,7 @@ class _Build:
         selects = (step.select, route.select, self._actor.select)
         return self._position(route.name, step.name, layers, narrowed, inline, selects)
 
-    def _resolved(
+    def _resolve(
         self, where: str, use: ToolUse, place: str, enclosing: Sequence[Mapping[str, Tool]], beaten: bool = False
     ) -> Tool | None:
         """Returns the tool of one entry at `place`: inline, or the one that a reference resolves to (X06).
@@ -202,7 +202,7 @@ class _Build:
         self._check_loosens(where, use, over)
         self._check_shadow(where, use, tool, over)
         # Before it is placed and hashed: what is masked is part of the definition that an approval is bound to.
-        masking = tool if use.loosens.strip() else _masking(tool, over)
+        masking = tool if use.loosens.strip() else _mask(tool, over)
         placed = dataclasses.replace(masking, place=f"{self._actor.name}.{place}" if place else self._actor.name)
         self._keep(where, ScopedTool(placed, tuple(over), use.loosens.strip()))
         return placed
@@ -281,7 +281,7 @@ class _Build:
         # A turn has no `loosens` in which a reviewer could read why: what would need one is not brought forward.
         if self._actor.shadowing == "forbid" or private or dropped_gate(registered, over):
             return None
-        placed = dataclasses.replace(_masking(registered, over), place=place)
+        placed = dataclasses.replace(_mask(registered, over), place=place)
         self._keep("transient", ScopedTool(placed, over))
         return placed
 
@@ -357,7 +357,7 @@ class _Build:
         return ConfigError(f"actor `{self._actor.name}` {why}", actor=self._actor.name, field=field, value=value)
 
 
-def _masking(tool: Tool, over: Sequence[Tool]) -> Tool:
+def _mask(tool: Tool, over: Sequence[Tool]) -> Tool:
     """Returns `tool`, masking also what those that it obeys mask (X03), though its schema need not name all it
     takes.
     """

@@ -104,7 +104,7 @@ async def test_a_page_open_to_all_takes_no_large_form(channel_site: AttackSite, 
 async def test_a_small_form_of_many_fields_is_refused_uncounted(channel_site: AttackSite) -> None:
     """Also one that fits; and no parser of parts sees what a page is sent.
 
-    Without `max_num_fields` in `_parsed` the fields were read, and without the look at the type in `read_form` the
+    Without `max_num_fields` in `_parse` the fields were read, and without the look at the type in `read_form` the
     parts were taken for a form.
     """
     kind = "application/x-www-form-urlencoded"

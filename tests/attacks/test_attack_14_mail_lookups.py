@@ -84,7 +84,7 @@ async def test_what_is_not_there_is_asked_for_once(tmp_path: Path, monkeypatch: 
 async def test_who_has_proved_mail_waits_for_no_stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty domains that answer nothing take six places; the others are Bo's, who decides meanwhile.
 
-    Without `MAIL_STRANGERS_AT_ONCE` in `MailQueue._following` strangers took all eight places, and Bo waited until
+    Without `MAIL_STRANGERS_AT_ONCE` in `MailQueue._find_next` strangers took all eight places, and Bo waited until
     theirs were done.
     """
     async with mail_site(tmp_path, monkeypatch, with_keys(PEOPLE, more=MUTE)) as site:
@@ -103,7 +103,7 @@ async def test_who_has_proved_mail_waits_for_no_stranger(tmp_path: Path, monkeyp
 async def test_a_domain_holds_up_its_own_mail_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten mails of one domain that answers nothing; somebody of another who has proved nothing yet has a turn.
 
-    With several turns at a time for one domain in `MailQueue._following` ten of its names were looked up.
+    With several turns at a time for one domain in `MailQueue._find_next` ten of its names were looked up.
     """
     async with mail_site(tmp_path, monkeypatch, with_keys(PEOPLE, more=MUTE)) as site:
         selectors = [f"k{number}" for number in range(10)]

@@ -137,7 +137,7 @@ async def test_an_unsigned_answer_that_is_asked_for_still_counts(site: AttackSit
     """Where the policy takes what nobody signed, a raw message in the name of Ana counts, and one of Zoe is refused.
 
     With `_listed` in `people/eligibility.py` always true Zoe's was accepted, and with `accept_unsigned` always false in
-    `IdentifyActivity._as_asked` the turn had no result within 60 seconds.
+    `IdentifyActivity._with_stored_terms` the turn had no result within 60 seconds.
     """
     to = payee()
     key = await site.person("rui").ask([("petty", {"amount": 2, "to": to})])

@@ -222,7 +222,7 @@ async def test_a_question_with_other_arguments_is_not_shown(
 ) -> None:
     """Shown 9 EUR over the digest of 9,400 EUR: nobody sees it, and nobody's yes is signed.
 
-    Without the comparison of digests in `RequestReader._proved` it was shown, and the yes signed.
+    Without the comparison of digests in `RequestReader._prove` it was shown, and the yes signed.
     """
     to = payee()
     args = {"amount": 9_400, "to": to}

@@ -30,7 +30,7 @@ async def test_an_answer_in_time_counts_without_a_worker(way: str, site: AttackS
     """The call runs once the worker is back, though its deadline has passed meanwhile.
 
     Without the looks for answers that came in time in `workflows/approval_flow.py`, `_those_before` and
-    `_those_stored`, the call was denied as late; either alone was enough.
+    `_take_stored`, the call was denied as late; either alone was enough.
     """
     to = payee()
     status = await answered_without_worker(site, way, to)

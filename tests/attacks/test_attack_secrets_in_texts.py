@@ -192,7 +192,7 @@ async def read(desk: GatewayRig, *paths: str) -> None:
 async def test_an_edit_that_leaves_what_is_hidden_changes_nothing_of_it(desk: GatewayRig) -> None:
     """What stands as `[hidden]` in an argument comes back as it was; written around it is refused.
 
-    Without the refusal in `_Unmasked._repeated` the address of somebody else was taken.
+    Without the refusal in `_Unmasked._find_repeated` the address of somebody else was taken.
     """
     approval = await desk.asked("log in")
     shown = (await desk.http.get(f"/v1/approvals/{approval}")).json()["args"]["inline"]

@@ -8,7 +8,7 @@ from cli_kit import Cli, assert_one_sentence
 from served_stack import DESK, MANIFEST
 
 from signoff.cli.local.installation import find_installation
-from signoff.cli.local.tools import _explained, find_tool
+from signoff.cli.local.tools import _explain, find_tool
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.registry.gates.inventory import inventory
@@ -70,7 +70,7 @@ def test_a_call_whose_permission_nobody_asked_is_a_question_in_json() -> None:
     call = CallPart(call="c1.1", tool="pay", args=Content(inline={}))
     found = settled_decision(call, "permission", "refused", "asked first", tool)
     told = [
-        _explained(tool, row, each)["call"]["kind"]
+        _explain(tool, row, each)["call"]["kind"]
         for each in (found, found.model_copy(update={"awaits_permission": True}))
     ]
     assert told == ["settled", "question"]

@@ -108,7 +108,7 @@ async def test_answers_that_a_stopped_server_missed_are_handed_over_in_order_and
 async def test_a_turn_that_takes_no_answer_keeps_no_others_waiting(desk: GatewayRig) -> None:
     """The oldest answer is one that its turn never takes; those behind it are handed over in the same step.
 
-    Without the catch in `DecisionWriter._given` the dispatcher ended there, and began with that answer again.
+    Without the catch in `DecisionWriter._give_to_turn` the dispatcher ended there, and began with that answer again.
     """
     broken, other = await desk.asked("pay"), await desk.asked("pay")
     away = dataclasses.replace(desk.deps, client=Away(desk.desk.client))

@@ -172,7 +172,7 @@ def measured(work: Work) -> Iterator[dict[str, Any]]:
         **operators.FUNCTIONS,
         "_+_": adding,
         "_==_": operators._boolean(counting),
-        "_in_": operators._boolean(operators._contained),
+        "_in_": operators._boolean(operators._contains),
     }
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(operators, "equal", counting)

@@ -131,7 +131,7 @@ async def test_a_batch_hands_the_gates_the_time_at_which_its_reply_was_kept(
 ) -> None:
     """The gates fail in the model's activity; what `CallLoop.batch` asks them then is what they were asked there."""
     seen: list[GateTask] = []
-    judged = GateActivity._judged
+    judged = GateActivity._judge_calls
 
     async def failing_once(self: GateActivity, task: GateTask, known: GateFacts) -> Any:
         seen.append(task)
@@ -139,7 +139,7 @@ async def test_a_batch_hands_the_gates_the_time_at_which_its_reply_was_kept(
             raise ValueError("a fault")
         return await judged(self, task, known)
 
-    monkeypatch.setattr(GateActivity, "_judged", failing_once)
+    monkeypatch.setattr(GateActivity, "_judge_calls", failing_once)
     async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger(), False)]), SCRIPT) as desk:
         result = await desk.signoff.result(await desk.start())
     assert [call.code for call in result.calls] == ["ok"]

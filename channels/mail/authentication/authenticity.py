@@ -125,7 +125,7 @@ def _by_provider(header: MailHeader, sender: str, verdict: ProviderVerdict) -> A
     if verdict.dmarc.strip().lower() != "pass":
         return Authenticity(sender, "", "DMARC did not pass")
     spf = verdict.envelope_from if verdict.spf.strip().lower() == "pass" else ""
-    return _passed(header, sender, "provider", envelope=spf)
+    return _judge_passed(header, sender, "provider", envelope=spf)
 
 
 def _by_results(header: MailHeader, sender: str, server: ResultsServer) -> Authenticity:
@@ -139,7 +139,9 @@ def _by_results(header: MailHeader, sender: str, server: ResultsServer) -> Authe
     # A verdict is about the From that the server read; of another domain it says nothing about the one read here.
     if any(each.value != "pass" or each.properties.get("header.from") != domain for each in dmarc):
         return Authenticity(sender, "", "DMARC did not pass")
-    return _passed(header, sender, "results", envelope=_envelope([each for each in results if each.method == "spf"]))
+    return _judge_passed(
+        header, sender, "results", envelope=_envelope([each for each in results if each.method == "spf"])
+    )
 
 
 def _envelope(spf: list[MethodResult]) -> str:
@@ -150,7 +152,7 @@ def _envelope(spf: list[MethodResult]) -> str:
     return domains.pop() if len(domains) == 1 and all(each.value == "pass" for each in results) else ""
 
 
-def _passed(header: MailHeader, sender: str, by: _By, *, envelope: str) -> Authenticity:
+def _judge_passed(header: MailHeader, sender: str, by: _By, *, envelope: str) -> Authenticity:
     """Returns the authenticity of a mail whose DMARC passed. By SPF for `envelope`, the sender's own server brought the
     mail; else only what a signature covers is theirs.
     """

@@ -28,10 +28,10 @@ class BodyHashes:
     def of(self, form: str) -> bytes | None:
         """Returns the hash in the form `simple` or `relaxed`; None of any other. `body` has line ends LF."""
         if form not in self._known:
-            self._known[form] = self._made(form) if form in ("simple", "relaxed") else None
+            self._known[form] = self._make(form) if form in ("simple", "relaxed") else None
         return self._known[form]
 
-    def _made(self, form: str) -> bytes | None:
+    def _make(self, form: str) -> bytes | None:
         if len(self._body) > self._left:
             return None
         self._left -= len(self._body)

@@ -113,7 +113,7 @@ def _read(index: int, value: str) -> DkimSignature | None:
         key_name=dns_name(f"{tags.get('s', '')}._domainkey.{domain}"),
         algorithm=tags.get("a", "").lower(),
         canonical_body=canonical,
-        body_hash=_decoded("".join(tags.get("bh", "").split())),
+        body_hash=_decode("".join(tags.get("bh", "").split())),
         covers=frozenset(names),
         names=len(names),
         partial="l" in tags,
@@ -136,22 +136,22 @@ def _key_flaw(record: str, signature: DkimSignature) -> str:
     """Returns why the key in `record` does not count for `signature`; "" if it may."""
     tags = _tags(record) or {}
     kind = tags.get("k", "rsa").lower()
-    flags = _listed(tags.get("t", ""))
+    flags = _split_list(tags.get("t", ""))
     if "y" in flags:
         return "the sender's domain is only trying out the key of the signature"
     usable = (
         tags.get("p")
         and signature.algorithm == f"{kind}-sha256"
-        and ("h" not in tags or "sha256" in _listed(tags["h"]))
-        and ("s" not in tags or not _listed(tags["s"]).isdisjoint(("*", "email")))
+        and ("h" not in tags or "sha256" in _split_list(tags["h"]))
+        and ("s" not in tags or not _split_list(tags["s"]).isdisjoint(("*", "email")))
         # The owner of the key has it for the very domain alone.
         and ("s" not in flags or signature.signer == signature.domain)
-        and (kind != "rsa" or _usual(_decoded("".join(tags["p"].split()))))
+        and (kind != "rsa" or _usual(_decode("".join(tags["p"].split()))))
     )
     return "" if usable else _BROKEN
 
 
-def _listed(value: str) -> set[str]:
+def _split_list(value: str) -> set[str]:
     return {each.strip().lower() for each in value.split(":")}
 
 
@@ -166,7 +166,7 @@ def _usual(key: bytes) -> bool:
     return _SHORTEST_KEY <= found.key_size <= MAIL_KEY_BITS and found.public_numbers().e < _MAX_EXPONENT
 
 
-def _decoded(text: str) -> bytes:
+def _decode(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (ValueError, binascii.Error):

@@ -80,12 +80,12 @@ class MailQueue:
         return domain in self._proved
 
     def _go_on(self) -> None:
-        while (following := self._following()) is not None:
+        while (following := self._find_next()) is not None:
             self._waiting.remove(following)
             self._busy.add(following.domain)
             following.turn.set_result(None)
 
-    def _following(self) -> _Waiting | None:
+    def _find_next(self) -> _Waiting | None:
         """Returns the next one: the first that waits, of domains that have proved mail if there are any."""
         if len(self._busy) >= MAIL_PROVED_AT_ONCE:
             return None
