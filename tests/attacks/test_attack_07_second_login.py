@@ -123,8 +123,8 @@ async def test_one_human_is_no_second_approver(
 ) -> None:
     """However the login spells the address of somebody declared, it is refused, and the quorum of two is not met.
 
-    Without `DeclaredNames` in `ClaimsDirectory._make_person` the login was let in, and without the names in `_doubt` and
-    `joined_logins` as well the quorum was met.
+    Without `DeclaredNames` in `ClaimsDirectory._make_person` the login was let in, and without the names in `_doubt`
+    and `joined_logins` as well the quorum was met.
     """
     approval = await asked(desk)
     assert (await approve_by_token(desk, approval, "bo")).json()["status"] == "counted"

@@ -69,8 +69,8 @@ async def test_a_denial_after_ones_own_approval_is_not_lost(site: AttackSite, do
 async def test_the_same_answer_again_is_one(site: AttackSite) -> None:
     """Ana's program sends the same approval twice: it is one vote of two.
 
-    Without `_find_repeated` in `DecisionWriter._take`, the one vote of a person in `machine.counted` and the unique index
-    of deliveries in the store, which stand one behind the other, it was accepted as two votes.
+    Without `_find_repeated` in `DecisionWriter._take`, the one vote of a person in `machine.counted` and the unique
+    index of deliveries in the store, which stand one behind the other, it was accepted as two votes.
     """
     to, ana = payee(), site.person("ana")
     _, shown = await asked(site, "wire", to)

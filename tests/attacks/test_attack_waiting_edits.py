@@ -122,8 +122,8 @@ async def test_a_turn_that_refuses_a_yes_has_it_void_and_names_nobody(site: Atta
 async def test_a_turn_that_answers_nonsense_keeps_no_answer_out(site: AttackSite, impostor: Impostor) -> None:
     """What a turn says to an answer cannot be read: it is stored all the same, and in the record without its word.
 
-    Without the catch in `DecisionWriter._give_to_turn` the approver got an error, and the dispatcher began anew with that
-    answer before all others. Without the entry in its transaction the record had nothing of it.
+    Without the catch in `DecisionWriter._give_to_turn` the approver got an error, and the dispatcher began anew with
+    that answer before all others. Without the entry in its transaction the record had nothing of it.
     """
     ana = site.person("ana")
     key = await site.person("rui").ask([("pay", {"amount": ASKED, "to": payee()})])

@@ -68,7 +68,7 @@ async def test_every_field_that_a_webhook_is_told_is_documented() -> None:
         body = json.dumps({"type": name, "data": {"identity": "U-bo", "token": "t"} | data}).encode()
         raw = signed(body)
         assert {*data, "identity", "token", "in_reply_to"} <= set(listed[name])
-        assert channel.receive(raw).heard[0].token == "t"
+        assert channel.receive(raw).actions[0].token == "t"
     assert set(listed["status"]) >= {"id", "state", "code", "told", "delivered", "read", "failed"}
 
 

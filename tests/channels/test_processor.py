@@ -778,7 +778,7 @@ async def test_a_card_that_the_vendor_could_not_deliver_hastens_the_next_channel
     ]
     await rig.cards.end(over.id, 1, over)
     told = [
-        {"key": token, "vendor_id": f"v-{token}", "state": "failed", "code": "131026", "told": "nobody"}
+        {"key": token, "vendor_id": f"v-{token}", "state": "failed", "code": "131026", "message": "nobody"}
         for token in tokens
     ]
     await rig.receiver.take("chat", rig.channel.raw(statuses=told))

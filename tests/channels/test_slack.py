@@ -167,7 +167,7 @@ def test_a_guest_of_another_workspace_is_that_ones() -> None:
         "user": {"id": "UBO", "team_id": "T9"},
         "actions": [{"action_id": "signoff.approve", "value": "t", "action_ts": "1.1"}],
     }
-    assert [each.identity for each in interaction(payload).heard] == ["T9:UBO"]
+    assert [each.identity for each in interaction(payload).actions] == ["T9:UBO"]
 
 
 def test_a_press_by_nobody_is_refused() -> None:
@@ -230,7 +230,7 @@ class TestSocket:
             await asyncio.gather(listening, return_exceptions=True)
             await channel.close_down()
         assert [each["envelope_id"] for each in told[:2]] == ["e0", "e2"]
-        assert [each.token for each in channel.receive(taken[0]).heard] == ["t"]
+        assert [each.token for each in channel.receive(taken[0]).actions] == ["t"]
         with pytest.raises(Forged):
             channel.verify(dataclasses.replace(taken[0], body=taken[0].body + b" "))
 

@@ -342,10 +342,10 @@ def test_a_press_is_known_by_its_name_and_a_message_by_its_number() -> None:
     message = {"message_id": 7, "from": {"id": 1002}, "chat": {"id": 1002, "type": "private"}, "text": "yes"}
     about = {**message, "reply_to_message": {"message_id": 5}}
     for number in (1, 900):
-        heard = [read({"update_id": number, **each}).heard[0] for each in (press("q"), {"message": message})]
+        heard = [read({"update_id": number, **each}).actions[0] for each in (press("q"), {"message": message})]
         assert [each.key for each in heard] == ["press:q", "message:1002:7"]
         assert [each.identity for each in heard] == ["1002", "1002"]
-    assert read({"message": about}).heard[0].vendor_ids == ("1002:5",)
+    assert read({"message": about}).actions[0].vendor_ids == ("1002:5",)
 
 
 @pytest.mark.parametrize(

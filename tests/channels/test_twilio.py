@@ -369,8 +369,8 @@ def _read(sender: str = OURS, kind: str = "application/x-www-form-urlencoded", *
 def test_only_our_number_is_listened_to_unless_it_is_a_service() -> None:
     """A number may serve other programs too; a Messaging Service has several."""
     said = {"MessageSid": "SM1", "From": "whatsapp:+351912345678", "To": "whatsapp:+1999", "Body": "yes"}
-    assert _read(**said).heard == ()
-    heard = _read("MG" + "0" * 32, **said).heard[0]
+    assert _read(**said).actions == ()
+    heard = _read("MG" + "0" * 32, **said).actions[0]
     assert (heard.key, heard.identity, heard.text) == ("SM1", "whatsapp:+351912345678", "yes")
 
 
@@ -402,7 +402,7 @@ def test_what_is_about_no_message_is_malformed(fields: dict[str, str]) -> None:
 def test_each_state_is_told_once(told: str, code: str, known: tuple[str, str, str]) -> None:
     """By the message and the state; one that is new is written down."""
     status = _read(MessageSid="SM1", MessageStatus=told, ErrorCode=code).statuses[0]
-    assert (status.state, status.code, status.told) == known
+    assert (status.state, status.code, status.message) == known
     assert (status.key, status.vendor_id) == (f"SM1:{told}", "SM1")
 
 

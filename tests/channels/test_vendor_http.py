@@ -19,8 +19,8 @@ from signoff.testing.vendor_server import serve_vendor
 
 ERRORS = VendorErrors(
     "Acme",
-    lambda answer: answer.told.get("code"),
-    said={7: "correct the address"},
+    lambda answer: answer.body.get("code"),
+    meanings={7: "correct the address"},
     pauses={8: 20.0},
     passing=frozenset((9,)),
 )
@@ -134,8 +134,8 @@ def test_a_vendor_may_have_words_and_a_pause_of_its_own() -> None:
     wordy = VendorErrors(
         "Acme",
         lambda answer: "odd",
-        words=lambda answer: f"Acme says {answer.told['why']}",
-        after_of=lambda answer: float(answer.told["wait"]),
+        words=lambda answer: f"Acme says {answer.body['why']}",
+        after_of=lambda answer: float(answer.body["wait"]),
     )
     error = wordy.refusal(VendorAnswer(500, {"why": "no", "wait": 5}))
     assert error is not None

@@ -277,7 +277,7 @@ async def test_a_digest_is_answered_by_no_token() -> None:
             {"type": "message", "data": {"identity": "U-bo", "text": "yes", "in_reply_to": f"{'t' * 26}.{kind}"}}
         )
         raw = InboundRequest(body.encode(), {"webhook-id": "m1", "content-type": "application/json; charset=utf-8"})
-        heard = channel.parse(raw).heard[0]
+        heard = channel.parse(raw).actions[0]
         assert (heard.token, bool(heard.vendor_ids)) == (token, not token)
 
 
@@ -302,7 +302,7 @@ async def test_what_we_sent_is_no_answer() -> None:
     await channel.deliver(notice(), None)
     _, headers, message = line.posts[0]
     raw = InboundRequest(json.dumps(message).encode(), headers)
-    assert channel.receive(raw).heard == ()
+    assert channel.receive(raw).actions == ()
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_a_status_is_about_the_card(told: str, known: str) -> None:
         status = received.statuses[0]
         # The card is out, though what told of it again is not.
         state = "unknown" if known == "failed" and message != "ask" else known
-        assert (status.vendor_id, status.state, status.code, status.told) == (f"{'t' * 26}.ask", state, "E1", "why")
+        assert (status.vendor_id, status.state, status.code, status.message) == (f"{'t' * 26}.ask", state, "E1", "why")
 
 
 @pytest.mark.parametrize(

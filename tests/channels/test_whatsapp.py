@@ -293,7 +293,7 @@ def test_bytes_are_verified_as_they_came() -> None:
     vendor.clock = lambda: NOW
     raw = vendor.write(vendor.identities[0], "naïve 🎉")
     assert b"\\u" in raw.body
-    assert whatsapp().receive(raw).heard[0].text == "naïve 🎉"
+    assert whatsapp().receive(raw).actions[0].text == "naïve 🎉"
     rewritten = json.dumps(json.loads(raw.body), ensure_ascii=False).encode()
     with pytest.raises(Forged):
         whatsapp().verify(dataclasses.replace(raw, body=rewritten))
@@ -324,10 +324,10 @@ def test_a_button_that_is_passed_on_decides_nothing() -> None:
     """Whoever passes it on did not press it."""
     token = "a" * 26
     press = {"id": "m1", "from": "155", "type": "button", "button": {"payload": f"signoff.approve.{token}"}}
-    [true] = _read([press]).heard
+    [true] = _read([press]).actions
     assert (true.verdict, true.token) == ("approved", token)
     for sign in ("forwarded", "frequently_forwarded"):
-        [heard] = _read([press | {"context": {"id": "m0", sign: True}}]).heard
+        [heard] = _read([press | {"context": {"id": "m0", sign: True}}]).actions
         assert (heard.verdict, heard.token, heard.text, heard.vendor_ids) == (None, "", "", ("m0",))
 
 
@@ -359,7 +359,7 @@ def test_many_at_once_are_read_in_time_that_grows_with_their_number() -> None:
 
     def read(size: int) -> None:
         messages = [{"id": f"m{n}", "from": f"1{n}", "type": "text", "text": {"body": "y"}} for n in range(size)]
-        assert len(_read(messages, [{"wa_id": f"1{n}"} for n in range(size)]).heard) == size
+        assert len(_read(messages, [{"wa_id": f"1{n}"} for n in range(size)]).actions) == size
 
     once, twice = (work(lambda size=size: read(size)) for size in (100, 200))  # type: ignore[misc]
     assert twice <= 2.2 * once

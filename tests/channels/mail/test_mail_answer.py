@@ -285,7 +285,7 @@ async def test_a_card_that_comes_back_has_failed() -> None:
         report = REPORT.format(to=card.sender, action="failed").encode()
         [status] = (await rig.hear(report, card.sender)).statuses
         assert (status.vendor_id, status.state, status.code) == (str(card.mail["Message-ID"]), "failed", "5.1.1")
-        assert status.told == "smtp; 550 5.1.1 no such user"
+        assert status.message == "smtp; 550 5.1.1 no such user"
         for other in (
             REPORT.format(to=card.sender, action="delayed"),
             REPORT.format(to=APPROVALS, action="failed"),

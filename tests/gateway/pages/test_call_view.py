@@ -46,7 +46,7 @@ def waits(request: ApprovalRequest) -> CallView:
 def test_a_call_in_doubt_is_marked_as_such() -> None:
     """In doubt stands apart, with what to do about it."""
     found = line(outcome("in_doubt"))
-    assert (found.told, found.tone, found.doubt) == ("In doubt", "doubt", True)
+    assert (found.words, found.tone, found.doubt) == ("In doubt", "doubt", True)
     assert "Check by other means" in found.detail
 
 
@@ -64,7 +64,7 @@ def test_every_denial_says_whose_it_is(source: DenialSource, told: str, detail: 
     """By a person, by a rule, by the clock, by withdrawal, by repetition."""
     denied = ToolDenied(source=source, tool="pay", call_id="c1.1", decided_by="ana", reason="no")
     found = line(outcome("denied", denied=denied))
-    assert (found.told, found.detail, found.tone) == (told, detail, "bad")
+    assert (found.words, found.detail, found.tone) == (told, detail, "bad")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_every_denial_says_whose_it_is(source: DenialSource, told: str, detail: 
 def test_every_state_has_its_words(view: CallView, told: str, tone: str) -> None:
     """What is running, waits, ran, was rejected; a batch shows a denial before its other calls are settled."""
     found = line(view)
-    assert (found.told, found.tone) == (told, tone)
+    assert (found.words, found.tone) == (told, tone)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_only_who_let_it_run_has_approved_it(state: ApprovalState, credited: str
     """Who settled the question otherwise is not named as one who approved what ran."""
     settled = outcome("ok", decided_by=credited).outcome
     request = asked(state, decided_by="bo", decided_name="Bo")
-    assert line(CallView(call="c1.1", tool="pay", state="ok", approval=request, outcome=settled)).told == told
+    assert line(CallView(call="c1.1", tool="pay", state="ok", approval=request, outcome=settled)).words == told
 
 
 def test_the_sentence_of_a_call_hides_its_secrets() -> None:
@@ -154,11 +154,11 @@ def test_what_stood_in_for_a_tool_that_failed_is_told() -> None:
     """The tool that a call names failed; what came of the other one, and who decided it, is on a line of its own."""
     found = line(outcome("ok", "paid", fallback="wire", primary_error="the bank is closed", decided_by="ana"))
     assert found.detail == "the bank is closed; wire was tried in its place"
-    assert (found.state, found.told, found.result) == ("execution_failed", "Failed", "")
+    assert (found.state, found.words, found.result) == ("execution_failed", "Failed", "")
     assert line(outcome("ok", "paid")).detail == ""
     meanwhile = CallView(call="c1.1", tool="pay", state="running")
     tried = call_line(meanwhile, None, CATALOG, FixedDirectory(PEOPLE), "en", stood="wire")
-    assert (tried.state, tried.told, tried.detail) == ("execution_failed", "Failed", "wire is tried in its place")
+    assert (tried.state, tried.words, tried.detail) == ("execution_failed", "Failed", "wire is tried in its place")
 
 
 async def test_what_stands_in_for_a_call_follows_it_in_the_conversation(store: Store) -> None:

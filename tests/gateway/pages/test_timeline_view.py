@@ -26,7 +26,7 @@ def row(**given: Any) -> DeliveryRow:
 
 def told(*rows: DeliveryRow) -> list[tuple[str, str, str, str]]:
     """The lines, each as it is read."""
-    return [(each.who, each.channel, each.told, each.why) for each in told_lines(rows, DECLARED, PEOPLE, "en")]
+    return [(each.who, each.channel, each.words, each.why) for each in told_lines(rows, DECLARED, PEOPLE, "en")]
 
 
 def test_each_card_is_a_line_of_who_where_and_what_became_of_it() -> None:
