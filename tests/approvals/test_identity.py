@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from signoff.approvals.identity import identify, withdrawer
+from signoff.approvals.identity import identify_task, withdrawal_task
 from signoff.contracts.activity_messages import IdentifyTask
 from signoff.contracts.approval import ApproverGroup, Vote
 from signoff.contracts.person import Principal
@@ -30,7 +30,7 @@ def vote(subject: str, **fields: Any) -> Vote:
 
 def test_an_author_is_asked_about_by_the_terms_of_the_request() -> None:
     """Each of them as it stands there."""
-    assert identify(ANSWER, a_request(**TERMS)) == IdentifyTask(
+    assert identify_task(ANSWER, a_request(**TERMS)) == IdentifyTask(
         decision=ANSWER,
         tenant="acme",
         approvers=("role:legal", "role:cfo", "user:ana"),
@@ -49,18 +49,18 @@ def test_who_has_voted_and_which_groups_lack_somebody_is_told() -> None:
         vote("bo", on_behalf="dan", verdict="denied"),
         vote("ana", entries=("role:legal",)),
     )
-    task = identify(ANSWER, a_request(**TERMS, groups=(MANY, ONE), quorum=3, votes=votes))
+    task = identify_task(ANSWER, a_request(**TERMS, groups=(MANY, ONE), quorum=3, votes=votes))
     assert task.seats == ("ana", "dan")
     assert task.groups == (MANY, ONE)
     assert task.wanted == ("role:cfo", "user:ana")
-    nobody = identify(ANSWER, a_request(**TERMS, groups=(MANY, ONE), quorum=3))
+    nobody = identify_task(ANSWER, a_request(**TERMS, groups=(MANY, ONE), quorum=3))
     assert (nobody.seats, nobody.wanted) == ((), ("role:legal", "user:ana", "role:cfo"))
 
 
 def test_whoever_asked_or_may_decide_or_runs_the_system_may_withdraw() -> None:
     """However they signed in, but never unsigned; votes and groups play no part."""
     asked = a_request(**TERMS | {"allow_self": False}, groups=(MANY, ONE), votes=(vote("ana"),))
-    assert withdrawer(ANSWER, asked) == IdentifyTask(
+    assert withdrawal_task(ANSWER, asked) == IdentifyTask(
         decision=ANSWER,
         tenant="acme",
         approvers=("role:legal", "role:cfo", "user:ana", "user:guest", "role:admin"),

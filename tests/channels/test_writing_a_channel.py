@@ -57,7 +57,7 @@ class Forgetful(pigeon.Pigeon):  # type: ignore[misc]
         """Never the same key."""
         received = super().parse(raw)
         heard = tuple(each.model_copy(update={"key": uuid.uuid4().hex}) for each in received.actions)
-        return dataclasses.replace(received, heard=heard)
+        return dataclasses.replace(received, actions=heard)
 
 
 class Trusting(pigeon.Pigeon):  # type: ignore[misc]
@@ -67,7 +67,7 @@ class Trusting(pigeon.Pigeon):  # type: ignore[misc]
         """Bo, always."""
         received = super().parse(raw)
         heard = tuple(each.model_copy(update={"identity": "@bo"}) for each in received.actions)
-        return dataclasses.replace(received, heard=heard)
+        return dataclasses.replace(received, actions=heard)
 
 
 class Eager(pigeon.Pigeon):  # type: ignore[misc]
@@ -80,7 +80,7 @@ class Eager(pigeon.Pigeon):  # type: ignore[misc]
             each.model_copy(update={"verdict": "approved"}) if each.text.startswith("yes") else each
             for each in received.actions
         )
-        return dataclasses.replace(received, heard=heard)
+        return dataclasses.replace(received, actions=heard)
 
 
 class Changing(pigeon.Pigeon):  # type: ignore[misc]
