@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from signoff.audit.record import Record
 from signoff.contracts.errors import Refused
+from signoff.formats.visible_text import whole_line
 from signoff.texts.catalogue import ENGLISH
 from signoff.texts.record_entries import entry_words
 
@@ -24,9 +25,15 @@ def timeline(records: Sequence[Record], language: str = ENGLISH) -> list[Timelin
     """Converts the records, in their order, to words.
 
     Never raises: a changed record is shown as changed, and one whose facts have no words by its kind and its data.
+    Whatever a terminal or a browser would obey, or not show, is written as a mark.
     """
     return [
-        TimelineEntry(record.at[:19].replace("T", " "), record.subject, _words(record, language)) for record in records
+        TimelineEntry(
+            whole_line(record.at[:19].replace("T", " ")),
+            whole_line(record.subject),
+            whole_line(_words(record, language)),
+        )
+        for record in records
     ]
 
 

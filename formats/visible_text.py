@@ -58,6 +58,13 @@ def one_line(text: str, limit: int) -> VisibleLine:
     return VisibleLine("".join(pieces), len(text))
 
 
+def whole_line(text: str) -> str:
+    """Returns all of `text` on one line, written as `one_line` writes it."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_pieces(text.replace("\r\n", "\n")))
+
+
 def scalar_line(value: Any, limit: int) -> VisibleLine:
     """Returns a JSON scalar on one line; `1` and `1.0` read alike, as they have one digest."""
     if isinstance(value, str):

@@ -12,6 +12,7 @@ from signoff.audit.record import Record
 from signoff.audit.stream_report import ReportFinding
 from signoff.audit.timeline import TimelineEntry, timeline
 from signoff.contracts.ids import parse_workflow_id
+from signoff.formats.visible_text import whole_line
 from signoff.gateway.auth.dependencies import PAGE_READ
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.deps import turn_name
@@ -24,12 +25,15 @@ from signoff.texts.formatter import FormattedTime
 
 @dataclass(frozen=True)
 class _Row:
-    """One record: when, who and what in words; as it was written; and whether it is the one that does not hold."""
+    """One record: when, who and what in words; as it was written, made visible; and whether it is the one that does not
+    hold.
+    """
 
     at: FormattedTime | None
     who: str
     what: str
     record: Record
+    written: tuple[str, ...]
     broken: bool
 
 
@@ -65,8 +69,9 @@ def finding_words(finding: ReportFinding, language: str) -> str:
 def _row(site: Site, line: TimelineEntry, record: Record, visitor: Visitor, *, broken: bool) -> _Row:
     name = display_name(site.deps.people, record.subject, record.tenant) if record.subject else ""
     # Names may repeat and change; who it was is the id.
-    who = name if name == record.subject else f"{name} ({record.subject})"
-    return _Row(_moment(record.at, visitor), who, line.what, record, broken)
+    who = line.who if name == record.subject else f"{name} ({line.who})"
+    written = tuple(map(whole_line, (f"{record.kind} {record.key}", record.data)))
+    return _Row(_moment(record.at, visitor), who, line.what, record, written, broken)
 
 
 def _moment(at: str, visitor: Visitor) -> FormattedTime | None:

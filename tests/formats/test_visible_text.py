@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signoff.formats.visible_text import VisibleLine, number, one_line, scalar_line
+from signoff.formats.visible_text import VisibleLine, number, one_line, scalar_line, whole_line
 
 ANY_TEXT = st.text(alphabet=st.characters(), max_size=80) | st.text(
     alphabet="\u202e\u200b\ufeff\u2066\u0000\r\n\t\u2028⟦⟧⏎…\u0301\ufe0f\u3164\ud800a", max_size=80
@@ -123,3 +123,10 @@ def test_what_is_not_there_cannot_be_written_as_text(value: object, shown: str) 
 def test_a_scalar_tells_its_length(value: object, line: VisibleLine) -> None:
     """Marks stand for nothing, so their length is none; whatever else comes is shown as Python writes it."""
     assert scalar_line(value, 50) == line
+
+
+@given(st.text())
+def test_a_whole_line_is_a_line_that_is_not_cut(text: str) -> None:
+    """Whatever it holds; plain text is left as it is."""
+    assert whole_line(text) == one_line(text, 10 * len(text) + 2).text
+    assert whole_line("GET /v1?a=1 ~") == "GET /v1?a=1 ~"
