@@ -269,7 +269,7 @@ def attempt_entry(
         received_at=None if decision.received_at is None else decision.received_at.isoformat(),
         status=receipt.status,
         receipt=receipt.code,
-        why=receipt.why or None,
+        why=receipt.why,
         message=receipt.message,
         votes=receipt.votes,
         needed=receipt.needed,

@@ -459,6 +459,7 @@ ATTEMPT: dict[str, Any] = {
 PROOF = ("question_hash", "reason", "signature", "received_at")
 ATTEMPT_KEY = f"attempt/d7/{CALL}/2/counted/duplicate"
 ACCEPTED = Receipt(status="accepted", approval_id=ID, votes=2, needed=2)
+NOT_EDITABLE = Receipt(status="refused", code="not_allowed", approval_id=ID, why="edit", votes=2, needed=2)
 BARE_FACTS: dict[str, Any] = {
     "approval": ID,
     "verdict": "denied",
@@ -511,6 +512,14 @@ BARE_FACTS: dict[str, Any] = {
             id="it lies in the store: its words and its proof are told by who wrote it there",
         ),
         pytest.param(
+            lambda: audit_events.attempt_entry(BARE.model_copy(update={"delivery_id": "d8"}), NOT_EDITABLE, AT),
+            entry(
+                "attempt", f"attempt/d8/{CALL}/1/refused/not_allowed", "",
+                **BARE_FACTS | {"status": "refused", "receipt": "not_allowed", "why": "edit"}, unsigned=True,
+            ),
+            id="it was refused: by which of its parts",
+        ),
+        pytest.param(
             lambda: audit_events.attempt_entry(BARE.model_copy(update={"delivery_id": "d8"}), ACCEPTED, AT),
             entry("attempt", f"attempt/d8/{CALL}/1/accepted", "", **BARE_FACTS, unsigned=True),
             id="the least an answer can be: its empty fields are not told",
@@ -551,6 +560,17 @@ def test_names_that_are_cut_are_told_apart_by_what_was_cut(field: str) -> None:
     told = [audit_events.attempt_entry(each, ACCEPTED, AT) for each in (one, other)]
     assert told[0].key != told[1].key
     assert all("x" * 200 in each.model_dump_json() and "x" * 201 not in each.model_dump_json() for each in told)
+
+
+def test_a_name_of_200_characters_is_whole_and_half_a_character_keeps_none_from_the_record() -> None:
+    """A longer one has its hash behind it."""
+    whole, half = "x" * 200, "x" * 200 + "\ud800"
+    told = [
+        audit_events.attempt_entry(BARE.model_copy(update={"delivery_id": each}), ACCEPTED, AT)
+        for each in (whole, half)
+    ]
+    assert told[0].key == f"attempt/{whole}/{CALL}/1/accepted"
+    assert told[1].key.startswith(f"attempt/{whole}~")
 
 
 def test_an_answer_that_names_no_turn_is_told_in_the_stream_of_no_turn() -> None:

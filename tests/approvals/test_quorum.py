@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from signoff.approvals import deadlines, machine
-from signoff.approvals.quorum import Progress, Voter, progress, suffices, tally
+from signoff.approvals.quorum import Progress, Voter, countable_votes, progress, suffices, tally
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, ApproverGroup
 from signoff.contracts.decision import Decision
@@ -98,6 +98,17 @@ def test_one_person_fills_one_place(voters: list[Voter], open_of: list[str]) -> 
     found = tally(1, BOTH, voters)
     assert [entry for group in found.open for entry in group.of] == open_of
     assert suffices(1, BOTH, voters) is (open_of == [])
+
+
+def test_one_human_and_one_vote_count_once() -> None:
+    """Whoever stands in for two people is one, and two who stand in for the same person cast one vote."""
+    for_two = Voter("di", {"ana": frozenset(), "bo": frozenset()})
+    for_ana = Voter("cy", {"ana": frozenset()})
+    assert countable_votes([for_two]) == 1
+    assert countable_votes([for_ana, own("ana")]) == 1
+    assert countable_votes([for_ana, for_two]) == 2
+    assert countable_votes([for_ana, for_two, own("ana"), own("bo")]) == 2
+    assert tally(2, (), [for_two]) == Progress(1, 2)
 
 
 def test_a_quorum_beside_groups_wants_somebody_more() -> None:

@@ -8,7 +8,7 @@ import pytest
 from signoff.approvals import deadlines, machine
 from signoff.approvals.approval_book import ApprovalBook, malformed_receipt, read_decision, read_withdrawal
 from signoff.contracts.activity_messages import Authority
-from signoff.contracts.approval import ApprovalRequest, Vote
+from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Vote
 from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.limits import DECISION_BYTES, REASON_CHARS, REFUSALS_KEPT
 from signoff.contracts.receipt import Receipt
@@ -74,6 +74,22 @@ def test_a_vote_keeps_who_how_and_when() -> None:
         needed=1,
         message="",
     )
+
+
+def test_a_request_that_is_over_lacks_nobody() -> None:
+    """However many places were open: nobody is asked any more."""
+    group = ApproverGroup(of=("role:legal",))
+    asked = deadlines.open_request(request(groups=(group,)), NOW)
+    assert machine.settled_receipt(asked).open == (group,)
+    assert machine.settled_receipt(machine.cancel(asked, "guest", "", LATER)).open == ()
+
+
+def test_who_may_not_decide_is_told_why_by_who_looked() -> None:
+    """In the words of whoever identified the author."""
+    asked = deadlines.open_request(request(), NOW)
+    receipt = machine.examine(asked, answer(), Authority(allowed=False, code="assurance", note="sign in again"), LATER)
+    assert receipt is not None
+    assert (receipt.code, receipt.message) == ("assurance", "sign in again")
 
 
 def test_a_counted_vote_says_that_others_are_asked() -> None:
