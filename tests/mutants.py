@@ -87,7 +87,10 @@ AREAS = {
     "policy": Area(("policy/*.py",), ("policy",)),
     "channels": Area(
         tuple(f"channels/inbound/{each}.py" for each in ("target", "answer_parser", "answer_tokens")),
-        tuple(f"channels/test_{each}.py" for each in ("target", "answer_parser", "utterances", "answer_set")),
+        tuple(
+            f"channels/test_{each}.py"
+            for each in ("target", "answer_tokens", "answer_parser", "utterances", "answer_set")
+        ),
         ("channels/test_answer_parser.py::test_reading_takes_time_in_proportion_to_the_length",),
     ),
 }

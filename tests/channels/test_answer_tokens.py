@@ -1,0 +1,162 @@
+"""How a written line is split: into words, codes and signs; whatever is none of these is odd."""
+
+# ruff: noqa: RUF001 (marks of many alphabets)
+
+import pytest
+
+from signoff.channels.inbound.answer_tokens import LINE_CHARS, AnswerToken, tokens
+
+_SHORT = {"word": "", "code": "#", "pause": "", "ask": "", "good": "+", "bad": "-", "odd": "!"}
+
+
+def split(line: str) -> list[str]:
+    """The pieces of a line, each with a mark of what it is: `#` a code, `+` good, `-` bad, `!` odd."""
+    return [f"{_SHORT[piece.kind]}{piece.text}" for piece in tokens(line)]
+
+
+@pytest.mark.parametrize(
+    ("line", "pieces"),
+    [
+        ("Yes, please!", ["yes", ",", "please", "!"]),
+        ("yes;no", ["yes", ";", "no"]),
+        ("yes/no", ["yes", "!/", "no"]),
+        ("j’approuve", ["j'approuve"]),
+        ("j`approuve", ["j'approuve"]),
+        ("'yes'", ["!'", "!yes'"]),
+        ("yes'", ["!yes'"]),
+        ("ｙｅｓ", ["yes"]),
+        ("e\u0301te\u0301", ["ete"]),
+        ("y\u0338", ["y", "!\u0338"]),
+        ("½", ["1", "!⁄", "2"]),
+        ("yes...", ["!yes..."]),
+        ("yes..", ["!yes.."]),
+        ("yes…", ["!yes…"]),
+        ("yes\u037e", ["yes", "?"]),
+        ("yes⁇", ["yes", "?"]),
+        ("", []),
+    ],
+)
+def test_words_stand_between_marks(line: str, pieces: list[str]) -> None:
+    """Without case and accents; letters that are struck out or left open are odd, and so are most marks."""
+    assert split(line) == pieces
+
+
+def test_a_capital_letter_is_remembered() -> None:
+    """Whom one greets is written with one."""
+    assert tokens("Ana bo") == (AnswerToken("word", "ana", capital=True), AnswerToken("word", "bo"))
+
+
+@pytest.mark.parametrize("mark", [">", "|", "+", "-", "!"])
+def test_an_item_a_quotation_or_a_negation_is_no_plain_line(mark: str) -> None:
+    """However much space stands before and behind it."""
+    assert tokens(f"  {mark} yes")[0] == AnswerToken("odd", mark)
+    assert tokens(f"{mark}yes")[0] == AnswerToken("odd", mark)
+    assert tokens(f"yes {mark}")[0] == AnswerToken("word", "yes")
+
+
+def test_a_command_begins_with_a_slash() -> None:
+    """As chats spell it: one, at the beginning."""
+    assert split("/deny") == ["deny"]
+    assert split("//deny") == ["!/", "deny"]
+    assert split("no /deny") == ["no", "!/", "deny"]
+
+
+@pytest.mark.parametrize(
+    ("line", "pieces"),
+    [
+        ("**Yes**", ["yes"]),
+        ("**yes**.", ["yes"]),
+        ("*yes, please*!", ["yes", ",", "please"]),
+        ("_yes_", ["yes"]),
+        ("__yes__", ["yes"]),
+        ("*yes* no", ["yes", "no"]),
+        ("no **yes**,", ["no", "yes", ","]),
+        ("no __yes__", ["no", "yes"]),
+        ("**approve** K7Q-2FM", ["approve", "#K7Q2FM"]),
+        ("*yes", ["!*", "yes"]),
+        ("yes*", ["yes", "!*"]),
+        ("no *yes", ["no", "!*", "yes"]),
+        ("*", ["!*"]),
+        ("**", ["!*", "!*"]),
+        ("no **", ["no", "!*", "!*"]),
+        ("no __", ["no", "!_", "!_"]),
+        ("*a* b*", ["a", "b", "!*"]),
+    ],
+)
+def test_marks_that_make_text_bold_are_none_and_one_alone_is_odd(line: str, pieces: list[str]) -> None:
+    """Around a line, or around a word of it; one alone is a footnote's."""
+    assert split(line) == pieces
+
+
+@pytest.mark.parametrize(
+    ("line", "pieces"),
+    [
+        ("👍", ["+👍"]),
+        ("👍🏽", ["+👍"]),
+        ("👍\ufe0f", ["+👍"]),
+        ("👎🏿!", ["-👎", "!"]),
+        ("yes👍🏽ok", ["yes", "+👍", "ok"]),
+        ("🏽", ["!🏽"]),
+        ("\ufe0f", ["!\ufe0f"]),
+        ("x🏽", ["x", "!🏽"]),
+        ("🙃", ["!🙃"]),
+        (":)", ["+:)"]),
+        ("yes :-).", ["yes", "+:-)"]),
+        (":) !", ["+:)", "!"]),
+        (":):)", [":", "!)", ":", "!)"]),
+    ],
+)
+def test_pictures_that_are_known_have_a_meaning(line: str, pieces: list[str]) -> None:
+    """In whatever colour; any other picture is odd, and so is a colour by itself."""
+    assert split(line) == pieces
+
+
+@pytest.mark.parametrize(
+    ("line", "pieces"),
+    [
+        ("yes\u200b", ["yes"]),
+        ("yes\u200b\ufeff", ["yes"]),
+        ("\u200b", []),
+        ("\u200byes", ["!\u200b", "yes"]),
+        ("yes\u202e", ["yes", "!\u202e"]),
+        ("yes\u202e\u200b", ["yes", "!\u202e"]),
+        ("yes\u202d", ["yes", "!\u202d"]),
+        ("yes\u2067", ["yes", "!\u2067"]),
+    ],
+)
+def test_what_has_no_width_is_passed_over_behind_a_word_alone(line: str, pieces: list[str]) -> None:
+    """Programs leave it there; what turns the direction of a text is never passed over."""
+    assert split(line) == pieces
+
+
+@pytest.mark.parametrize(
+    ("line", "pieces"),
+    [
+        ("K7Q-2FM", ["#K7Q2FM"]),
+        ("k7q2fm", ["#K7Q2FM"]),
+        ("K7Q\u20112FM", ["#K7Q2FM"]),
+        ("Ｋ７Ｑ-2FM", ["#K7Q2FM"]),
+        ("(K7Q-2FM),", ["#K7Q2FM", ","]),
+        ("#K7Q-2FM", ["#K7Q2FM"]),
+        ("K7Q-2FM?", ["#K7Q2FM", "?"]),
+        ("K7Q-2FM?:", ["#K7Q2FM", "?", ":"]),
+        ("K7Q-2FM!", ["#K7Q2FM", "!"]),
+        ("K7Q-2FM;", ["#K7Q2FM", ";"]),
+        ("K7Q-2FM)", ["#K7Q2FM"]),
+        ("“approve K7Q-2FM”", ["approve", "#K7Q2FM"]),
+        ("«approve» “K7Q-2FM”", ["approve", "#K7Q2FM"]),
+        ("“approve”", ["!“", "approve", "!”"]),
+        ("K7Q--2FM", ["k7q", "-", "-", "2fm"]),
+        ("K7Q-2FMX", ["k7q", "-", "2fmx"]),
+        ("XK7Q-2FM", ["xk7q", "-", "2fm"]),
+    ],
+)
+def test_a_code_is_known_whatever_stands_around_it(line: str, pieces: list[str]) -> None:
+    """What asks or ends a sentence behind it is kept; a card's own quotation marks are none where a code is copied."""
+    assert split(line) == pieces
+
+
+def test_a_longer_line_is_one_odd_piece() -> None:
+    """Of which only the beginning is kept."""
+    assert split("a" * LINE_CHARS) == ["a" * LINE_CHARS]
+    assert tokens("a" * LINE_CHARS + "b") == (AnswerToken("odd", "a" * LINE_CHARS),)
