@@ -39,8 +39,10 @@ def gate_trace(found: LocalGateDecision, *, with_arguments: bool, needs: str = "
 
 def _trace_entry(index: int, decides: int, found: LocalGateDecision) -> GateTraceEntry:
     gate = _ORDER[index]
-    if index != decides:
-        return GateTraceEntry(gate, "passes" if index < decides else "unasked")
+    if index < decides:
+        return GateTraceEntry(gate, "passes")
+    if index > decides:
+        return GateTraceEntry(gate, "unasked")
     why = found.verdict.why if found.verdict is not None else ""
     words = found.message or ": ".join(filter(None, (_WORDS[found.kind], why)))
     return GateTraceEntry(gate, "decides", words)
