@@ -16,7 +16,7 @@ from signoff.contracts.limits import MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICA
 from signoff.contracts.message import CallPart
 from signoff.formats.json_schema import SchemaProblem
 from signoff.formats.nearest_name import did_you_mean, quote_name
-from signoff.policy.compiled_policy import PolicyVerdict
+from signoff.policy.compiled_policy import PolicyVerdict, RulesVerdict
 from signoff.policy.handler_verdict import handler_rule
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.argument_check import (
@@ -100,8 +100,9 @@ def judge(
     for early in _EARLY:
         if (found := early(proposal)) is not None:
             return found
+    # A tool of exactly this name (P06), of several the nearest to where the actor stands (F07). A near name is offered
+    # and never executed (X04).
     tool = view.tool(call.tool)
-    # `resolve` has answered for it already; only the types do not know.
     if tool is None:
         return _not_there(proposal, "resolve")
     for exists in _EXISTING:
@@ -166,15 +167,6 @@ def caps(proposal: _Proposal) -> LocalGateDecision | None:
     return proposal.settled("caps", "too_many_calls", why)
 
 
-def resolve(proposal: _Proposal) -> LocalGateDecision | None:
-    """Finds a tool of exactly this name (P06); a near name is offered, never executed (X04).
-
-    Of several it is the nearest to where the actor stands (F07).
-    """
-    found = proposal.view.tool(proposal.call.tool)
-    return _not_there(proposal, "resolve") if found is None else None
-
-
 def surface(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     """Checks that the tool exists where the turn came from (E12); nothing brings back what a surface excludes."""
     view = proposal.view
@@ -196,8 +188,7 @@ def tag_policy(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     if not proposal.view.offers(tool):
         # Why it is denied is for those who would have it: to all others it must not even exist.
         return _not_there(proposal, "tag_policy")
-    reason = (verdict.rule.reason if verdict.rule is not None else "") or verdict.why
-    return denied_decision(proposal.call, "tag_policy", reason, tool)
+    return denied_decision(proposal.call, "tag_policy", _reason(verdict), tool)
 
 
 def allowlist(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
@@ -314,7 +305,7 @@ def by_verdict(
         name, text = (
             (rules_verdict.rule.name, rules_verdict.rule.rule) if rules_verdict.rule is not None else ("policies", "")
         )
-        why = (rules_verdict.rule.reason if rules_verdict.rule is not None else "") or rules_verdict.why
+        why = _reason(rules_verdict)
         verdict = dataclasses.replace(verdict, verdict="ask", rule=name, rule_text=text, why=why)
     if objection:
         why = f"{objection}; {verdict.why}" if verdict.verdict == "ask" else objection
@@ -323,8 +314,9 @@ def by_verdict(
     return LocalGateDecision(call=call.call, kind=kind, tool=tool, verdict=verdict, objection=objection)
 
 
-# Shape before caps, which hash the arguments. Caps before names, so that a model that guesses names is stopped.
-_EARLY: Final[tuple[_Early, ...]] = (shape, caps, resolve)
+# Shape before caps, which hash the arguments. Both before the name is resolved, so that a model that guesses names is
+# stopped.
+_EARLY: Final[tuple[_Early, ...]] = (shape, caps)
 # Whether it exists before what is wrong with the arguments: their problems would tell of a hidden tool's schema.
 _EXISTING: Final[tuple[_Late, ...]] = (surface, tag_policy, allowlist, layer, available)
 # People come last: nobody is asked about what could not run, nor about a dry run.
@@ -340,6 +332,11 @@ def _objection(proposal: _Proposal, tool: Tool) -> str:
         return ""
     # With nobody to ask, the denial is final: a request to no one would only wait for its deadline.
     return answer.why if proposal.catalog.approvers(tool.activity) else ""
+
+
+def _reason(verdict: RulesVerdict) -> str:
+    """Returns the words of the global rule that decides, or why it decides where it has none."""
+    return verdict.rule.reason if verdict.rule is not None and verdict.rule.reason else verdict.why
 
 
 def _add_note(proposal: _Proposal, found: LocalGateDecision) -> LocalGateDecision:

@@ -1,5 +1,6 @@
 """The gates over what somebody else has to find out: availability, permissions, capabilities, and loose arguments."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -43,6 +44,21 @@ def ruled(tool: Tool, args: Any = GOOD, *policies: GlobalRule, **fields: Any) ->
 def facts(found: LocalGateDecision) -> tuple[str, str, str]:
     """What decided."""
     return found.kind, found.gate, found.code
+
+
+@pytest.mark.parametrize(("hour", "kind"), [(9, "run"), (21, "ask")])
+def test_a_rule_reads_the_instant_at_which_the_call_is_judged(hour: int, kind: str) -> None:
+    """The tool's policy and the global rules read the same one, and the decision keeps it for who is asked."""
+    at = datetime(2026, 3, 2, hour, tzinfo=UTC)
+    by_day = a_tool(requires_approval=ApprovalPolicy(auto_approve_if="ctx.now.hour < 18"))
+    found = ruled(by_day, at=at)
+    assert (found.kind, found.at) == (kind, at)
+    at_night = GlobalRule(name="night", rule="ctx.now.hour >= 18", effect="require_approval")
+    found = ruled(a_tool(), GOOD, at_night, at=at)
+    assert (found.kind, found.at) == (kind, at)
+    # A rule that cannot be read applies: without an instant neither lets the call run.
+    for unknown in (ruled(by_day), ruled(a_tool(), GOOD, at_night)):
+        assert (unknown.kind, unknown.at) == ("ask", None)
 
 
 @pytest.mark.row("E32")
