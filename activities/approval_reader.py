@@ -7,14 +7,13 @@ from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.approval import ApprovalRequest, Question
 from signoff.contracts.call import CallContext, Permit
 from signoff.contracts.decision import Decision
-from signoff.contracts.grant import Freeze
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.people.voter_set import VoterSet
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.policy.terms import Terms
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions
-from signoff.store.questions.request_lists import RequestLists
+from signoff.store.questions.request_lists import RequestLists, TurnRows
 
 
 class ApprovalReader:
@@ -34,10 +33,10 @@ class ApprovalReader:
 
         Raises `StoreUnavailable`.
         """
-        return (await self.of_frozen_turn(ctx))[0]
+        return (await self.rows_of_turn(ctx)).requests
 
-    async def of_frozen_turn(self, ctx: CallContext) -> tuple[Sequence[ApprovalRequest], Freeze | None]:
-        """Returns the same with the freeze of the turn's tenant, if it is frozen, in one visit to the store."""
+    async def rows_of_turn(self, ctx: CallContext) -> TurnRows:
+        """Reads what a turn asked and began, and whether its tenant is frozen. Raises `StoreUnavailable`."""
         return await self._lists.of_turn(TurnKey(ctx.tenant, ctx.session, ctx.turn))
 
     async def voters(

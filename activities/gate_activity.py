@@ -38,7 +38,6 @@ from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import IN_DOUBT_TEXT, CallContext, CallOutcome, Permit
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.content import Content
-from signoff.contracts.grant import Freeze
 from signoff.contracts.ids import SessionKey, TurnKey, is_stand_in
 from signoff.contracts.limits import MAX_TOOLS_AT_ONCE, RESULT_CHARS_PER_BATCH, TURN_RESTS_SECONDS
 from signoff.contracts.message import CallPart
@@ -52,6 +51,7 @@ from signoff.registry.hooks import override_hash
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 from signoff.store.content_store import load_in
+from signoff.store.questions.request_lists import TurnRows
 from signoff.store.tickets import Ticket, ticket_key
 
 _DOUBT_NOTE = "Nobody knows whether this happened: the tool was begun and never answered."
@@ -98,15 +98,15 @@ class GateActivity:
         secrets = self._deps.secrets_of((each.call.tool, each.args) for each in batch)
         task = task.model_copy(update={"agent_says": redact_secrets(task.agent_says, secrets)})
         # Once for the batch: a freeze that comes later is found again where the call is run.
-        asked, freeze = ((), None) if forged else await self._approvals.of_frozen_turn(task.ctx)
+        rows = TurnRows([], [], None) if forged else await self._approvals.rows_of_turn(task.ctx)
         for (call, proposed, _, _, action), found in zip(batch, judged, strict=True):
             found = _quiet(judge_doubt(found, doubt), secrets)
             args = found.args(proposed)
             if task.doubt:
-                gate_decisions.append(await self._doubt(task, call, proposed, found, freeze, asked))
+                gate_decisions.append(await self._doubt(task, call, proposed, found, rows))
                 continue
-            found = await self._settled_before(task, call, args, found, freeze, asked, action)
-            gate_decision = await self._decide(task, call, args, found, budget, asked)
+            found = await self._settled_before(task, call, args, found, rows, action)
+            gate_decision = await self._decide(task, call, args, found, budget, rows)
             gate_decisions.append(gate_decision.model_copy(update={"action": action}))
         # A local activity runs again when its workflow task is lost; entries with the same keys add nothing then.
         await write(self._deps, _settled_entries(task, gate_decisions, self._deps.clock()))
@@ -160,8 +160,7 @@ class GateActivity:
         call: CallPart,
         args: Any,
         found: LocalGateDecision,
-        freeze: Freeze | None,
-        asked: Sequence[ApprovalRequest],
+        rows: TurnRows,
         action: str,
     ) -> LocalGateDecision:
         """Returns `found` under the tenant's freeze, what people denied before and the answers they had remembered.
@@ -169,22 +168,22 @@ class GateActivity:
         An edit is somebody's own proposal to the others, so no remembered answer answers it, then or later.
         """
         # Before remembered answers: no approval in advance holds in a frozen tenant, and no use of one is spent there.
-        if freeze is not None:
-            return frozen_decision(found, freeze.reason, call)
+        if rows.freeze is not None:
+            return frozen_decision(found, rows.freeze.reason, call)
         if found.kind in ("run", "ask"):
-            request = denial_of(asked, task.ctx, call.tool, args)
+            request = denial_of(rows.requests, task.ctx, call.tool, args)
             # Of its session, and of what nobody signed, only the turn knows; its word can but deny.
             denial_of_turn = next((each for each in task.denied if each.action == action), None)
             denial = denial_of_turn if request is None else denial_from_request(request, action)
             if denial is not None:
                 return found.deny(repeated_denial(denial, call.call, call.tool))
         # After the denials: `asked_since` is its caller's word, and must open no way past what somebody denied.
-        if any(each.call == call.call and is_unheard(each, task.asked_since, task.spent) for each in asked):
+        if any(each.call == call.call and is_unheard(each, task.asked_since, task.spent) for each in rows.requests):
             # An earlier attempt asked this, and its turn has yet to hear what was answered: it hears that.
             return found.model_copy(update={"kind": "ask"}) if found.kind == "run" else found
         if task.edit is not None or task.changed_by:
             return found
-        barred = is_barred(asked, call.call)
+        barred = is_barred(rows.requests, call.call)
         if barred and found.kind == "run":
             # Of a turn that was reset: what people are asked, or have not let run, is not for a rule to say by now.
             return found.model_copy(update={"kind": "ask"})
@@ -197,7 +196,7 @@ class GateActivity:
         args: Any,
         found: LocalGateDecision,
         budget: int,
-        asked: Sequence[ApprovalRequest],
+        rows: TurnRows,
     ) -> GateDecision:
         tool, verdict = found.tool, found.verdict
         if found.kind == "settled" or tool is None or verdict is None:
@@ -220,14 +219,14 @@ class GateActivity:
         ).to_send()
         if not ask:
             return gate_decision
-        ran, other = await self._ran_before(task, call, digest)
+        ran, other = _find_earlier_run([each for each in rows.tickets if each.call == call.call], digest)
         if ran is not None:
             return gate_decision.model_copy(update={"kind": "settled", "outcome": ran})
-        if await self._is_over(task.ctx, asked):
+        if self._is_over(task.ctx, rows):
             return _refuse(call, "it is too long ago that anything was heard of this turn")
         under = (definition_hash(tool), verdict.policy_hash)
         unheard = (task.asked_since, task.spent)
-        again = "" if task.edit is not None else repeat_note(asked, call.call, *under, *unheard)
+        again = "" if task.edit is not None else repeat_note(rows.requests, call.call, *under, *unheard)
         note = "; ".join(filter(None, (self._stands_in(call), again, found.note, other)))
         about = Subject(call, args, tool, verdict, digest, note, gate_decision.override, found.at)
         request = await self._ask_people(task, about)
@@ -235,36 +234,17 @@ class GateActivity:
             return GateDecision(call=call.call, kind="settled", outcome=request)
         return gate_decision.model_copy(update={"request": request, "question": reference_from_request(request, call)})
 
-    async def _is_over(self, ctx: CallContext, asked: Sequence[ApprovalRequest]) -> bool:
+    def _is_over(self, ctx: CallContext, rows: TurnRows) -> bool:
         """Returns whether a turn was asked for, and last heard of, so long ago that nobody is asked in its requester's
         name.
         """
         now = self._deps.clock()
         if ctx.user.expires_at is None or not is_expired(ctx.user, now):
             return False
-        turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
-        tickets = await self._deps.store.tickets_of_turn(turn.workflow_id)
-        ran = [at for each in tickets for at in (each.claimed_at, each.finished_at, each.seen_at) if at is not None]
-        last_sign = max((ctx.user.expires_at, *last_asked(asked), *ran))
+        moments = ((each.claimed_at, each.finished_at, each.seen_at) for each in rows.tickets)
+        ran = [at for each in moments for at in each if at is not None]
+        last_sign = max((ctx.user.expires_at, *last_asked(rows.requests), *ran))
         return last_sign + timedelta(seconds=TURN_RESTS_SECONDS) < now
-
-    async def _ran_before(self, task: GateTask, call: CallPart, digest: str) -> tuple[CallOutcome | None, str]:
-        """Returns the outcome of this very action, where it was done already; else words on what this call began.
-
-        A turn that is reset to before an answer asks again, and nobody must deny what has happened.
-        """
-        turn = TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn)
-        tickets = await self._deps.store.tickets_of(turn.workflow_id, call.call)
-        done = [each for each in tickets if each.state == "done" and each.outcome is not None]
-        for ticket in done:
-            # One of which nobody knows is for people to say.
-            if ticket.key.partition("/")[0] == digest and ticket.outcome and ticket.outcome.code != "in_doubt":
-                return ticket.outcome, ""
-        live = [each for each in tickets if each.state != "void"]
-        same = [each for each in live if each.key.partition("/")[0] == digest]
-        others = sorted({each.tool for each in live if each not in same})
-        words = (_BEGUN_BEFORE if same else "", f"{_ANOTHER_RAN} {', '.join(others)}" if others else "")
-        return None, "; ".join(filter(None, words))
 
     async def _doubt(
         self,
@@ -272,8 +252,7 @@ class GateActivity:
         call: CallPart,
         proposed: Any,
         found: LocalGateDecision,
-        freeze: Freeze | None,
-        asked: Sequence[ApprovalRequest],
+        rows: TurnRows,
     ) -> GateDecision:
         """Asks people what became of a call; returns the decision: that it waits for them, or why nobody is asked.
 
@@ -286,21 +265,21 @@ class GateActivity:
             return nobody
         # What may have happened was done with the arguments as the tool's own check corrects them.
         args = final_arguments(tool, proposed)
-        ticket = await self._find_begun(task, call, tool, args, asked)
+        ticket = await self._find_begun(task, call, tool, args, rows.requests)
         if ticket is None:
             return _refuse(call, "nobody has begun this")
         if ticket.outcome is not None and ticket.outcome.code != "in_doubt":
             return GateDecision(call=call.call, kind="settled", outcome=ticket.outcome)
         digest = doubt_digest(task.doubt_of, task.doubt)
-        ending = ending_of([each for each in asked if each.call == call.call], digest)
+        ending = ending_of([each for each in rows.requests if each.call == call.call], digest)
         if ending is not None and ending.state == "happened":
             return nobody.model_copy(update={"outcome": told_happened(call.call, call.tool, ending.votes[-1].decision)})
-        if ending is not None or freeze is not None:
+        if ending is not None or rows.freeze is not None:
             return nobody
         # People who look at what goes on cannot know how it ends.
         await check_ended(self._deps.store, ticket.key)
         # To run it again takes whom it took to run it, whatever day it is by now.
-        ran_on = [each.applied for each in asked if each.call == call.call and each.kind == "approval"][-1:]
+        ran_on = [each.applied for each in rows.requests if each.call == call.call and each.kind == "approval"][-1:]
         stricter = ran_on[0] if ran_on else ()
         about = Subject(call, args, tool, verdict, digest, _DOUBT_NOTE, judged_at=found.at, stricter=stricter)
         request = await self._questions.ask(task, about)
@@ -383,6 +362,25 @@ def _settled_entries(task: GateTask, gate_decisions: Sequence[GateDecision], at:
         if gate_decision.outcome is not None:
             entries.append(audit_events.settled_entry(task.ctx, call.tool, gate_decision, gate_decision.outcome, at))
     return entries
+
+
+def _find_earlier_run(tickets: Sequence[Ticket], digest: str) -> tuple[CallOutcome | None, str]:
+    """Returns the outcome of this very action, where it was done already; else words on what its call began.
+
+    `tickets` are those of the call.
+
+    A turn that is reset to before an answer asks again, and nobody must deny what has happened.
+    """
+    done = [each for each in tickets if each.state == "done" and each.outcome is not None]
+    for ticket in done:
+        # One of which nobody knows is for people to say.
+        if ticket.key.partition("/")[0] == digest and ticket.outcome and ticket.outcome.code != "in_doubt":
+            return ticket.outcome, ""
+    live = [each for each in tickets if each.state != "void"]
+    same = [each for each in live if each.key.partition("/")[0] == digest]
+    others = sorted({each.tool for each in live if each not in same})
+    words = (_BEGUN_BEFORE if same else "", f"{_ANOTHER_RAN} {', '.join(others)}" if others else "")
+    return None, "; ".join(filter(None, words))
 
 
 def in_doubt(call: CallPart) -> CallOutcome:

@@ -3,11 +3,12 @@ again.
 """
 
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from functools import cache
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, select
+from sqlalchemy.dialects import postgresql, sqlite
 
-from signoff.store.claim_conditions import insert_new
 from signoff.store.leases import in_seconds
 from signoff.store.store import Blob, Store, add_blob
 from signoff.store.tables import COMPLETIONS, time_from_millis
@@ -47,26 +48,26 @@ class Completions:
 
     async def read(self, run: str, number: int) -> KeptReply | None:
         """Returns the reply that an earlier attempt kept, or None."""
-        return await self._store.run(lambda connection: _find(connection, _key(run, number)))
+
+        def find(connection: Connection) -> KeptReply | None:
+            row = connection.execute(_READ, {"named": _key(run, number)}).first()
+            return None if row is None else KeptReply(bytes(row.body), time_from_millis(row.kept_at))
+
+        return await self._store.run(find)
 
     async def keep(self, run: str, number: int, body: bytes, blob: Blob | None = None) -> KeptReply:
         """Keeps a reply, and `blob` with it; returns the kept one, which is the first of all attempts.
 
-        Deletes a few replies that are older than `KEPT`, and none that is younger: an attempt that was taken for lost
-        may still come, and would ask people about calls of another reply.
+        Old replies are dropped by `drop_old` alone: an attempt that was taken for lost may still come, and would ask
+        people about calls of another reply.
         """
+        values = {"key": _key(run, number), "body": body}
 
         def write(connection: Connection) -> KeptReply:
-            named = _key(run, number)
-            is_first = insert_new(connection, COMPLETIONS, {"key": named, "body": body})
-            kept = _find(connection, named)
-            if kept is None:
-                raise RuntimeError(f"a reply that was kept just now is gone: {named}")
-            if not is_first:
-                return kept
-            if blob is not None:
+            row = connection.execute(_keep_statement(connection.dialect.name), values).one()
+            kept = KeptReply(bytes(row.body), time_from_millis(row.kept_at))
+            if blob is not None and kept.body == body:
                 add_blob(connection, blob)
-            connection.execute(_DROP_OLD)
             return kept
 
         return await self._store.run(write)
@@ -82,9 +83,12 @@ class Completions:
                 return dropped
 
 
-def _find(connection: Connection, key: str) -> KeptReply | None:
-    row = connection.execute(_READ, {"named": key}).one_or_none()
-    return None if row is None else KeptReply(bytes(row.body), time_from_millis(row.kept_at))
+@cache
+def _keep_statement(dialect: str) -> Any:
+    adding = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(COMPLETIONS)
+    # Sets what is there already: DO NOTHING would not return the row that an earlier attempt has kept.
+    kept = adding.on_conflict_do_update(index_elements=[COMPLETIONS.c.key], set_={"kept_at": COMPLETIONS.c.kept_at})
+    return kept.returning(COMPLETIONS.c.body, COMPLETIONS.c.kept_at)
 
 
 def _key(run: str, number: int) -> str:

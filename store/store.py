@@ -80,11 +80,7 @@ _SINCE: Final = select(StoreClock() - TICKETS.c.seen_at).where(
     TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "claimed"
 )
 _OUTCOME: Final = select(TICKETS.c.outcome).where(TICKETS.c.key == bindparam("ticket"))
-_OF_CALL: Final = (
-    select(TICKETS)
-    .where(TICKETS.c.workflow == bindparam("of"), TICKETS.c.call == bindparam("named"))
-    .order_by(TICKETS.c.claimed_at)
-)
+_OF_TURN: Final = select(TICKETS).where(TICKETS.c.workflow == bindparam("of")).order_by(TICKETS.c.claimed_at)
 _TICKET: Final = select(TICKETS).where(TICKETS.c.key == bindparam("ticket"))
 
 
@@ -353,15 +349,9 @@ class Store:
         since = await self.run(lambda connection: connection.scalar(_SINCE, {"ticket": key}))
         return 0.0 if since is None else max(RUNS_SECONDS - since / 1000, 0.0)
 
-    async def tickets_of(self, workflow: str, call: str) -> list[Ticket]:
-        """Returns every ticket of one call of a turn, the first claimed first."""
-        named = {"of": workflow, "named": call}
-        return await self.run(lambda connection: [_ticket(row) for row in connection.execute(_OF_CALL, named)])
-
     async def tickets_of_turn(self, workflow: str) -> list[Ticket]:
         """Returns every ticket of a turn, the first claimed first."""
-        query = select(TICKETS).where(TICKETS.c.workflow == workflow).order_by(TICKETS.c.claimed_at)
-        return await self.run(lambda connection: [_ticket(row) for row in connection.execute(query)])
+        return await self.run(lambda connection: read_tickets(connection, workflow))
 
     async def read_ticket(self, key: str) -> Ticket | None:
         """Returns the ticket `key`, or None."""
@@ -465,6 +455,11 @@ def _return_earlier(connection: Connection, key: str) -> None:
 def _read_ticket(connection: Connection, key: str) -> Ticket | None:
     row = connection.execute(_TICKET, {"ticket": key}).first()
     return None if row is None else _ticket(row)
+
+
+def read_tickets(connection: Connection, workflow: str) -> list[Ticket]:
+    """Returns every ticket of a turn, the first claimed first, in the caller's transaction."""
+    return [_ticket(row) for row in connection.execute(_OF_TURN, {"of": workflow})]
 
 
 def _ticket(row: Row[Any]) -> Ticket:

@@ -41,10 +41,11 @@ _END: Final = (
     .values(ended_at=StoreClock(), ended_as=bindparam("how"))
 )
 _INSERT: Final = insert(QUESTIONS)
-_CLOCK: Final = select(StoreClock())
 _TAKEN: Final = select(QUESTIONS.c.approval).where(
     QUESTIONS.c.tenant == bindparam("of"), QUESTIONS.c.code == bindparam("named")
 )
+_CLOCK: Final = select(StoreClock())
+_CLOCK_AND_TAKEN: Final = select(StoreClock(), _TAKEN.exists())
 
 
 class ApprovalProgress(NamedTuple):
@@ -98,11 +99,11 @@ class Questions:
             # Under the lock: whoever says no while a change is judged is heard before it is asked.
             if about.edit_of and (rows is None or not _takes_edit(rows, about)):
                 return None
-            now: int = connection.execute(_CLOCK).scalar_one()
+            now, code = _time_and_code(connection, question.tenant, "" if rows is None else rows.latest.code)
             asked = about.model_copy(
                 update={
                     "revision": 1 if rows is None else rows.latest.revision + 1,
-                    "code": _free_code(connection, question.tenant) if rows is None else rows.latest.code,
+                    "code": code,
                     "opened_at": time_from_millis(now),
                 }
             )
@@ -244,11 +245,13 @@ def _is_same(rows: ApprovalRows, question: Question, since: datetime | None) -> 
     return question.edit_delivery != "" or is_asked_still(rows.request(latest), since)
 
 
-def _free_code(connection: Connection, tenant: str) -> str:
+def _time_and_code(connection: Connection, tenant: str, code: str) -> tuple[int, str]:
+    """Returns the store's clock in ms, and `code`, or where that is "" one that no question of the tenant has."""
     while True:
-        code = new_code(secrets.randbelow)
-        if connection.scalar(_TAKEN, {"of": tenant, "named": code}) is None:
-            return code
+        tried = code or new_code(secrets.randbelow)
+        now, taken = connection.execute(_CLOCK_AND_TAKEN, {"of": tenant, "named": tried}).one()
+        if code or not taken:
+            return now, tried
 
 
 def _values(question: Question, now: int) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from signoff.contracts.grant import Freeze
 from signoff.contracts.ids import TurnKey
 from signoff.store.claim_conditions import freeze_of
 from signoff.store.questions.approval_rows import answer_from_row, question_from_row
-from signoff.store.store import Store
+from signoff.store.store import Store, read_tickets
 from signoff.store.tables import ANSWERS, QUESTIONS, StoreClock, time_from_millis
+from signoff.store.tickets import Ticket
 
 _log = logging.getLogger(__name__)
 PIECE: Final = 100
@@ -28,16 +29,12 @@ _NAMES: Final = 500
 """Approvals named in one query for their answers."""
 _ENTRIES: Final = 100
 """Approver entries that the database compares."""
-_OF_TURN: Final = (
-    select(QUESTIONS)
-    .where(
-        QUESTIONS.c.tenant == bindparam("tenant"),
-        QUESTIONS.c.session == bindparam("session"),
-        QUESTIONS.c.turn == bindparam("turn"),
-    )
-    .order_by(QUESTIONS.c.approval, QUESTIONS.c.revision)
-)
-_CLOCK: Final = select(StoreClock())
+_QUESTIONS: Final = select(QUESTIONS, StoreClock().label("clock"))
+_OF_TURN: Final = _QUESTIONS.where(
+    QUESTIONS.c.tenant == bindparam("tenant"),
+    QUESTIONS.c.session == bindparam("session"),
+    QUESTIONS.c.turn == bindparam("turn"),
+).order_by(QUESTIONS.c.approval, QUESTIONS.c.revision)
 
 
 class _Found(NamedTuple):
@@ -46,6 +43,17 @@ class _Found(NamedTuple):
     rows: Sequence[Row[Any]]
     answers: Sequence[Row[Any]]
     now: datetime
+
+
+class TurnRows(NamedTuple):
+    """What the store has of one turn, read in one transaction."""
+
+    requests: list[ApprovalRequest]
+    """Its requests, every revision in its present state, without cards; those of one approval oldest first."""
+    tickets: list[Ticket]
+    """Its tickets, the first claimed first."""
+    freeze: Freeze | None
+    """The freeze of its tenant, if it is frozen."""
 
 
 class RequestLists:
@@ -72,7 +80,7 @@ class RequestLists:
 
         That is a first selection: whoever shows a request to somebody checks whether they may read it.
         """
-        query = select(QUESTIONS).where(*_waits(tenant), *_concerning(readers)).limit(PIECE)
+        query = _QUESTIONS.where(*_waits(tenant), *_concerning(readers)).limit(PIECE)
         if sessions is not None:
             query = query.where(QUESTIONS.c.session.in_(sessions))
         place = (QUESTIONS.c.last_at, QUESTIONS.c.approval)
@@ -100,15 +108,20 @@ class RequestLists:
             turns = [key for key in turns if key not in found]
         if not turns:
             return found
-        query = select(QUESTIONS).where(_named(turns)).order_by(QUESTIONS.c.approval, QUESTIONS.c.revision)
+        query = _QUESTIONS.where(_named(turns)).order_by(QUESTIONS.c.approval, QUESTIONS.c.revision)
         for request in await self._requests(await self._read(query)):
             found.setdefault(TurnKey(request.tenant, request.session, request.turn), []).append(request)
         return found
 
-    async def of_turn(self, turn: TurnKey) -> tuple[list[ApprovalRequest], Freeze | None]:
-        """Returns the requests of one turn as `of_turns` does, and the freeze of its tenant at the same time."""
-        found, freeze = await self._store.run(partial(_found_of_turn, turn))
-        return await self._requests(found), freeze
+    async def of_turn(self, turn: TurnKey) -> TurnRows:
+        """Reads the requests and tickets of one turn, and the freeze of its tenant at the same time."""
+
+        def read(connection: Connection) -> tuple[_Found, list[Ticket], Freeze | None]:
+            found = _found(_OF_TURN, connection, turn._asdict())
+            return found, read_tickets(connection, turn.workflow_id), freeze_of(connection, turn.tenant)
+
+        found, tickets, freeze = await self._store.run(read)
+        return TurnRows(await self._requests(found), tickets, freeze)
 
     async def _concern(self, turns: Collection[TurnKey], readers: Collection[str]) -> dict[TurnKey, bool]:
         """Returns, for each turn that asked something, whether that may concern one of `readers`."""
@@ -171,13 +184,10 @@ def _named(turns: Collection[TurnKey]) -> ColumnElement[bool]:
     return tuple_(QUESTIONS.c.tenant, QUESTIONS.c.session, QUESTIONS.c.turn).in_([tuple(key) for key in turns])
 
 
-def _found_of_turn(turn: TurnKey, connection: Connection) -> tuple[_Found, Freeze | None]:
-    return _found(_OF_TURN, connection, turn._asdict()), freeze_of(connection, turn.tenant)
-
-
 def _found(query: Select[Any], connection: Connection, values: Mapping[str, Any] | None = None) -> _Found:
-    now = time_from_millis(connection.execute(_CLOCK).scalar_one())
     rows = connection.execute(query, values).all()
+    # Of nothing no request is built, at whatever time.
+    now = time_from_millis(rows[0].clock if rows else 0)
     names = list(dict.fromkeys(row.approval for row in rows))
     answers: list[Row[Any]] = []
     for first in range(0, len(names), _NAMES):
