@@ -108,6 +108,7 @@ class TurnClient:
                 turn,
                 id=key.workflow_id,
                 task_queue=self._task_queue,
+                # A worker beside this client gets the first task with the answer, without a round of matching.
                 request_eager_start=True,
                 # Never twice, closed or not: a second run would find the first one's tickets. FAIL: USE_EXISTING hands
                 # back a turn that runs, without a word of whether it was begun with this input.

@@ -45,3 +45,16 @@ async def test_a_human_turn_costs_33_events(client: Client, store: Store, task_q
             assert result.calls[0].decided_by == "approver"
             assert len(ledger.rows) == len(costs)
     assert min(costs) == 33, costs
+
+
+async def test_a_worker_beside_the_client_gets_the_first_task_with_the_start(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """No round of matching between a turn's start and its first task, where one process starts and runs it."""
+    tool = pay_tool(Ledger(), ApprovalPolicy(auto_approve_if="args.amount < 50.0"))
+    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
+        key = await desk.start()
+        await desk.signoff.result(key)
+        handle = client.get_workflow_handle(key.workflow_id)
+        first = await anext(aiter(handle.fetch_history_events(page_size=1)))
+    assert first.workflow_execution_started_event_attributes.eager_execution_accepted
