@@ -71,5 +71,5 @@ def _value(leaf: ArgumentLeaf) -> FullValue:
     text = value_line(leaf.value, _ROOM).text.replace(NEWLINE, f"{NEWLINE}\n")
     if not isinstance(leaf.value, str) or len(leaf.value) < FILE_CHARS:
         return FullValue(name, label, text)
-    raw = leaf.value.encode("utf-8", "surrogatepass")
+    raw = leaf.value.encode(errors="surrogatepass")
     return FullValue(name, label, text, size=len(raw), sha256=hashlib.sha256(raw).hexdigest())

@@ -131,6 +131,17 @@ settings.load_profile("mutants")
 
 def pytest_sessionstart() -> None:
     # What was computed before the mutant was there is computed again.
+    _forget()
+
+
+@pytest.hookimpl(specname="pytest_runtest_setup")
+def pytest_forget() -> None:
+    # Where it is seen which tests run which function, all do that would, were they alone.
+    if os.environ.get("MUTANT_UNDER_TEST") == "stats":
+        _forget()
+
+
+def _forget() -> None:
     for name, module in list(sys.modules.items()):
         for value in vars(module).values() if name.startswith("signoff.") else ():
             if isinstance(value, functools._lru_cache_wrapper):

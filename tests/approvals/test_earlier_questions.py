@@ -98,7 +98,7 @@ def test_a_call_is_barred_by_what_became_of_its_last_question(state: str, ended_
     last = request(state=state, ended_as=ended_as)
     earlier = request(state="approved" if barred else "denied")
     others = [request("c2.1", state="denied"), request(kind="in_doubt", state="denied")]
-    assert is_barred([earlier, last, *others], "c1.1") is barred
+    assert is_barred([earlier, earlier, last, *others], "c1.1") is barred
     assert not is_barred(others, "c1.1")
     assert not is_barred([], "c1.1")
 
@@ -120,6 +120,7 @@ def test_a_turn_has_not_heard_of_what_was_asked_since_its_worker_was_lost() -> N
     """At that time or later, beyond the revision whose answers it had; of an unknown time nothing is known."""
     asked = request(opened_at=NOW, revision=2)
     assert is_unheard(asked, NOW)
+    assert is_unheard(request(opened_at=NOW), NOW)
     assert is_unheard(asked, BEFORE, 1)
     assert not is_unheard(asked, AFTER)
     assert not is_unheard(asked, NOW, 2)

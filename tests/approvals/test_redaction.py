@@ -37,7 +37,7 @@ def test_a_secret_with_half_a_character_is_found_and_a_slash_in_its_address() ->
     half = "ab\ud800cd"
     assert redact_secrets(f"x {half} y", {half}) == f"x {HIDDEN} y"
     assert redact_secrets("x ab%3Fcd y", {half}) == f"x {HIDDEN} y"
-    assert redact_secrets("x ab%2Fcd y", {"ab/cd"}) == f"x {HIDDEN} y"
+    assert redact_secrets("x ab%20cd%2Fef y", {"ab cd/ef"}) == f"x {HIDDEN} y"
 
 
 def test_names_of_what_is_no_json_stay() -> None:

@@ -169,6 +169,7 @@ def test_a_change_stands_where_its_author_has_said_nothing_else() -> None:
     """Also where no answer of theirs was stored, as of a raw message."""
     assert edit_stands((), 1, "d1")
     assert edit_stands((said(1, "bo", **EDIT), said(2, "ana", minutes=2)), 1, "d9")
+    assert edit_stands((said(1, "ana", "denied", revision=2)._replace(settles=True),), 1, "d9")
     assert not edit_stands((said(1, "bo", **EDIT), said(2, "bo", minutes=2)), 1, "d1")
 
 
