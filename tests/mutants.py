@@ -30,8 +30,8 @@ KILLED_BY_TYPES = 37
 KILLED = {1, 3}
 TIMED_OUT = {36, -24, -9}
 SKIPPED = {34, None}
-# A store of each test's own is on no disk then.
-TEMPORARY = {"TMPDIR": "/dev/shm"} if Path("/dev/shm").is_dir() else {}
+# A store of each test's own is on no disk then; and an endless loop is one test's, not that of all together.
+VARIABLES = {"PYTEST_TIMEOUT": "30"} | ({"TMPDIR": "/dev/shm"} if Path("/dev/shm").is_dir() else {})
 UNWANTED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
 
@@ -324,7 +324,7 @@ def main() -> int:
         subprocess.run(
             [sys.executable, "-m", "mutmut", "run", "--max-children", given.children],
             cwd=place,
-            env=os.environ | TEMPORARY,
+            env=os.environ | VARIABLES,
             check=False,
         )
     return report(chosen)
