@@ -1,5 +1,6 @@
 """The gates over what somebody else has to find out: availability, permissions, capabilities, and loose arguments."""
 
+import dataclasses
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +15,7 @@ from signoff.contracts.errors import RegistrationError
 from signoff.contracts.usage import UsageLimit
 from signoff.formats.json_schema import SchemaProblem
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
+from signoff.policy.compiled_policy import RulesVerdict
 from signoff.registry.actor import Surface
 from signoff.registry.capabilities import KINDS, Capabilities
 from signoff.registry.catalog import Catalog, build_catalog
@@ -453,6 +455,19 @@ def test_the_strictest_rule_over_a_tool_or_what_it_shadows_counts(effect: Any) -
         assert tool is not None
         assert tool.activity == "book_flight@desk.r"
         assert sight.rules_verdict(tool).effect == effect
+
+
+def test_a_verdict_that_names_no_rule_asks_all_the_same() -> None:
+    """Gate 14: whatever a rule is called, what it decides counts, and why is told."""
+    tool = a_tool()
+    catalog = build_catalog(tools=(tool,), actors=(an_actor(),))
+    nameless = RulesVerdict("require_approval", None, "nobody knows why")
+    sight = dataclasses.replace(catalog.tool_view(pinned()), rule_verdicts={tool.activity: nameless})
+    own = sight.verdict(catalog.policy(tool.activity), GOOD)
+    found = by_verdict(sight, a_call(), tool, own)
+    assert own.verdict == "auto"
+    assert found.kind == "ask"
+    assert found.verdict == dataclasses.replace(own, verdict="ask", rule="policies", rule_text="", why=nameless.why)
 
 
 def test_an_actor_that_nobody_knows_stands_nowhere() -> None:

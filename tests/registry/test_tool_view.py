@@ -1,5 +1,6 @@
 """What a process remembers of its own answers, and what it must not take for the same question."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -119,6 +120,26 @@ def test_the_verdict_of_another_policy_of_the_same_name_is_never_taken_for_this_
     view = found.tool_view(pinned(actor="desk"))
     loose, strict = (compile_policy(policy, tool=a_tool("pay").facts, input_schema=SCHEMA) for policy in (False, True))
     assert [view.verdict(each, {"amount": 1.0}).verdict for each in (loose, strict, loose)] == ["auto", "ask", "auto"]
+
+
+def test_what_reads_the_instant_is_asked_at_each_and_the_rest_once(asked: list[str]) -> None:
+    """The same call of the same turn is judged where it is proposed and again where it runs, at another instant."""
+    day, night = (datetime(2026, 3, 2, hour, tzinfo=UTC) for hour in (9, 21))
+    policy = ApprovalPolicy(auto_approve_if="ctx.now.hour < 18")
+    denied_at_night = GlobalRule(name="night", rule="ctx.now.hour >= 18", effect="deny")
+    tool = a_tool("pay", input_schema=SCHEMA, requires_approval=policy)
+    known = build_catalog(tools=[tool], actors=[an_actor()], policies=[denied_at_night])
+    views = [known.tool_view_at(pinned(), at) for at in (day, night, day)]
+    verdicts = [view.verdict(known.policy("pay"), {"amount": 1}).verdict for view in views]
+    assert verdicts == ["auto", "ask", "auto"]
+    assert [view.rules_verdict(known.tools()[0]).effect for view in views] == ["none", "deny", "none"]
+    asked.clear()
+    timeless = catalog()
+    for at in (day, night):
+        view = timeless.tool_view_at(pinned(), at)
+        view.verdict(timeless.policy("pay"), {"amount": 1})
+        view.rules_verdict(timeless.tools()[0])
+    assert asked == ["{'amount': 1}", "desk: pay"]
 
 
 def test_a_view_in_which_nothing_is_away_is_the_same_one() -> None:
