@@ -185,6 +185,43 @@ async def test_terms_that_were_changed_in_the_row_are_signed_by_nobody(store: St
     assert "about something else" in await desk.refused()
 
 
+@pytest.mark.parametrize("development", [True, False])
+def test_the_gateway_vouches_for_who_asks(development: bool) -> None:
+    """Only development believes what nobody signed; what claims a signature has to have it, by both of its parts."""
+    policy = SignaturePolicy(SIGNER.verifier(), development)
+    user = asks()
+    unsigned = "" if development else "nobody vouches for who asked"
+    forged = "who asked, or for what, is not what the gateway signed for"
+    for given, problem in (
+        (user, ""),
+        (user.model_copy(update={"key_id": "", "signature": ""}), unsigned),
+        (user.model_copy(update={"key_id": ""}), forged),
+        (user.model_copy(update={"signature": ""}), forged),
+        (user.model_copy(update={"tier": "board"}), forged),
+        (asks(signer=STRANGER), forged),
+    ):
+        assert policy.requester_problem(pinned(user=given)) == problem
+
+
+@pytest.mark.parametrize("development", [True, False])
+@pytest.mark.parametrize("accept_unsigned", [True, False])
+def test_the_gateway_vouches_for_a_decision(development: bool, accept_unsigned: bool) -> None:
+    """What nobody signed counts where the profile or the policy takes it; half a signature counts nowhere."""
+    policy = SignaturePolicy(SIGNER.verifier(), development)
+    said = SIGNER.sign_decision(decision(received_at=NOW, question_hash="0" * 64))
+    unsigned = "" if development or accept_unsigned else "a decision in the permit is not signed"
+    forged = "a decision in the permit is not what the gateway signed"
+    for change, problem in (
+        ({}, ""),
+        ({"key_id": "", "signature": ""}, unsigned),
+        ({"key_id": ""}, forged),
+        ({"signature": ""}, forged),
+        ({"subject": "somebody"}, forged),
+    ):
+        given = said.model_copy(update=change)
+        assert policy.decision_problem(given, accept_unsigned=accept_unsigned) == problem
+
+
 def test_a_signed_decision_that_names_nothing_is_refused(store: Store) -> None:
     """What fits any question proves no consent to this one."""
     witness = Desk(store).room.signature_policy
