@@ -1,12 +1,13 @@
 """The right to run is derived: what a permit says is compared, never believed."""
 
 import asyncio
-from datetime import UTC, datetime
+import dataclasses
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from activity_kit import ARGS, TURN, about, asked, decision, permit_for, pinned, room_of
-from desk_fixtures import GUEST, Ledger, pay_tool
+from desk_fixtures import GUEST, Ledger, catalog_of, pay_tool
 from signed_askers import signed_asker
 
 from signoff.activities.permit_check import (
@@ -22,14 +23,18 @@ from signoff.activities.permit_check import (
     voter_set,
 )
 from signoff.contracts.activity_messages import Tally
-from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Question
 from signoff.contracts.call import Permit
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
+from signoff.people.directory import FixedDirectory
+from signoff.people.eligibility import ApproverSpec
+from signoff.people.voter_set import Escalation, VoterSet
 from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policy.terms import Terms
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.tool import Tool
@@ -313,3 +318,111 @@ async def test_a_doubted_requester_is_asked_about(store: Store) -> None:
     assert (found.kind, found.verdict.terms.approvers) == ("ask", ("role:finance",))
     bare = LocalGateDecision(call="c1.1", kind="run")
     assert judge_doubt(bare, "it is too long ago") is bare
+
+
+OPENED = datetime(2026, 3, 1, 12, tzinfo=UTC)
+BOSS = ("role:boss",)
+ESCALATES = Terms(approvers=("role:approvers",), escalate_after=60.0, escalate_to=BOSS)
+
+
+def question(**fields: Any) -> Question:
+    """A question that escalates to the boss after a minute."""
+    given: dict[str, Any] = {
+        "id": "main.s.t.c1.1",
+        "tenant": "main",
+        "turn": "t",
+        "call": "c1.1",
+        "requester": GUEST,
+        "tool": "pay",
+        "args": Content(inline=ARGS),
+        "digest": "d",
+        "approvers": ("role:approvers",),
+        "escalate_after": 60.0,
+        "escalate_to": BOSS,
+        "opened_at": OPENED,
+    }
+    return Question(**given | fields)
+
+
+def voters(terms: Terms, *questions: Question, policy: Any = True, **ctx: Any) -> VoterSet:
+    """Who may answer for a call on these terms, asked about by these questions."""
+    found = catalog_of([pay_tool(LEDGER, policy)])
+    return voter_set(found, FixedDirectory(APPROVERS), pinned(**ctx), "pay", terms, OPENED, questions)
+
+
+def test_who_answers_is_named_by_the_policy_of_now_and_by_each_question() -> None:
+    """Each with its own people, quorum, groups and word on the requester; a question that is the same counts once."""
+    group = ApproverGroup(of=("role:board",), quorum=2)
+    terms = Terms(approvers=("role:approvers", "role:board"), quorum=3, groups=(group,))
+    other = question(approvers=("role:legal",), quorum=2, allow_self=True, proposers=("ana",))
+    policy = ApprovalPolicy(allow_self_approval=True)
+    found = voters(terms, question(), other, question(revision=2), policy=policy)
+    assert found.specs == (
+        ApproverSpec("main", terms.approvers, "guest", True, (), 3, (group,)),
+        ApproverSpec("main", ("role:approvers",), "guest", False),
+        ApproverSpec("main", ("role:legal",), "guest", True, ("ana",), 2),
+    )
+    assert found.now == OPENED
+    assert not voters(terms).specs[0].allow_self
+    assert not voters(terms, policy=False).specs[0].allow_self
+
+
+@pytest.mark.parametrize(
+    ("asked_by", "terms", "after"),
+    [
+        ({}, {}, 60),
+        ({"escalate_after": 90.0}, {}, 90),
+        ({}, {"escalate_after": 90.0}, 90),
+        ({"escalate_after": None, "on_timeout": "escalate", "timeout": 70.0}, {}, 70),
+        ({"escalate_after": 80.0, "on_timeout": "escalate", "timeout": 70.0}, {}, 70),
+        ({"timeout": 30.0}, {}, 60),
+        ({}, {"escalate_after": None, "on_timeout": "escalate", "timeout": 75.0}, 75),
+        ({"kind": "in_doubt"}, {"escalate_after": None}, 60),
+        ({"kind": "in_doubt"}, {"escalate_after": 90.0}, 60),
+    ],
+)
+def test_an_escalation_counts_from_the_later_of_row_and_terms(
+    asked_by: dict[str, Any], terms: dict[str, Any], after: int
+) -> None:
+    """From the opening on; whether a call in doubt happened is asked on terms of which the call's own know nothing."""
+    found = voters(dataclasses.replace(ESCALATES, **terms), question(**asked_by))
+    assert found.escalations == (Escalation(OPENED + timedelta(seconds=after), BOSS),)
+
+
+@pytest.mark.parametrize(
+    ("asked_by", "terms"),
+    [
+        ({"escalate_to": ()}, {}),
+        ({}, {"escalate_to": ()}),
+        ({}, {"escalate_to": ("role:board",)}),
+        ({"escalate_after": None}, {}),
+        ({"escalate_after": None, "kind": "in_doubt"}, {}),
+        ({}, {"escalate_after": None}),
+        ({"opened_at": None}, {}),
+        ({"opened_at": None, "edit_of": 1}, {}),
+    ],
+)
+def test_what_never_escalates_adds_nobody(asked_by: dict[str, Any], terms: dict[str, Any]) -> None:
+    """Whom row or present terms do not name, or name for no moment, has no say."""
+    assert voters(dataclasses.replace(ESCALATES, **terms), question(**asked_by)).escalations == ()
+
+
+def test_only_those_whom_both_name_are_added() -> None:
+    """A question's further people count as far as the present terms still name them, and no others."""
+    terms = dataclasses.replace(ESCALATES, escalate_to=("role:cfo", "role:board"))
+    (found,) = voters(terms, question(escalate_to=("role:boss", "role:board", "role:cfo"))).escalations
+    assert found.to == ("role:board", "role:cfo")
+
+
+def test_a_change_by_somebody_it_was_escalated_to_keeps_them() -> None:
+    """A question that follows a change and asks them from its beginning had escalated before it."""
+    everybody = ("role:approvers", *BOSS)
+    edited = question(edit_of=1, approvers=everybody)
+    always = (Escalation(datetime.min.replace(tzinfo=UTC), BOSS),)
+    assert voters(ESCALATES, edited).escalations == always
+    assert voters(dataclasses.replace(ESCALATES, escalate_after=None), edited).escalations == always
+    later = (Escalation(OPENED + timedelta(seconds=60), BOSS),)
+    assert voters(ESCALATES, question(edit_of=1)).escalations == later
+    assert voters(ESCALATES, question(approvers=everybody)).escalations == later
+    nobody = dataclasses.replace(ESCALATES, escalate_to=())
+    assert voters(nobody, edited).escalations == ()
