@@ -149,7 +149,7 @@ def test_a_view_in_which_nothing_is_away_is_the_same_one() -> None:
     away = view.without(frozenset({"wire"}))
     assert [tool.name for tool in away.visible()] == ["pay"]
     assert away.without(frozenset({"wire"})) is away
-    assert away.rulings is view.rulings
+    assert away.rule_verdicts is view.rule_verdicts
     assert away.verdicts is view.verdicts
     assert away.filtered is view.filtered
     assert away.passing is view.passing
