@@ -24,7 +24,7 @@ def bounds_problem(value: Any) -> str:
         if chars > MAX_PATHS_CHARS:
             return f"names that lead to its values of more than {MAX_PATHS_CHARS} characters together"
         if depth > MAX_DEPTH:
-            return f"nested deeper than {MAX_DEPTH} levels"
+            return f"values nested deeper than {MAX_DEPTH} levels"
         if isinstance(item, dict | list | tuple):
             # Those met, those that wait and those within: known before any of them is touched.
             if seen + len(stack) + len(item) > MAX_VALUES:

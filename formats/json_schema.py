@@ -151,9 +151,14 @@ def _problems(error: ValidationError) -> Iterator[SchemaProblem]:
 
 
 def _unknown(name: str, known: list[str]) -> str:
+    if not known:
+        return "is not an argument (there are none)"
     near = did_you_mean(name, known).removeprefix("; ")
-    allowed = f"allowed: {', '.join(f'`{each}`' for each in known)}" if known else "there are none"
-    return f"is not an argument ({near or allowed})"
+    return f"is not an argument ({near})" if near else f"is not an argument (allowed: {', '.join(map(_quoted, known))})"
+
+
+def _quoted(name: str) -> str:
+    return f"`{name}`"
 
 
 def _message(keyword: str, expected: Any) -> str:

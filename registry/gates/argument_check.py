@@ -85,7 +85,8 @@ def apply_correction(proposed: Mapping[str, Any], found: Correction) -> tuple[di
     args = dict(found.args)
     names = sorted(name for name in {*proposed, *args} if _differ(name, proposed, args))
     more = f" and {len(names) - _NAMES_TOLD} more" if len(names) > _NAMES_TOLD else ""
-    note = f"The arguments were corrected ({', '.join(map(quote_name, names[:_NAMES_TOLD])) or 'none changed'}{more})"
+    named = f"{', '.join(map(quote_name, names[:_NAMES_TOLD]))}{more}"
+    note = f"The arguments were corrected ({named})" if names else "The arguments were corrected (none changed)"
     return args, f"{note}: {found.why}." if found.why else f"{note}."
 
 

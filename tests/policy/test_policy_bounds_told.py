@@ -41,7 +41,7 @@ def test_thirty_two_levels_are_counted_through_objects_and_lists() -> None:
     for _ in range(15):
         value = {"a": [value]}
     assert bounds_problem([value]) == ""
-    assert bounds_problem([[value]]) == "nested deeper than 32 levels"
+    assert bounds_problem([[value]]) == "values nested deeper than 32 levels"
 
 
 def test_too_many_names_are_told_before_an_odd_one() -> None:

@@ -1,6 +1,8 @@
 """Remarks made below the pages, read in the language of the page."""
 
+import ast
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -106,7 +108,7 @@ def test_every_remark_is_translated(language: str) -> None:
         ("`[2].price` must be at least 5", "`[2].price` muss mindestens 5 sein"),
         ("every line must be a whole number, such as 380", "jede Zeile: muss eine ganze Zahl sein, etwa 380"),
         ("hidden, 6 characters", "verborgen, 6 Zeichen"),
-        (f"{NOT_RUN}; the flight is full", "dies wurde schon beantwortet und ist nicht gelaufen; the flight is full"),
+        (f"{NOT_RUN}; the flight is full", "dies wurde schon beantwortet und nicht ausgeführt; the flight is full"),
         ("the flight is full", "the flight is full"),
         ("", ""),
     ],
@@ -159,6 +161,65 @@ def test_every_remark_is_one_that_is_made() -> None:
         pieces = [] if key.startswith("remark.json.") else pieces
         clauses = [each for piece in pieces for each in piece.split(", ")]
         assert [each for each in clauses if len(each) > 4 and each.strip(" .:") not in written] == [], key
+
+
+WRITERS: dict[str, tuple[str, ...]] = {
+    "activities/gate_activity.py": ("_DOUBT_NOTE", "_ANOTHER_RAN", "_BEGUN_BEFORE", "GateActivity._ask_hooks"),
+    "approvals/card.py": ("_repeated",),
+    "approvals/card_notes.py": ("TOOL_CHANGED", "POLICY_CHANGED", "NOT_RUN", "editor_note", "fallback_note"),
+    "engine/kill_switch.py": ("check_operator",),
+    "formats/bounds.py": ("bounds_problem",),
+    "formats/json_schema.py": ("_LIMITS", "CompiledSchema.check", "_problems", "_unknown", "_message"),
+    "gateway/approvals/argument_parser.py": ("_AS_NUMBER", "_AS_INTEGER", "read_fields", "_value", "_item", "_json"),
+    "gateway/approvals/decision_writer.py": ("_untaken_receipt",),
+    "gateway/freeze_service.py": ("thaw",),
+    "gateway/grant_service.py": ("take_back",),
+    "policy/compiled_policy.py": ("CompiledPolicy.judge", "_NEVER", "_ALWAYS", "_MEANING", "_describe_reading"),
+    "registry/gates/argument_check.py": ("check_arguments", "apply_correction", "check_corrected", "problems_text"),
+    "registry/gates/pipeline.py": ("surface", "available", "schema", "capabilities", "approval"),
+    "store/grants.py": ("Grants.revoke",),
+}
+"""What writes remarks: by module, the functions and constants that do."""
+
+
+@pytest.mark.parametrize("module", WRITERS)
+def test_what_is_written_is_known(module: str) -> None:
+    """Each sentence of what writes remarks is one of the table, or a part of one: a new one would stay English."""
+    known = [words for key, words in texts_of(ENGLISH).items() if key.startswith("remark.")]
+    written = {name: list(_sentences(node)) for name, node in _parts(ast.parse((ROOT / module).read_text()).body)}
+    for name in WRITERS[module]:
+        pieces = [piece for each in written[name] for piece in each.split("; ")]
+        sentences = [each for each in pieces if " " in each and len(re.findall(r"[a-z]{2,}", each)) > 1]
+        assert sentences, name
+        for each in sentences:
+            pattern = r"`?\{\w+\}`?".join(re.escape(piece) for piece in re.split(r"`?(?:\{\})+`?", each))
+            assert any(re.search(pattern, words) for words in known), each
+
+
+def _parts(body: Iterable[ast.stmt], within: str = "") -> Iterator[tuple[str, ast.AST]]:
+    """The functions and constants of a module, by their names; methods behind their class."""
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield from _parts(node.body, f"{node.name}.")
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield within + node.name, node
+        elif isinstance(node, ast.AnnAssign | ast.Assign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from ((each.id, node) for each in targets if isinstance(each, ast.Name))
+
+
+def _sentences(node: ast.AST) -> Iterator[str]:
+    """The texts within a piece of code, `{}` in their places; without the docstring."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.JoinedStr):
+        yield "".join(str(each.value) if isinstance(each, ast.Constant) else "{}" for each in node.values)
+        for each in node.values:
+            yield from () if isinstance(each, ast.Constant) else _sentences(each)
+    else:
+        documented = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node) is not None
+        for each in node.body[1:] if documented else ast.iter_child_nodes(node):
+            yield from _sentences(each)
 
 
 @pytest.mark.parametrize("text", ["{", '{"a"}', '{"a": }', '{"a": 1 "b"}', "1 2", '"a', '"\n"', "[1"])
