@@ -111,7 +111,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "ended.doubt.timed_out": "Zeit abgelaufen: Niemand hat rechtzeitig geantwortet, deshalb wurde es aufgegeben",
     "ended.happened": "{who} sagt, dass es geschehen ist",
     "ended_as.superseded": "Dies wird erneut gefragt.",
-    "ended_as.cancelled": "Der Durchgang wurde angehalten oder die Frage zurückgezogen.",
+    "ended_as.cancelled": "Der Durchgang wurde abgebrochen oder die Frage zurückgezogen.",
     "ended_as.not_asked": "Der Durchgang fragt dies nicht mehr.",
     "ended_as.lapsed": "Dies wird erneut geprüft.",
     # Why a form decided nothing.

@@ -104,7 +104,7 @@ TEXTS: Final[Mapping[str, str]] = {
     # Entries of the record.
     "entry.turn": "hat {actor} gebeten, über {channel}",
     "entry.turn.gone": "der Durchgang {id} der Sitzung ist nicht mehr da: {code}",
-    "entry.turn.stop": "wollte ihn anhalten: {what}",
+    "entry.turn.stop": "wollte ihn abbrechen: {what}",
     "entry.turn.ended": "zu Ende: {state}",
     "entry.turn.failed": "zu Ende: {state}, {error}",
     "entry.no_actor": "einen Agenten",

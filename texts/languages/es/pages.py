@@ -231,9 +231,9 @@ TEXTS: Final[Mapping[str, str]] = {
     # The record.
     "record.title": "Registro",
     "record.link": "Registro",
-    "record.admin_link": "Registro de lo que no pertenece a ningún turno: congelaciones, personas, claves, peticiones rechazadas",
+    "record.admin_link": "Registro de lo que no pertenece a ningún turno: congelaciones, personas, claves, peticiones descartadas",
     "record.turn": "Turno {n}",
-    "record.of_turn": "Lo que se preguntó, respondió, rechazó y ejecutó en este turno, en el orden en que se escribió.",
+    "record.of_turn": "Lo que se preguntó, respondió, descartó y ejecutó en este turno, en el orden en que se escribió.",
     "record.of_admin": "Lo que ocurrió en {tenant} y no pertenece a ningún turno, en el orden en que se escribió.",
     "record.sound": "Tal como se escribió: ningún asiento ha cambiado, falta ni está fuera de lugar.",
     "record.verify": "Si se cortó algo al final de todo el registro, lo averigua signoff audit verify.",

@@ -141,7 +141,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "entry.doubt": "personne ne sait si {call} a eu lieu",
     "entry.doubt.asked": "personne ne sait si {call} a eu lieu : demandé à {who}",
     "entry.ending": "la demande pour {call} est close : {state}",
-    "entry.delivery.card": "{what} : la fiche de {who} sur {channel}",
+    "entry.delivery.card": "{what} : la carte de {who} sur {channel}",
     "entry.retired": "{n} entrées ont été retirées, signé par la clé {signer}",
     "entry.no_act": "a fait quelque chose",
     "entry.standing": "{act} à {where} : {n}, empreinte {hash}",
