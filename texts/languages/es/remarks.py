@@ -68,7 +68,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "remark.bound.name": "un nombre de más de {n} caracteres",
     "remark.bound.paths": "nombres hasta sus valores que suman más de {n} caracteres",
     # Why nothing was changed.
-    "remark.role": "para esto hace falta el papel `{role}`, que `{who}` no tiene",
+    "remark.role": "para esto hace falta el rol `{role}`, que `{who}` no tiene",
     "remark.not_frozen": "{tenant} no está congelado",
     "remark.no_grant": "no hay ninguna respuesta recordada {grant}",
     "remark.no_grant.list": "no hay ninguna respuesta recordada {grant}; `signoff grants list` muestra las que hay",

@@ -153,7 +153,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "code.withdrawn": "retirado",
     "code.session": "com sessão iniciada",
     "code.channel": "conhecido pelo canal",
-    "code.link": "por uma ligação",
+    "code.link": "por um link",
     "code.mfa": "com segundo fator",
     "code.none": "nenhuma",
     "code.auto": "por si",
