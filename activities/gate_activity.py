@@ -418,7 +418,7 @@ def settled_outcome(found: LocalGateDecision) -> CallOutcome:
     if outcome is None:
         raise RuntimeError(f"the gates have not ended the call {found.call}")
     update: dict[str, Any] = {
-        "rule": found.verdict.rule if found.verdict else "",
+        "rule": found.verdict.rule if found.verdict else None,
         "note": cut_text(found.note, _TOLD_CHARS),
     }
     if outcome.denied is None:

@@ -12,9 +12,9 @@ from signoff.activities.permit_check import voter_set
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.binding import is_answer_to
 from signoff.approvals.digest import question_hash
-from signoff.approvals.grant_rules import check_grant, grant_rule, question_of
+from signoff.approvals.grant_rules import check_grant, question_of
 from signoff.contracts.approval import JUDGED_SECONDS, Question
-from signoff.contracts.call import CallContext, ToolDenied
+from signoff.contracts.call import CallContext, RuleReference, ToolDenied
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.decision import Decision
 from signoff.contracts.grant import Grant
@@ -165,7 +165,7 @@ def by_grant(found: LocalGateDecision, grant: Grant) -> LocalGateDecision:
         return found
     until = f"{grant.expires_at:%Y-%m-%d %H:%M} UTC"
     why = f"{', '.join(grant.people)} approved calls like this in advance, until {until}"
-    rule = grant_rule(grant.id)
+    rule = RuleReference(kind="grant", name=grant.id)
     verdict = dataclasses.replace(found.verdict, verdict="auto", rule=rule, rule_text=grant.like.where, why=why)
     return found.model_copy(update={"kind": "run", "verdict": verdict, "grant": grant.id})
 

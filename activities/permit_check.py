@@ -15,7 +15,7 @@ from signoff.approvals.binding import is_answer_to
 from signoff.approvals.digest import doubt_digest, question_hash
 from signoff.approvals.earlier_questions import ending_of
 from signoff.contracts.approval import JUDGED_SECONDS, Question
-from signoff.contracts.call import CallContext, Permit
+from signoff.contracts.call import DOUBTED_RULE, CallContext, Permit
 from signoff.contracts.decision import Decision, Verdict, at_least
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.names import ACTOR_TURN
@@ -29,7 +29,6 @@ from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.policy.terms import Terms
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.local_decision import LocalGateDecision
-from signoff.registry.gates.pipeline import DOUBTED_RULE
 from signoff.store.questions.approval_rows import ApprovalRows
 
 

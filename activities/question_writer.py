@@ -15,7 +15,7 @@ from signoff.approvals.request_state import request_of
 from signoff.audit.log import entry_writer
 from signoff.contracts.activity_messages import GateTask
 from signoff.contracts.approval import AppliedTerm, ApprovalRequest, CardRow, Question
-from signoff.contracts.call import CallContext
+from signoff.contracts.call import IN_DOUBT_RULE, CallContext
 from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
@@ -171,7 +171,7 @@ class QuestionWriter:
             doubt_of=task.doubt,
             secrets=tool.masked_arguments,
             show=policy.show.only,
-            rule="in_doubt" if doubt else verdict.rule if verdict else "",
+            rule=IN_DOUBT_RULE if doubt else verdict.rule if verdict else None,
             rule_text="" if doubt or verdict is None else verdict.rule_text or verdict.why,
             policy_hash=verdict.policy_hash if verdict else "",
             override=override,

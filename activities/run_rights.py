@@ -20,13 +20,13 @@ from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.earlier_questions import denial_of, is_barred
 from signoff.contracts.activity_messages import ToolReply, ToolTask
 from signoff.contracts.approval import Question
-from signoff.contracts.call import Permit
+from signoff.contracts.call import PERMISSION_RULE, Permit
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
 from signoff.policy.terms import Terms
 from signoff.registry.gates.local_decision import LocalGateDecision
-from signoff.registry.hooks import PERMISSION_RULE, override_hash
+from signoff.registry.hooks import override_hash
 from signoff.registry.tool import Tool
 from signoff.store.questions.approval_rows import ApprovalRows, lock_approval, read_rows, read_rows_anew
 

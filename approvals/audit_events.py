@@ -13,7 +13,7 @@ from signoff.approvals.edit_diff import row_changes
 from signoff.contracts.activity_messages import Authority, GateDecision
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry, AuditKind
-from signoff.contracts.call import CallContext, CallOutcome, Permit
+from signoff.contracts.call import CallContext, CallOutcome, Permit, RuleReference
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
@@ -55,7 +55,7 @@ def question_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
         digest=request.digest,
         definition=request.definition,
         card=fingerprint(request.card.model_dump(mode="json")),
-        rule=request.rule,
+        rule=_fact(request.rule),
         policy_hash=request.policy_hash,
         approvers=list(request.approvers),
         quorum=request.quorum,
@@ -85,7 +85,7 @@ def settled_entry(
         code=outcome.code,
         gate=outcome.gate,
         source=denied.source if denied is not None else "",
-        rule=gate_decision.rule or outcome.rule,
+        rule=_fact(gate_decision.rule or outcome.rule),
         grant=gate_decision.grant,
     )
 
@@ -101,7 +101,7 @@ def allowed_entry(permit: Permit, tool: str, definition: str, engines: str, at: 
         tool=tool,
         digest=permit.digest,
         definition=definition,
-        rule=permit.rule,
+        rule=_fact(permit.rule),
         policy_hash=permit.policy_hash,
         engines=engines,
         grant=permit.grant,
@@ -133,7 +133,7 @@ def started_entry(
         permit=permit.kind,
         digest=permit.digest,
         revision=permit.revision,
-        rule=permit.rule,
+        rule=_fact(permit.rule),
         policy_hash=permit.policy_hash,
         grant=permit.grant,
         decisions=[_decided(decision) for decision in permit.decisions],
@@ -395,6 +395,10 @@ def fingerprint(value: Any) -> str:
         return sha256_hex(value)
     except NotCanonical:
         return UNWRITABLE
+
+
+def _fact(rule: RuleReference | None) -> dict[str, Any] | None:
+    return None if rule is None else rule.model_dump(mode="json")
 
 
 def _bound(decision: Decision) -> Decision:

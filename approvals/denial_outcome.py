@@ -48,7 +48,6 @@ def denial_from_request(request: ApprovalRequest, action: str) -> Denial:
         decided_by=request.decided_by,
         reason=request.reason,
         decided_at=request.decided_at,
-        rule=request.rule,
         level=request.level,
     )
 

@@ -12,7 +12,6 @@ from signoff.contracts.decision import Decision, GrantRequest, Verdict
 from signoff.contracts.grant import Grant, GrantScope
 from signoff.contracts.limits import MAX_REMEMBERED_SECONDS, MAX_REMEMBERED_USES
 
-GRANT_RULE: Final = "grant:"
 _ID_CHARS: Final = 16
 _ROUNDED: Final = timedelta(milliseconds=1)
 """How far a moment in the store may lie from the one it was made of."""
@@ -108,11 +107,6 @@ def exact_digest(tool: str, definition: str, args: Mapping[str, Any]) -> str:
 def grant_id(approval_id: str, revision: int, verdict: Verdict) -> str:
     """Computes the id of an answer's grant: the same each time it is written, so that it is written once."""
     return f"g{sha256_hex([approval_id, revision, verdict])[: _ID_CHARS - 1]}"
-
-
-def grant_rule(grant: str) -> str:
-    """Names the rule of a call that ran by a grant: `grant:<id>`."""
-    return f"{GRANT_RULE}{grant}"
 
 
 def wish_problem(wish: GrantRequest) -> str:

@@ -257,7 +257,7 @@ def _card_data(card: OutboundCard, voice_now: datetime) -> dict[str, Any]:
         "effect": words.effect,
         "rows": [row.model_dump() for row in request.card.rows],
         "agent_says": request.card.agent_says,
-        "rule": request.rule,
+        "rule": None if request.rule is None else request.rule.model_dump(mode="json"),
         "expires_at": _time(request.expires_at),
         "quorum": request.quorum,
         "open": [group.model_dump() for group in progress(request).open],

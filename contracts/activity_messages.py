@@ -8,7 +8,7 @@ from pydantic import Field
 
 from signoff.contracts.approval import ApprovalRequest, ApproverGroup, CardRow, EditMode
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.call import CallContext, CallOutcome, Permit
+from signoff.contracts.call import CallContext, CallOutcome, Permit, RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Assurance, Decision
 from signoff.contracts.frozen_model import ActivityMessage, FrozenModel
@@ -239,7 +239,7 @@ class GateDecision(FrozenModel):
     call: str
     kind: Literal["run", "ask", "settled"]
     digest: str = ""
-    rule: str = ""
+    rule: RuleReference | None = None
     action: str = ""
     """The beginning of the sha-256 of the call's tool and arguments: two calls that do the same have the same one."""
     grant: str = ""

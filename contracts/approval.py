@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Final, Literal
 
+from signoff.contracts.call import RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Assurance, Decision, Verdict
 from signoff.contracts.frozen_model import FrozenModel
@@ -173,8 +174,8 @@ class Question(FrozenModel):
     """Dotted names of arguments that no card shows."""
     show: tuple[str, ...] | None = None
     """Dotted names of the arguments that the card shows; None: all."""
-    rule: str = ""
-    """The rule of the policy that asks."""
+    rule: RuleReference | None = None
+    """The rule that asks."""
     rule_text: str = ""
     """The text of that rule."""
     policy_hash: str = ""

@@ -1,7 +1,8 @@
 """A tool call: the context of its policies, its permit and its one outcome."""
 
+import operator
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field
 
@@ -18,8 +19,45 @@ CallCode = Literal[
 ]  # fmt: skip
 DenialSource = Literal["human", "policy", "timeout", "cancelled", "repeat"]
 
+RuleKind = Literal["policy", "global", "handler", "permission", "requester", "in_doubt", "grant"]
+
 IN_DOUBT_TEXT = "It is not known whether this happened; do not repeat it."
 DEFAULT_DENIAL = "Denied by user."
+
+
+class RuleReference(FrozenModel):
+    """Names the rule that lets a call run, asks people about it or denies it. What is empty is written nowhere."""
+
+    # The kind of nearly every call is left out of messages, as all defaults are.
+    kind: RuleKind = "policy"
+    """Whose rule it is: of the tool's `policy`, the manifest's `global` one, the policy's `handler` alone; the tool's
+    own check (`permission`), doubt about who asks (`requester`) or about what happened (`in_doubt`); a `grant`.
+    """
+    name: str = Field(default="", exclude_if=operator.not_)
+    """Of a policy its key, such as `deny_if`; of a global rule its name; of a grant its id; else ""."""
+    handler: str = Field(default="", exclude_if=operator.not_)
+    """The `module:function` that answered, alone or beside the policy's rule; else ""."""
+    answer: Literal["", "admin", "failed"] = Field(default="", exclude_if=operator.not_)
+    """What makes the handler's question another one: it asks administrators, or gave no answer."""
+
+    @property
+    def label(self) -> str:
+        """The rule on one line as logs, the record and terminals name it; no two rules have the same."""
+        if self.kind in ("global", "grant"):
+            return f"{self.kind}:{self.name}"
+        own = self.name if self.kind == "policy" else "" if self.kind == "handler" else self.kind
+        heard = f"handler:{self.handler}" if self.handler else ""
+        return ", ".join(filter(None, (own, heard))) + (f" ({self.answer})" if self.answer else "")
+
+
+REQUIRES_APPROVAL: Final = RuleReference(name="requires_approval")
+"""What decides where no expression does: the policy is just `true` or `false`, or none of its rules applied."""
+PERMISSION_RULE: Final = RuleReference(kind="permission")
+"""People are asked as the tool's permission check would deny the call (X10)."""
+DOUBTED_RULE: Final = RuleReference(kind="requester")
+"""People are asked as nobody is sure who the requester is."""
+IN_DOUBT_RULE: Final = RuleReference(kind="in_doubt")
+"""People are asked whether a call happened."""
 
 
 class CallContext(FrozenModel):
@@ -49,7 +87,7 @@ class Permit(FrozenModel):
     revision: int = 1
     quorum: int = 1
     decisions: tuple[Decision, ...] = ()
-    rule: str = ""
+    rule: RuleReference | None = None
     policy_hash: str = ""
     doubts: tuple[Decision, ...] = ()
     """Who said that an earlier try of this call did not happen: each names that try by `doubt_digest`."""
@@ -95,7 +133,7 @@ class CallOutcome(FrozenModel):
     duration_ms: int = 0
     approval_id: str = ""
     decided_by: str = ""
-    rule: str = ""
+    rule: RuleReference | None = None
     denied: ToolDenied | None = None
     edited_by: str = ""
     """Who changed the arguments before they ran."""

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Literal
 
+from signoff.contracts.call import RuleReference
 from signoff.contracts.frozen_model import FrozenModel
 
 
@@ -21,7 +22,7 @@ class GrantScope(FrozenModel):
     """The digest of the arguments; "" where `where` selects."""
     where: str = ""
     """A CEL predicate over `args`."""
-    rule: str = ""
+    rule: RuleReference | None = None
     """The rule by which people were asked: another reason is another question."""
     policy_hash: str = ""
     """The policy by which people were asked."""

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import CallOutcome
+from signoff.contracts.call import CallOutcome, RuleReference
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.frozen_model import ActivityMessage, FrozenModel
 from signoff.contracts.message import Message
@@ -33,8 +33,6 @@ class Denial(FrozenModel):
     """The reason given."""
     decided_at: datetime | None = None
     """When it was denied, in UTC."""
-    rule: str = ""
-    """The rule by which people were asked."""
     level: str = "user"
     """Who was asked."""
 
@@ -184,7 +182,7 @@ class CallView(FrozenModel):
     """`proposed`, `running`, `waiting`, or the outcome's code."""
     args_preview: str = ""
     """The first characters of its arguments."""
-    rule: str = ""
+    rule: RuleReference | None = None
     """The rule that let it run or asked."""
     approval: ApprovalRequest | None = None
     """Its request."""

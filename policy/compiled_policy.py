@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from signoff.contracts.approval import AppliedTerm
+from signoff.contracts.call import REQUIRES_APPROVAL, RuleReference
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import ConfigError
 from signoff.formats.bounds import bounds_problem
@@ -17,7 +18,6 @@ from signoff.policy.approval_policy import APPROVER, ApprovalPolicy, GlobalRule,
 from signoff.policy.context_shapes import ACTOR, TOOL, context_shape, judged_shape
 from signoff.policy.expression import EVALUATORS, Compiler, EngineInput, Expression, check_timeless, facts
 from signoff.policy.facts import ToolFacts
-from signoff.policy.reserved_words import is_reserved
 from signoff.policy.schema_shapes import DataShape, pin_numbers, read_schema
 from signoff.policy.terms import NO_TERMS, Terms, terms_of
 
@@ -32,13 +32,13 @@ _MAX_ROUTED: Final = 100
 class PolicyVerdict:
     """What a policy says of one call, and why.
 
-    `rule` is the field that decided (`requires_approval` when no expression did), `rule_text` its expression, `why`
-    one sentence. `terms` are those on which people are asked; of an `auto` those on which whatever asks all the same
+    `rule` is what decided (`requires_approval` when no expression did), `rule_text` its expression, `why` one
+    sentence. `terms` are those on which people are asked; of an `auto` those on which whatever asks all the same
     does. `level` is `admin` where the policy's handler says so.
     """
 
     verdict: Literal["auto", "ask", "deny"]
-    rule: str
+    rule: RuleReference
     rule_text: str
     why: str
     policy_hash: str
@@ -191,7 +191,7 @@ class CompiledPolicy:
         engines: tuple[EngineAnswer, ...] = (),
         terms: Terms = NO_TERMS,
     ) -> PolicyVerdict:
-        rule = expression.rule if expression is not None else "requires_approval"
+        rule = RuleReference(name=expression.rule) if expression is not None else REQUIRES_APPROVAL
         text = expression.text if expression is not None else ""
         return PolicyVerdict(verdict, rule, text, why, self.hash, self.evaluators, engines, terms)
 
@@ -305,14 +305,6 @@ def compile_rules(rules: Sequence[GlobalRule], context_schema: Mapping[str, Any]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ConfigError(f"global rule `{twice}` stands twice; give each rule a name of its own", field=twice)
-    reserved = next((name for name in names if is_reserved(name)), None)
-    if reserved is not None:
-        # A yes to it would be taken for an answer to another question, such as whether a denial is overridden.
-        raise ConfigError(
-            f"global rule `{reserved}` has a name by which the gates tell why they ask; give it another name",
-            field=reserved,
-            value=reserved,
-        )
     compiler = Compiler({"tool": TOOL, "actor": ACTOR, "ctx": ctx}, "global rules")
     # Strictest first, so that the first rule that applies decides. The sort is stable: among equals the manifest's
     # order counts.

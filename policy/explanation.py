@@ -12,7 +12,7 @@ def explain_text(verdict: PolicyVerdict) -> str:
     """Explains a verdict on several lines for a terminal: the reason, the rule, each engine's answer, the hash."""
     lines = [f"{verdict.verdict}: {verdict.why}"]
     if verdict.rule_text:
-        lines.append(f"rule: {verdict.rule}: {verdict.rule_text}")
+        lines.append(f"rule: {verdict.rule.label}: {verdict.rule_text}")
     for answer in verdict.engines:
         note = f" ({answer.note})" if answer.note else ""
         lines.append(f"engine: {answer.engine} says {answer.kind} to {answer.rule}{note}")
@@ -36,7 +36,7 @@ def explain_json(verdict: PolicyVerdict) -> dict[str, Any]:
     """Returns the same as plain JSON types, every field of the verdict under its own name."""
     return {
         "verdict": verdict.verdict,
-        "rule": verdict.rule,
+        "rule": verdict.rule.model_dump(mode="json"),
         "rule_text": verdict.rule_text,
         "why": verdict.why,
         "policy_hash": verdict.policy_hash,

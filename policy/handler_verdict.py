@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
+from signoff.contracts.call import RuleReference
 from signoff.policy.approval_policy import ApprovalPolicy, Term
 from signoff.policy.compiled_policy import CompiledPolicy, PolicyVerdict
 from signoff.policy.facts import ToolFacts
@@ -67,10 +68,10 @@ def read_answer(returned: object) -> HandlerVerdict | None:
     return returned if right else None
 
 
-def handler_rule(policy: CompiledPolicy) -> str:
-    """Returns the name of a policy's handler in verdicts; "" when it has none."""
+def handler_rule(policy: CompiledPolicy) -> RuleReference | None:
+    """Returns the rule of verdicts that a policy's handler gives; None when it has none."""
     reference = policy.policy.handler if policy.policy is not None else None
-    return f"handler:{reference}" if reference else ""
+    return RuleReference(kind="handler", handler=reference) if reference else None
 
 
 def apply_handler_verdict(policy: CompiledPolicy, verdict: PolicyVerdict, answer: HandlerVerdict) -> PolicyVerdict:
@@ -78,30 +79,30 @@ def apply_handler_verdict(policy: CompiledPolicy, verdict: PolicyVerdict, answer
 
     The handler decides where it is the policy's only rule; beside others it can only tighten what they say.
     """
-    name = handler_rule(policy)
+    rule = handler_rule(policy)
     # A handler can only tighten, and nothing is tighter than a denial.
-    if not name or verdict.verdict == "deny":
+    if rule is None or verdict.verdict == "deny":
         return verdict
     # On record as heard, also where its answer changes nothing.
     terms = _asked_on(policy, verdict.terms, answer)
-    verdict = dataclasses.replace(verdict, evaluators=f"{verdict.evaluators}, {name}", terms=terms)
+    verdict = dataclasses.replace(verdict, evaluators=f"{verdict.evaluators}, {rule.label}", terms=terms)
     why = answer.reason or f"`handler` says {answer.verdict}"
     if answer.verdict == "deny":
-        return dataclasses.replace(verdict, verdict="deny", rule=name, rule_text=_words(answer), why=why)
+        return dataclasses.replace(verdict, verdict="deny", rule=rule, rule_text=_words(answer), why=why)
     if answer.verdict == "auto":
         if verdict.verdict == "ask" and not policy.handler_alone:
             return verdict
         reason = why if policy.handler_alone else f"{verdict.why}; {why}"
         # Whom it names stays: a global rule or a later gate may ask them all the same.
-        return dataclasses.replace(verdict, verdict="auto", rule=name, rule_text=_words(answer), why=reason)
-    return _asked(verdict, answer, name, why)
+        return dataclasses.replace(verdict, verdict="auto", rule=rule, rule_text=_words(answer), why=reason)
+    return _asked(verdict, answer, rule, why)
 
 
-def _asked(verdict: PolicyVerdict, answer: HandlerVerdict, name: str, why: str) -> PolicyVerdict:
-    # Another reason to ask is another question, which no remembered answer to the first one answers.
-    rule = name + (" (failed)" if answer.failed else " (admin)" if answer.level == "admin" else "")
+def _asked(verdict: PolicyVerdict, answer: HandlerVerdict, rule: RuleReference, why: str) -> PolicyVerdict:
     if verdict.verdict == "ask" and verdict.rule_text:
-        rule, why = f"{verdict.rule}, {rule}", f"{verdict.why}; {why}"
+        rule, why = verdict.rule.model_copy(update={"handler": rule.handler}), f"{verdict.why}; {why}"
+    # Another reason to ask is another question, which no remembered answer to the first one answers.
+    rule = rule.model_copy(update={"answer": "failed" if answer.failed else "admin" if answer.level == "admin" else ""})
     return dataclasses.replace(verdict, verdict="ask", rule=rule, rule_text=_words(answer), why=why, level=answer.level)
 
 

@@ -23,8 +23,6 @@ from signoff.policy.handler_verdict import HandlerVerdict, PolicyHandler, read_a
 from signoff.registry.import_reference import load_reference
 from signoff.registry.tool_context import ToolContext
 
-PERMISSION_RULE: Final = "permission"
-"""The rule of a call about which people are asked because its permission check would deny it (X10)."""
 _DENIED: Final = "this call is not permitted"
 
 A = TypeVar("A")

@@ -5,6 +5,8 @@ from typing import Any, Final, Literal
 
 from sqlalchemy import Connection, Row, select, update
 
+from signoff.contracts.call import RuleReference
+from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.decision import GrantRequest
 from signoff.contracts.errors import NotFound
 from signoff.contracts.grant import Grant, GrantScope
@@ -106,7 +108,8 @@ def write_grant(
     row = {
         "id": grant_id,
         "verdict": verdict,
-        **like.model_dump(exclude={"where", "exact"}),
+        **like.model_dump(exclude={"where", "exact", "rule"}),
+        "rule": "" if like.rule is None else canonical_json(like.rule.model_dump(mode="json")).decode(),
         "exact": like.exact,
         "predicate": like.where,
         "people": " ".join(people),
@@ -142,7 +145,7 @@ def _grant(row: Row[Any]) -> Grant:
             definition=row.definition,
             exact=row.exact,
             where=row.predicate,
-            rule=row.rule,
+            rule=RuleReference.model_validate_json(row.rule) if row.rule else None,
             policy_hash=row.policy_hash,
         ),
         people=tuple(row.people.split()),

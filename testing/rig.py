@@ -17,6 +17,7 @@ from signoff.channels.outbound.dispatcher import Dispatcher
 from signoff.channels.outbound.sender import SenderDeps
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry
+from signoff.contracts.call import REQUIRES_APPROVAL
 from signoff.contracts.clock import system_clock
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Verdict
@@ -106,7 +107,7 @@ class ChannelRig:
             "tool": "pay",
             "args": Content(inline=args),
             "card": card,
-            "rule": "requires_approval",
+            "rule": REQUIRES_APPROVAL,
             "approvers": ("role:approvers",),
             "requester": Principal(user="guest", name="Guest"),
             "notify": (self.channel.name,),

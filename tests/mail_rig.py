@@ -14,6 +14,7 @@ from signoff.channels.base import ChannelContext
 from signoff.channels.envelopes import ClosedCard, InboundBatch, InboundRequest, OutboundCard, SentCard
 from signoff.channels.mail.email import Email
 from signoff.channels.mail.raw_mail import FetchedMail
+from signoff.contracts.call import REQUIRES_APPROVAL
 from signoff.contracts.person import Person
 from signoff.testing import a_request
 
@@ -69,7 +70,7 @@ def a_notice(*, locale: str = "en", address: str = BO, kind: Any = "ask", more: 
     args = given.pop("args", {"to": "Example GmbH", "amount": 1200, "note": "the second half"})
     says = given.pop("agent_says", "It is due today.")
     card = render_card(effect="Pay {amount} EUR to {to}", title="", tool="pay", args=args, schema={}, agent_says=says)
-    usual = {"rule": "requires_approval", "actor": "clerk", "expires_at": NOW + timedelta(hours=4)}
+    usual = {"rule": REQUIRES_APPROVAL, "actor": "clerk", "expires_at": NOW + timedelta(hours=4)}
     request = a_request(card=card, **usual | given)
     person = Person(id="bo", name="Bo", locale=locale, identities={"email": (address,)})
     return OutboundCard(token=token, kind=kind, request=request, person=person, address=address, link=LINK, more=more)

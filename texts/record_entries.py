@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from signoff.contracts.call import RuleReference
 from signoff.texts.catalogue import ENGLISH, has_text, text
 from signoff.texts.remarks import remark_words
 
@@ -67,7 +68,8 @@ class _Facts:
     def rule(self) -> str:
         """Names the rule, and its policy by the beginning of its hash."""
         policy = str(self.get("policy_hash", ""))[:_SHORT]
-        return self.text("entry.rule.policy" if policy else "entry.rule", rule=self.get("rule", "none"), policy=policy)
+        label = RuleReference.model_validate(self.facts["rule"]).label if self.has("rule") else "none"
+        return self.text("entry.rule.policy" if policy else "entry.rule", rule=label, policy=policy)
 
 
 def _join(names: Iterable[Any]) -> str:

@@ -8,7 +8,7 @@ from signoff.approvals.approval_book import ApprovalBook
 from signoff.approvals.audit_events import untaken_entry
 from signoff.approvals.denial_outcome import denial_from_request
 from signoff.contracts.activity_messages import GateTask, ModelReply, Response, Tally, TurnLimits
-from signoff.contracts.call import CallContext, CallOutcome
+from signoff.contracts.call import CallContext, CallOutcome, RuleReference
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.ids import ApprovalKey, TurnKey, call_of_stand_in, parse_approval_id
@@ -156,7 +156,7 @@ class TurnState:
         self.tool_cost += outcome.cost
         self.active_seconds += outcome.duration_ms / 1000
 
-    def show_state(self, call: str, state: str, rule: str = "") -> None:
+    def show_state(self, call: str, state: str, rule: RuleReference | None = None) -> None:
         """Shows call `call` in `state`."""
         view = self.calls[call]
         self.calls[call] = view.model_copy(update={"state": state, "rule": rule or view.rule})

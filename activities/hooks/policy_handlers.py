@@ -68,14 +68,15 @@ async def verdict_of(
     one.
     """
     policy, handler = catalog.policy(tool.activity), catalog.handlers.get(tool.activity)
-    if handler is None or verdict.verdict == "deny":
+    rule = handler_rule(policy)
+    if handler is None or rule is None or verdict.verdict == "deny":
         return verdict
     try:
         call = HandlerCall(tool.facts, copy.deepcopy(dict(args)))
         answer = await ask(POLICY_HANDLER, handler, call, ctx, seconds=seconds)
     except NoAnswer as none:
         answer = HandlerVerdict("ask", reason=f"`handler` {none}, so a person is asked", failed=True)
-        logger.warning("%s of tool %s: %s", handler_rule(policy), tool.name, answer.reason)
+        logger.warning("%s of tool %s: %s", rule.label, tool.name, answer.reason)
     # Hidden before it is cut: half of a secret would not be found.
     reason = redact_secrets(answer.reason, secret_values(args, tool.masked_arguments))[:_REASON_CHARS]
     redacted = dataclasses.replace(answer, reason=reason, stricter=_quiet(answer.stricter, args, tool))

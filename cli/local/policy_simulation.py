@@ -104,7 +104,7 @@ async def _try_call(store: Store, catalog: Catalog, past: PastCall, turn: _Turn 
         )
     if found.kind == "settled" or found.verdict is None:
         return SimulatedCall(past, "deny", found.message)
-    return SimulatedCall(past, "run" if found.kind == "run" else "ask", found.verdict.rule)
+    return SimulatedCall(past, "run" if found.kind == "run" else "ask", found.verdict.rule.label)
 
 
 async def _turn(client: Client, workflow_id: str) -> _Turn | None:

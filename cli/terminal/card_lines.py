@@ -85,7 +85,8 @@ def _about(request: ApprovalRequest, now: datetime) -> Facts:
         # Of a call in doubt the note says why.
         expression = clean(rule_expression(request.rule, request.rule_text))
         rows.append(("because", clean(rule_words(request.rule, request.rule_text, ENGLISH))))
-        rows += [("rule", f"{request.rule}: {expression}")] if expression else []
+        label = "" if request.rule is None else clean(request.rule.label)
+        rows += [("rule", f"{label}: {expression}")] if expression else []
     for each in request.applied:
         people = f"{each.quorum} people, " if each.quorum > 1 else ""
         rows.append(("stricter", f"{people}as {clean(each.reason)}"))

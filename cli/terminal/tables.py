@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from signoff.contracts.approval import ApproverGroup
+from signoff.contracts.call import REQUIRES_APPROVAL
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.grant import Freeze, SweepResult
 from signoff.contracts.ids import show_code
@@ -37,8 +38,6 @@ _DOUBT_VERDICTS: Final = {
     "denied": "given up",
     "happened": "it happened",
 }
-_NEVER_ASKS: Final = "requires_approval"
-"""The rule of a call whose tool has no policy: no rule of anybody's let it run."""
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
@@ -166,8 +165,9 @@ def call_line(call: CallView) -> Text:
         who = f" by {by}" if by else f" by {outcome.denied.source}"
         return line + Text(f"{who}: {clean(outcome.denied.reason)}")
     if outcome.code == "ok":
-        by_rule = request is None and call.rule not in ("", _NEVER_ASKS)
-        return line + Text(f" by rule {call.rule}" if by_rule else "")
+        # Where the tool has no policy, no rule of anybody's let it run.
+        rule = call.rule if request is None and call.rule != REQUIRES_APPROVAL else None
+        return line + Text("" if rule is None else f" by rule {clean(rule.label)}")
     return line + Text("" if outcome.code == "in_doubt" else f": {content_text(outcome.value)}")
 
 

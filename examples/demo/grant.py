@@ -7,6 +7,7 @@ from demo.polling import expect
 from demo.proof import recorded
 from demo.scenes import Scene
 from demo.stage import Stage
+from signoff.contracts.call import RuleReference
 from signoff.contracts.ids import TurnKey
 
 _WHERE = "args.office == 'Lisbon' && args.amount <= 100.0"
@@ -45,7 +46,11 @@ async def remembered(stage: Stage, key: TurnKey) -> Scene:
 async def by_grant(stage: Stage, key: TurnKey, grant: str) -> Scene:
     """The next call like it runs in another session, and nobody is asked."""
     outcome = await stage.outcome(key)
-    expect("the next call like it", ("ok", f"grant:{grant}", ""), (outcome.code, outcome.rule, outcome.approval_id))
+    expect(
+        "the next call like it",
+        ("ok", RuleReference(kind="grant", name=grant), ""),
+        (outcome.code, outcome.rule, outcome.approval_id),
+    )
     expect("top-ups", [("Lisbon", 80.0), ("Lisbon", 95.0)], stage.rows(_TOP_UPS))
     left = [each["uses_left"] for each in await _grants(stage)]
     expect("uses that are left", [1], left)

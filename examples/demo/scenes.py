@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from demo.polling import Unexpected, expect, until
 from demo.stage import FIRST_CALL, Stage, event_ids
-from signoff.contracts.call import CallOutcome
+from signoff.contracts.call import CallOutcome, RuleReference
 from signoff.contracts.content import text_of
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.message import ResultPart
@@ -56,7 +56,11 @@ async def by_itself(stage: Stage) -> Scene:
     """A trusted traveller's cheap flight is booked by the policy: nobody is asked."""
     key = await stage.ask("book the 39 euro flight to Porto", user="traveller")
     outcome = await stage.outcome(key)
-    expect("the cheap flight", ("ok", "auto_approve_if", ""), (outcome.code, outcome.rule, outcome.approval_id))
+    expect(
+        "the cheap flight",
+        ("ok", RuleReference(name="auto_approve_if"), ""),
+        (outcome.code, outcome.rule, outcome.approval_id),
+    )
     expect("bookings", [("TP 1951", 39.0)], stage.rows("SELECT flight, total FROM bookings"))
     return Scene("39 EUR for a trusted traveller ran by rule `auto_approve_if`; nobody was asked", key)
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from signoff.approvals.card import effect_sentence
-from signoff.approvals.grant_rules import GRANT_RULE
-from signoff.contracts.call import CallOutcome
+from signoff.contracts.call import REQUIRES_APPROVAL, CallOutcome, RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.contracts.turn import CallView
@@ -35,6 +34,7 @@ _TONES: Final = {
     "running": "live",
     "proposed": "live",
 }
+_AUTO_APPROVE: Final = RuleReference(name="auto_approve_if")
 _ENDED: Final = {"denied": "human", "timed_out": "timeout", "cancelled": "cancelled"}
 
 
@@ -146,11 +146,11 @@ def _ran(outcome: CallOutcome, view: CallView, catalog: Catalog, people: Directo
             return text("call.ok_edited", language, who=who, editor=editor), ""
         return text("call.ok_by", language, who=who), ""
     rule = outcome.rule or view.rule
-    if rule.startswith(GRANT_RULE):
-        return text("call.ok_granted", language), ""
-    if rule in ("", "requires_approval"):
+    if rule is None or rule == REQUIRES_APPROVAL:
         return text("call.ok_never", language), ""
-    return text("call.ok_rule", language), _expression(view.tool, rule, catalog) or rule
+    if rule.kind == "grant":
+        return text("call.ok_granted", language), ""
+    return text("call.ok_rule", language), _expression(view.tool, rule, catalog) or rule.label
 
 
 def _in_its_place(outcome: CallOutcome | None, language: str) -> str:
@@ -166,11 +166,11 @@ def _denied_words(source: str, who: str, reason: str, language: str) -> tuple[st
     return text(_DENIALS.get(source, "call.refused"), language), "" if source == "timeout" else reason
 
 
-def _expression(tool: str, rule: str, catalog: Catalog) -> str:
+def _expression(tool: str, rule: RuleReference, catalog: Catalog) -> str:
     found = catalog.tools_named(tool)
     # Of several tools of this name nobody knows here which it was.
     policy = catalog.policy(found[0].activity).policy if len(found) == 1 else None
-    if policy is None or rule != "auto_approve_if":
+    if policy is None or rule != _AUTO_APPROVE:
         return ""
     return policy.auto_approve_if or ""
 

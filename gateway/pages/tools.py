@@ -120,7 +120,7 @@ def _explain(site: Site, found: LocalGateDecision, language: str) -> CallExplana
     if found.kind == "ask" and found.tool is not None:
         approvers = site.deps.catalog.approvers(found.tool.activity, verdict)
         who = ", ".join(each.partition(":")[2] for each in approvers)
-    rule = f"{verdict.rule}: {verdict.rule_text}" if verdict is not None and verdict.rule_text else ""
+    rule = f"{verdict.rule.label}: {verdict.rule_text}" if verdict is not None and verdict.rule_text else ""
     return CallExplanation(
         kind=found.explained_kind,
         headline=text(f"try.{found.explained_kind}", language, who=who),

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from signoff.approvals.grant_rules import exact_digest, wish_problem
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import CallContext
+from signoff.contracts.call import DOUBTED_RULE, PERMISSION_RULE, CallContext
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ConfigError
@@ -15,8 +15,7 @@ from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.grant_predicate import GrantPredicate, compile_where
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.local_decision import LocalGateDecision
-from signoff.registry.gates.pipeline import DOUBTED_RULE, UNREMEMBERED_RULES
-from signoff.registry.hooks import PERMISSION_RULE
+from signoff.registry.gates.pipeline import UNREMEMBERED_RULES
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
 from signoff.contracts.activity_messages import Tally
-from signoff.contracts.call import CallCode, CallContext
+from signoff.contracts.call import DOUBTED_RULE, PERMISSION_RULE, CallCode, CallContext, RuleReference
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.ids import is_tool_name
 from signoff.contracts.limits import MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS, RECENT_CALLS
@@ -30,11 +30,9 @@ from signoff.registry.gates.argument_check import (
 from signoff.registry.gates.dry_run import dry_run_text
 from signoff.registry.gates.local_decision import GateName, LocalGateDecision, denied_decision, settled_decision
 from signoff.registry.gates.tool_view import ToolView
-from signoff.registry.hooks import PERMISSION_RULE, Permission
+from signoff.registry.hooks import Permission
 from signoff.registry.tool import Tool
 
-DOUBTED_RULE: Final = "requester"
-"""The rule of a call that people are asked about because nobody is sure who the requester is."""
 UNREMEMBERED_RULES: Final = (DOUBTED_RULE, PERMISSION_RULE)
 """Rules of calls that people are asked about one by one: no answer to them is remembered, and none answers them."""
 # No tool can be called so, see `TOOL_NAME_PATTERN`.
@@ -282,7 +280,7 @@ def approval(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
     found = by_verdict(proposal.view, proposal.call, tool, verdict, _objection(proposal, tool))
     handler = handler_rule(policy)
     # A handler lifts no denial, so that there is nothing to ask it.
-    if not handler or found.kind == "settled":
+    if handler is None or found.kind == "settled":
         return found
     why = f"{verdict.why}; `handler` has not been asked"
     asks = dataclasses.replace(verdict, verdict="ask", rule=handler, rule_text="", why=why)
@@ -302,11 +300,11 @@ def by_verdict(
     rules_verdict = view.rules_verdict(tool)
     # A policy that asks anyway keeps its own rule: remembered answers are to that rule, and to no other question.
     if rules_verdict.effect == "require_approval" and verdict.verdict == "auto":
-        name, text = (
-            (rules_verdict.rule.name, rules_verdict.rule.rule) if rules_verdict.rule is not None else ("policies", "")
-        )
+        asks = rules_verdict.rule
         why = _reason(rules_verdict)
-        verdict = dataclasses.replace(verdict, verdict="ask", rule=name, rule_text=text, why=why)
+        rule = RuleReference(kind="global", name=asks.name if asks is not None else "")
+        text = asks.rule if asks is not None else ""
+        verdict = dataclasses.replace(verdict, verdict="ask", rule=rule, rule_text=text, why=why)
     if objection:
         why = f"{objection}; {verdict.why}" if verdict.verdict == "ask" else objection
         verdict = dataclasses.replace(verdict, verdict="ask", rule=PERMISSION_RULE, rule_text="", why=why)

@@ -32,7 +32,7 @@ from signoff.audit.log import TURNS_KEYS, AuditLog
 from signoff.audit.record import Record
 from signoff.contracts.activity_messages import GateReply, GateTask, OutcomeTask, RecordTask
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.call import CallOutcome
+from signoff.contracts.call import CallOutcome, RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.message import CallPart
@@ -82,13 +82,13 @@ async def test_an_automatic_call_is_recorded_from_its_rule_to_its_outcome(store:
     ledger = Ledger()
     tool = pay_tool(ledger, FREE)
     room = room_of(store, tool)
-    permit = permit_for(tool, rule="auto_approve_if", policy_hash=room.catalog.policy("pay").hash)
+    permit = permit_for(tool, rule=RuleReference(name="auto_approve_if"), policy_hash=room.catalog.policy("pay").hash)
     task = task_for(tool, permit)
     await run(room, tool, task)
     await run(room, tool, task)
     auto, began, ended = await written(store)
     assert (auto.kind, began.kind, ended.kind) == ("auto", "execution", "outcome")
-    assert auto.facts["rule"] == "auto_approve_if"
+    assert auto.facts["rule"] == {"kind": "policy", "name": "auto_approve_if"}
     assert auto.facts["policy_hash"] == room.catalog.policy("pay").hash
     assert auto.facts["engines"] == room.catalog.policy("pay").evaluators
     assert (began.facts["ticket"], began.facts["digest"]) == (permit.digest, permit.digest)
@@ -295,7 +295,7 @@ async def test_asking_people_is_recorded_with_the_hash_of_their_card(store: Stor
     assert (first.kind, second.kind) == ("request", "revision")
     assert second.facts["card"] == fingerprint(request.card.model_dump(mode="json"))
     assert second.facts["card"] != first.facts["card"]
-    assert (first.facts["rule"], first.facts["approvers"]) == ("require_approval_if", ["role:finance"])
+    assert (first.facts["rule"]["name"], first.facts["approvers"]) == ("require_approval_if", ["role:finance"])
     assert (second.facts["digest"], second.facts["definition"]) == (request.digest, request.definition)
     assert (second.facts["note"], second.facts["revision"]) == ("the tool changed while you were asked", 2)
 

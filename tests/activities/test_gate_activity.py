@@ -12,7 +12,7 @@ from signoff.activities.gate_activity import GateActivity
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.digest import digest_mark, question_hash
 from signoff.contracts.activity_messages import GateReply, GateTask, RunOptions, Tally
-from signoff.contracts.call import ToolDenied
+from signoff.contracts.call import DOUBTED_RULE, REQUIRES_APPROVAL, RuleReference, ToolDenied
 from signoff.contracts.content import Content
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import read_code
@@ -62,7 +62,7 @@ async def test_a_free_call_may_run(store: Store) -> None:
     ruling = (await gate(room)).rulings[0]
     assert ruling.digest == permit_for(tool).digest
     assert (ruling.request, ruling.outcome) == (None, None)
-    assert ruling.rule == "requires_approval"
+    assert ruling.rule == REQUIRES_APPROVAL
 
 
 async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
@@ -94,7 +94,7 @@ async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
     assert (request.tenant, request.session, request.turn) == tuple(TURN)
     assert (request.actor, request.call, request.tool) == ("desk", "c1.1", "pay")
     assert (request.args.inline, request.secrets) == (ARGS, ("to",))
-    assert (request.rule, request.rule_text) == ("require_approval_if", "args.amount > 10.0")
+    assert (request.rule, request.rule_text) == (RuleReference(name="require_approval_if"), "args.amount > 10.0")
     assert request.rule == ruling.rule
     assert request.policy_hash == room.catalog.policy("pay").hash
     assert request.approvers == ("role:finance", "user:ana")
@@ -143,7 +143,7 @@ async def test_a_requester_the_directory_does_not_bear_out_is_asked_about(store:
     """What a rule would let run is asked when the requester is not who the directory says."""
     tool = free(LEDGER)
     ruling = (await gate(room_of(store, tool, people=[Person(id="guest", tier="trusted")]))).rulings[0]
-    assert (ruling.kind, ruling.rule) == ("ask", "requester")
+    assert (ruling.kind, ruling.rule) == ("ask", DOUBTED_RULE)
     assert request_of(ruling.request).rule_text == "who asked for this is not, or no longer, who the directory says"
 
 
@@ -251,17 +251,17 @@ async def test_caps_count_through_a_batch(store: Store) -> None:
 @pytest.mark.parametrize(
     ("tool", "policies", "rule", "reason"),
     [
-        (free(LEDGER), [GlobalRule(name="r", rule="true", effect="deny", reason="frozen")], "", "frozen"),
+        (free(LEDGER), [GlobalRule(name="r", rule="true", effect="deny", reason="frozen")], None, "frozen"),
         (
             pay_tool(LEDGER, ApprovalPolicy(deny_if="args.amount > 10.0")),
             [],
-            "deny_if",
+            RuleReference(name="deny_if"),
             "`deny_if` is true, so the call is denied",
         ),
     ],
 )
 async def test_a_denied_call_tells_the_model_so(
-    store: Store, tool: Tool, policies: Any, rule: str, reason: str
+    store: Store, tool: Tool, policies: Any, rule: RuleReference | None, reason: str
 ) -> None:
     """The outcome holds a `ToolDenied` of the policy, as value and as field."""
     ruling = (await gate(room_of(store, tool, policies=policies))).rulings[0]
@@ -278,7 +278,7 @@ async def test_wrong_arguments_go_back_to_the_model(store: Store) -> None:
     ruling = (await gate(room_of(store, pay_tool(LEDGER)), proposed(args={"amount": "much"}))).rulings[0]
     assert (ruling.kind, ruling.outcome.code, ruling.outcome.gate) == ("settled", "input_invalid", "schema")
     assert "`amount`" in ruling.outcome.value.inline
-    assert (ruling.outcome.denied, ruling.outcome.rule, ruling.digest) == (None, "", "")
+    assert (ruling.outcome.denied, ruling.outcome.rule, ruling.digest) == (None, None, "")
 
 
 async def test_a_dry_run_asks_nobody(store: Store) -> None:

@@ -14,7 +14,7 @@ from signoff.approvals.digest import digest_mark, doubt_digest, question_hash
 from signoff.approvals.doubt_report import HAPPENED_NOTE
 from signoff.approvals.question_reference import reference_from_request
 from signoff.contracts.activity_messages import GateDecision, GateTask
-from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
+from signoff.contracts.call import IN_DOUBT_RULE, IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.limits import INLINE_BYTES
@@ -252,7 +252,7 @@ async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(
             "note": note,
             "question_hash": question_hash(request),
             "card": first.card.model_copy(update={"note": note, "mark": digest_mark(digest, MARK_KEY)}),
-            "rule": "in_doubt",
+            "rule": IN_DOUBT_RULE,
             "rule_text": "",
             "confirm": "",
             "edit": "off",
@@ -261,7 +261,7 @@ async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(
         }
     )
     told = reference_from_request(changed, CallPart(call="c1.1", tool="pay", args=changed.args))
-    expected = GateDecision(call="c1.1", kind="ask", digest=digest, rule="in_doubt", request=changed, question=told)
+    expected = GateDecision(call="c1.1", kind="ask", digest=digest, rule=IN_DOUBT_RULE, request=changed, question=told)
     assert found == expected
 
 

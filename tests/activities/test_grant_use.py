@@ -36,7 +36,7 @@ from signoff.approvals.grant_rules import exact_digest, grant_id
 from signoff.audit.log import AuditLog
 from signoff.contracts.activity_messages import Authority, GateDecision, GateTask, IdentifyTask, Tally
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import DEFAULT_DENIAL, CallOutcome, ToolDenied
+from signoff.contracts.call import DEFAULT_DENIAL, REQUIRES_APPROVAL, CallOutcome, RuleReference, ToolDenied
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.grant import Grant, GrantScope
@@ -155,7 +155,7 @@ def expected(tool: Tool, room: WorkerDeps, verdict: Any, wish: GrantRequest, **f
         definition=definition_hash(tool),
         exact="" if wish.where else exact_digest("pay", definition_hash(tool), ARGS),
         where=wish.where,
-        rule="requires_approval",
+        rule=REQUIRES_APPROVAL,
         policy_hash=room.catalog.policy("pay").hash,
     )
     given: dict[str, Any] = {
@@ -262,7 +262,7 @@ async def test_a_remembered_denial_ends_the_next_call_and_names_the_first(store:
         code="denied",
         gate="approval",
         value=Content(inline=json.loads(repeated.model_dump_json())),
-        rule="requires_approval",
+        rule=REQUIRES_APPROVAL,
         denied=repeated,
     )
     for _ in range(2):
@@ -303,7 +303,7 @@ def test_what_becomes_of_a_call_by_a_remembered_approval(store: Store) -> None:
     verdict = dataclasses.replace(
         found.verdict,
         verdict="auto",
-        rule=f"grant:{grant.id}",
+        rule=RuleReference(kind="grant", name=grant.id),
         rule_text=SMALL.where,
         why="ana, bo approved calls like this in advance, until 2026-03-01 12:05 UTC",
     )
@@ -355,7 +355,7 @@ async def test_the_next_call_like_it_runs_by_the_grant(store: Store) -> None:
     await approved(room, tool, decision(remember=SMALL))
     (grant,) = await kept(store)
     ruling = await ruled(room, {"amount": 50}, session="other")
-    assert (ruling.kind, ruling.grant, ruling.rule) == ("run", grant.id, f"grant:{grant.id}")
+    assert (ruling.kind, ruling.grant, ruling.rule) == ("run", grant.id, RuleReference(kind="grant", name=grant.id))
     assert (await ruled(room, {"amount": 51})).kind == "ask"
     assert (await ruled(room, {"amount": 50}, tenant="other")).kind == "ask"
 

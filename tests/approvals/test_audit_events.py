@@ -15,7 +15,7 @@ from signoff.approvals import audit_events
 from signoff.contracts.activity_messages import Authority, GateDecision
 from signoff.contracts.approval import AppliedTerm, ApprovalRequest, ApproverGroup, Card, CardRow, Vote
 from signoff.contracts.audit import AuditEntry, AuditKind
-from signoff.contracts.call import CallContext, CallOutcome, Permit, ToolDenied
+from signoff.contracts.call import CallContext, CallOutcome, Permit, RuleReference, ToolDenied
 from signoff.contracts.content import BlobRef, Content
 from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.ids import TurnKey
@@ -36,6 +36,7 @@ ID = f"acme.s1.t1.{CALL}"
 DIGEST, DEFINITION, BODY = "0123456789abcdef" * 4, "de" * 32, "fedcba9876543210" * 4
 DIGEST_START, BODY_START = "0123456789abcdef", "fedcba9876543210"
 SECRET = "hunter2"
+LARGE = RuleReference(kind="global", name="large")
 
 CTX = CallContext(actor="desk", session="s1", turn="t1", tenant="acme", user=Principal(user="guest", name="Guest"))
 CARD = Card(effect="Pay 20 to Ana", rows=(CardRow(name="to", label="To", value="Ana"),), note="the tool changed")
@@ -68,12 +69,12 @@ PERMIT = Permit(
     approval_id=ID,
     revision=2,
     decisions=(ANSWER, BARE),
-    rule="large",
+    rule=LARGE,
     policy_hash="p1",
     doubts=(BARE,),
 )
 FREE = Permit(kind="auto", call=CALL, digest=DIGEST, ctx=CTX)
-GRANTED = FREE.model_copy(update={"grant": "g1", "rule": "grant:g1"})
+GRANTED = FREE.model_copy(update={"grant": "g1", "rule": RuleReference(kind="grant", name="g1")})
 
 
 def sha256(value: Any) -> str:
@@ -92,7 +93,7 @@ def request(**fields: Any) -> ApprovalRequest:
         "call": CALL,
         "args": Content(inline={"password": SECRET}),
         "card": CARD,
-        "rule": "large",
+        "rule": LARGE.model_dump(),
         "policy_hash": "p1",
         "approvers": ("role:finance", "user:ana"),
         "quorum": 2,
@@ -115,7 +116,7 @@ REQUEST_FACTS: dict[str, Any] = {
     "digest": DIGEST,
     "definition": DEFINITION,
     "card": sha256(CARD.model_dump(mode="json")),
-    "rule": "large",
+    "rule": LARGE.model_dump(),
     "policy_hash": "p1",
     "approvers": ["role:finance", "user:ana"],
     "quorum": 2,
@@ -171,7 +172,7 @@ OF_CALL: dict[str, Any] = {"approval": ID, "call": CALL, "tool": "pay"}
         pytest.param(
             lambda: audit_events.question_entry(
                 request(
-                    id=ID, session="", definition="", card=Card(effect="Pay"), rule="", policy_hash="", approvers=(),
+                    id=ID, session="", definition="", card=Card(effect="Pay"), rule=None, policy_hash="", approvers=(),
                     requester=Principal(user=""),
                 ),
                 AT,
@@ -273,12 +274,18 @@ DENIED = CallOutcome(
     code="denied",
     gate="policy",
     value=Content(inline=SECRET),
-    rule="never",
+    rule=RuleReference(name="never"),
     denied=ToolDenied(source="policy", tool="pay", call_id=CALL),
 )
 INVALID = CallOutcome(call=CALL, tool="pay", code="input_invalid", gate="input")
 RULED = GateDecision(
-    call=CALL, kind="settled", digest=DIGEST, rule="large", policy_hash="p1", engines="cel", grant="g1"
+    call=CALL,
+    kind="settled",
+    digest=DIGEST,
+    rule=LARGE.model_dump(),
+    policy_hash="p1",
+    engines="cel",
+    grant="g1",
 )
 RESULT = CallOutcome(
     call=CALL,
@@ -304,7 +311,8 @@ CHANGING = RESULT.model_copy(
     }
 )
 COST = {"cost": 0.25, "duration_ms": 1200, "truncated": True}
-RIGHT = {"digest": DIGEST, "rule": "large", "policy_hash": "p1"}
+RIGHT = {"digest": DIGEST, "rule": LARGE, "policy_hash": "p1"}
+PROVED = RIGHT | {"rule": LARGE.model_dump()}
 
 
 @pytest.mark.parametrize(
@@ -314,7 +322,7 @@ RIGHT = {"digest": DIGEST, "rule": "large", "policy_hash": "p1"}
             lambda: audit_events.settled_entry(CTX, "pay", RULED, DENIED, AT),
             entry(
                 "verdict", f"verdict/{CALL}/denied/{DIGEST_START}",
-                **OF_CALL, code="denied", gate="policy", source="policy", rule="large", grant="g1",
+                **OF_CALL, code="denied", gate="policy", source="policy", rule=LARGE.model_dump(), grant="g1",
             ),
             id="a rule denied it",
         ),
@@ -322,7 +330,7 @@ RIGHT = {"digest": DIGEST, "rule": "large", "policy_hash": "p1"}
             lambda: audit_events.settled_entry(CTX, "pay", GateDecision(call=CALL, kind="settled"), DENIED, AT),
             entry(
                 "verdict", f"verdict/{CALL}/denied/",
-                **OF_CALL, code="denied", gate="policy", source="policy", rule="never",
+                **OF_CALL, code="denied", gate="policy", source="policy", rule={"kind": "policy", "name": "never"},
             ),
             id="the rule is the outcome's where the ruling names none",
         ),
@@ -334,7 +342,7 @@ RIGHT = {"digest": DIGEST, "rule": "large", "policy_hash": "p1"}
         pytest.param(
             lambda: audit_events.allowed_entry(FREE.model_copy(update=RIGHT), "pay", DEFINITION, "cel", AT),
             entry(
-                "auto", f"allowed/{CALL}/{DIGEST_START}", **OF_CALL, **RIGHT, definition=DEFINITION, engines="cel"
+                "auto", f"allowed/{CALL}/{DIGEST_START}", **OF_CALL, **PROVED, definition=DEFINITION, engines="cel"
             ),
             id="a rule lets it run",
         ),
@@ -342,7 +350,7 @@ RIGHT = {"digest": DIGEST, "rule": "large", "policy_hash": "p1"}
             lambda: audit_events.allowed_entry(GRANTED, "pay", DEFINITION, "", AT),
             entry(
                 "grant", f"allowed/{CALL}/{DIGEST_START}",
-                **OF_CALL, digest=DIGEST, rule="grant:g1", definition=DEFINITION, grant="g1",
+                **OF_CALL, digest=DIGEST, rule={"kind": "grant", "name": "g1"}, definition=DEFINITION, grant="g1",
             ),
             id="a remembered answer lets it run",
         ),
@@ -350,7 +358,7 @@ RIGHT = {"digest": DIGEST, "rule": "large", "policy_hash": "p1"}
             lambda: audit_events.started_entry(PERMIT, "pay", "k-ticket", AT),
             entry(
                 "execution", f"execution/{CALL}/k-ticket",
-                **OF_CALL, **RIGHT, ticket="k-ticket", permit="approved", revision=2,
+                **OF_CALL, **PROVED, ticket="k-ticket", permit="approved", revision=2,
                 decisions=[ANSWERED, ANSWERED_BARE], doubts=[ANSWERED_BARE],
             ),
             id="a handler is called: who approved it, and who says that an earlier try did not happen",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from signoff.approvals.denial_outcome import denial_from_request, denied_outcome, repeated_denial
-from signoff.contracts.call import CallOutcome, ToolDenied
+from signoff.contracts.call import REQUIRES_APPROVAL, CallOutcome, ToolDenied
 from signoff.contracts.content import Content
 from signoff.contracts.turn import Denial
 from signoff.testing import a_request
@@ -18,7 +18,7 @@ ENDED: dict[str, Any] = {
     "decided_by": "bo",
     "decided_at": AT,
     "reason": "too expensive",
-    "rule": "large",
+    "rule": REQUIRES_APPROVAL,
     "level": "operator",
 }
 
@@ -55,7 +55,7 @@ def test_the_model_gets_a_denial_as_the_result_of_its_call() -> None:
         ),
         approval_id="main.s.t.c1.1",
         decided_by="bo",
-        rule="large",
+        rule=REQUIRES_APPROVAL,
         denied=denied,
     )
 
@@ -87,7 +87,6 @@ def test_the_same_action_is_denied_again_by_the_same_decision() -> None:
         decided_by="bo",
         reason="too expensive",
         decided_at=AT,
-        rule="large",
         level="operator",
     )
     assert repeated_denial(denial, "c2.1", "pay") == ToolDenied(

@@ -10,6 +10,7 @@ from signoff.approvals.approval_book import ApprovalBook
 from signoff.approvals.digest import call_digest
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, Card, CardRow, Vote
+from signoff.contracts.call import RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Principal
@@ -52,7 +53,7 @@ def question(amount: int, **fields: Any) -> ApprovalRequest:
         "definition": "d",
         "args": Content(inline={"amount": amount}),
         "card": card(amount),
-        "rule": "large",
+        "rule": RuleReference(kind="global", name="large"),
         "rule_text": "args.amount > 100",
         "policy_hash": "p1",
         "approvers": FINANCE,
@@ -85,7 +86,7 @@ def changed(**fields: Any) -> ApprovalRequest:
 def test_an_edit_makes_the_next_revision_as_the_gates_asked_it() -> None:
     """Arguments, card and terms are those of the gates' row, the agent's words stay; the editor has voted, alone."""
     ben = Vote(subject="ben", verdict="approved", at=NOW, decision=Decision(approval_id=ID, verdict="approved"))
-    asks = changed(rule="any", policy_hash="p2", quorum=3, remind_after=600.0)
+    asks = changed(rule=RuleReference(kind="global", name="any"), policy_hash="p2", quorum=3, remind_after=600.0)
     after, receipt = machine.apply_edit(asked(votes=(ben,), reminded=1), edit(), ANA, asks, LATER)
     vote = Vote(
         subject="ana",

@@ -12,13 +12,13 @@ from signoff.approvals.grant_rules import (
     check_grant,
     exact_digest,
     grant_id,
-    grant_rule,
     question_of,
     scope_of_call,
     wish_problem,
 )
 from signoff.approvals.request_state import StoredAnswer
 from signoff.contracts.approval import ApprovalRequest, Question, Vote
+from signoff.contracts.call import RuleReference
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision, GrantRequest
@@ -44,7 +44,7 @@ TERMS: dict[str, Any] = {
     "definition": "d",
     "args": Content(inline=ARGS),
     "digest": "0123",
-    "rule": "large",
+    "rule": RuleReference(kind="global", name="large"),
     "policy_hash": "p1",
     "allow_remember": True,
     "timeout": 3600.0,
@@ -91,7 +91,6 @@ def test_an_answer_has_one_id() -> None:
     }
     assert len(ids) == 4
     assert all(each.startswith("g") and len(each) == 16 for each in ids)
-    assert grant_rule("g1") == "grant:g1"
 
 
 @pytest.mark.parametrize(
@@ -192,7 +191,7 @@ def test_the_calls_like_one_are_those_of_its_tool_rule_and_policy() -> None:
         tool="pay",
         definition="d",
         exact=exact_digest("pay", "d", ARGS),
-        rule="large",
+        rule=RuleReference(kind="global", name="large"),
         policy_hash="p1",
     )
     assert scope_of_call(question(), EXACT, ARGS) == here
@@ -261,7 +260,7 @@ def test_a_grant_is_what_the_stored_answers_agree_on() -> None:
         {"like": scope_of_call(question(), EXACT, {"amount": 5})},
         {"like": scope_of_call(question(), WISH, ARGS)},
         {"like": scope_of_call(question(session="r"), EXACT, ARGS)},
-        {"like": scope_of_call(question(rule="small"), EXACT, ARGS)},
+        {"like": scope_of_call(question(rule=RuleReference(kind="global", name="small")), EXACT, ARGS)},
     ],
 )
 def test_a_grant_that_says_more_than_its_answers_counts_for_nothing(fields: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from signoff.approvals.digest import call_digest
 from signoff.approvals.question_reference import reference_from_request, request_from_reference
 from signoff.contracts.activity_messages import GateDecision, QuestionReference
 from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Card, CardRow, Question
-from signoff.contracts.call import CallContext
+from signoff.contracts.call import CallContext, RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
@@ -33,7 +33,7 @@ def asked(**fields: Any) -> ApprovalRequest:
     """A question of that turn, as the gates have asked it."""
     given: dict[str, Any] = {
         "revision": 2, "actor": "desk", "requester": USER, "channel": "api", "args": CALL.args,
-        "digest": "d" * 64, "rule": "large", "question_hash": "f" * 64, "opened_at": NOW,
+        "digest": "d" * 64, "rule": RuleReference(name="deny_if"), "question_hash": "f" * 64, "opened_at": NOW,
         "card": Card(effect="Pay 420", rows=ROWS, note="asked again", tool_title="Pay", mark="m"),
         "approvers": ("role:a", "role:b"), "quorum": 2, "groups": (ApproverGroup(of=("role:b",)),), "veto": False,
         "allow_self": True, "proposers": ("ana",), "allow_remember": True, "min_assurance": "mfa",

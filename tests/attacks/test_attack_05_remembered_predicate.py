@@ -20,6 +20,7 @@ import pytest
 from attack_05_bombs import BOMBS, SCHEMA, large
 from attack_site import MANIFEST, AttackSite, approval_id, payee
 
+from signoff.contracts.call import REQUIRES_APPROVAL
 from signoff.contracts.decision import GrantRequest
 from signoff.contracts.grant import GrantScope
 from signoff.contracts.limits import MIB
@@ -128,7 +129,7 @@ async def test_a_bomb_that_lies_in_the_store_does_not_go_off(site: AttackSite, l
     tool = catalog.tool("batch")
     assert tool is not None
     like = {"tenant": "main", "session": "", "tool": "batch", "definition": definition_hash(tool)}
-    asks = {"rule": "requires_approval", "policy_hash": catalog.policy("batch").hash}
+    asks = {"rule": REQUIRES_APPROVAL, "policy_hash": catalog.policy("batch").hash}
     async with open_store(site.stores.gateway) as store:
         for number, where in enumerate(BOMBS.values()):
             write = partial(

@@ -4,7 +4,8 @@ from attack_site import AttackSite, approval_id, payee
 from impostor import Impostor
 
 from signoff.contracts import names
-from signoff.registry.hooks import PERMISSION_RULE, override_hash
+from signoff.contracts.call import PERMISSION_RULE
+from signoff.registry.hooks import override_hash
 
 OBJECTION = "no refunds to this address at present"
 """What `may_refund` of the attacked tools says."""

@@ -8,7 +8,7 @@ from impostor import ForgedTurn, Impostor
 
 from signoff.contracts import names
 from signoff.contracts.activity_messages import OutcomeTask, ToolReply, ToolTask
-from signoff.contracts.call import Permit
+from signoff.contracts.call import Permit, RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
@@ -31,7 +31,7 @@ async def approved(site: AttackSite, impostor: Impostor, tool: str, args: dict[s
     await ana.decide(shown, reason="as agreed with Nordwind")
     [signed] = await forged.heard()
     digest = impostor.digest(ctx, tool, args)
-    return forged, impostor.permit(ctx, digest, made_up(signed), tool=tool, rule=BOARD)
+    return forged, impostor.permit(ctx, digest, made_up(signed), tool=tool, rule=RuleReference(name=BOARD))
 
 
 async def words_of_record(site: AttackSite, key: TurnKey) -> str:
@@ -90,7 +90,7 @@ async def test_nobody_is_said_to_have_approved_an_automatic_call(site: AttackSit
         call="c2.1",
         digest=impostor.digest(ctx, "tip", args, "c2.1"),
         ctx=ctx,
-        rule="approved by Ana",
+        rule=RuleReference(kind="global", name="approved by Ana"),
         policy_hash="00",
         decisions=tuple(people),
         doubts=tuple(people),

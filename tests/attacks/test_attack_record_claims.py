@@ -10,9 +10,12 @@ from impostor import Impostor
 from signoff.contracts import names
 from signoff.contracts.activity_messages import RecordTask
 from signoff.contracts.audit import AuditEntry
+from signoff.contracts.call import RuleReference
 from signoff.contracts.decision import Decision
 
 pytestmark = pytest.mark.timeout(300)
+
+BOARD = RuleReference(kind="global", name="board_resolution")
 
 
 @pytest.mark.parametrize("state", ["cancelled", "approved"])
@@ -53,10 +56,10 @@ async def test_the_record_names_no_decider_that_only_the_permit_names(site: Atta
     await ana.decide(shown)
     made_up = [Decision(approval_id=approval_id(key), verdict="approved", subject=who) for who in ("bo", "adm")]
     digest = impostor.digest(ctx, "pay", args)
-    permit = impostor.permit(ctx, digest, [*await forged.heard(), *made_up], rule="board_resolution")
+    permit = impostor.permit(ctx, digest, [*await forged.heard(), *made_up], rule=BOARD)
     await forged.run("pay", args, permit)
     assert site.amounts(to) == [9]
     record = [each for each in await site.person("aud").record(key) if not is_turns_word(each)]
     (begins,) = [each["data"] for each in record if each["kind"] == "execution"]
     assert [each["subject"] for each in begins["decisions"]] == ["ana"]
-    assert begins["rule"] != "board_resolution"
+    assert begins["rule"] != BOARD.model_dump()

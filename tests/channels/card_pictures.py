@@ -22,6 +22,7 @@ from signoff.channels.base import Channel, ChannelContext
 from signoff.channels.channel_loader import channel_class, read_options
 from signoff.channels.envelopes import ChannelReply, ClosedCard, OutboundCard, SentCard
 from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import REQUIRES_APPROVAL
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Verdict
 from signoff.contracts.ids import ApprovalKey, TurnKey
@@ -147,7 +148,7 @@ class Story:
             tool=tool.name,
             args=Content(inline=args),
             card=card,
-            rule="requires_approval",
+            rule=REQUIRES_APPROVAL,
             approvers=self.catalog.approvers(tool.name),
             requester=Principal(user=self.clerk.id, name=self.clerk.name),
         )

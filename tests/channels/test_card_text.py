@@ -15,6 +15,7 @@ from signoff.channels.inbound.answer_parser import AnswerSender, parse_answer
 from signoff.channels.outbound.card_text import LEAST_CHARS, CardLimits, How, card_words, link_only
 from signoff.channels.outbound.receipt_text import closing_text, not_understood_text, which_request_text
 from signoff.contracts.approval import ApprovalRequest, Card, CardRow, Vote
+from signoff.contracts.call import IN_DOUBT_RULE, PERMISSION_RULE, REQUIRES_APPROVAL, RuleReference
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Person, Principal
 from signoff.contracts.receipt import Receipt, ReceiptCode
@@ -46,7 +47,7 @@ def request(**fields: Any) -> ApprovalRequest:
         "turn": "t1",
         "actor": "clerk",
         "card": Card(effect="Pay 20 EUR to Bo", rows=(CardRow(name="amount", label="Amount", value="20"),)),
-        "rule": "requires_approval",
+        "rule": REQUIRES_APPROVAL,
         "opened_at": NOW,
         "expires_at": NOW + timedelta(hours=2),
     }
@@ -56,6 +57,10 @@ def request(**fields: Any) -> ApprovalRequest:
 def notice(asked: ApprovalRequest, **fields: Any) -> OutboundCard:
     """That request on its way to Ana."""
     return OutboundCard(**{"token": "t", "request": asked, "person": ANA, "address": "ana@x", "link": LINK} | fields)
+
+
+def _rule(name: str) -> RuleReference:
+    return RuleReference(kind="global", name=name)
 
 
 def card_of(args: dict[str, Any], **more: Any) -> Card:
@@ -101,7 +106,9 @@ def test_a_card_says_what_would_happen_who_asks_and_until_when() -> None:
 @pytest.mark.parametrize("how", get_args(How))
 def test_a_card_is_whole_in_every_language_and_for_every_way_to_answer(language: str, how: How) -> None:
     """Nothing is left in braces, and all it must say is there."""
-    asked = request(quorum=2, revision=2, rule="mine", card=card_of({"to": "Bo"}, agent_says="please", note="changed"))
+    asked = request(
+        quorum=2, revision=2, rule=_rule("mine"), card=card_of({"to": "Bo"}, agent_says="please", note="changed")
+    )
     told = card_words(notice(asked), Formatter(language, UTC, NOW), how=how).text
     assert "{" not in told
     for part in (SHOWN_CODE, "Pay Bo", "clerk", "Guest", "mine", "please", "changed", "16:02 UTC", LINK):
@@ -112,12 +119,12 @@ def test_a_card_is_whole_in_every_language_and_for_every_way_to_answer(language:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"kind": "in_doubt", "rule": "in_doubt"}, "It is not known whether this happened"),
-        ({"kind": "in_doubt", "rule": "in_doubt"}, "otherwise it is given up"),
+        ({"kind": "in_doubt", "rule": IN_DOUBT_RULE}, "It is not known whether this happened"),
+        ({"kind": "in_doubt", "rule": IN_DOUBT_RULE}, "otherwise it is given up"),
         ({"on_timeout": "escalate"}, "then others are asked too"),
         ({"on_timeout": "escalate", "extended": True}, "otherwise it is denied"),
-        ({"rule": "policy-7"}, "because of the rule “policy-7”"),
-        ({"rule": "permission"}, "the tool's own check refuses this"),
+        ({"rule": _rule("policy-7")}, "because of the rule “policy-7”"),
+        ({"rule": PERMISSION_RULE}, "the tool's own check refuses this"),
         ({"quorum": 2}, "0 of 2 approvals so far"),
         ({"revision": 3, "card": Card(effect="x", note="the tool changed")}, "Asked again (revision 3): the tool ch"),
         ({"expires_at": NOW - timedelta(seconds=1)}, "the time is over"),
@@ -171,8 +178,10 @@ def test_a_reminder_and_a_digest_say_what_they_are() -> None:
 def test_untrusted_text_cannot_forge_a_line_or_hide() -> None:
     """Whatever the model writes into arguments, names or reasons stays on its line, with its marks."""
     card = card_of({"to": HOSTILE, HOSTILE: 1}, agent_says=HOSTILE, note=HOSTILE)
-    asked = request(card=card, requester=Principal(user="x", name=HOSTILE), actor=HOSTILE, rule=HOSTILE, revision=2)
-    plain = request(card=card_of({"to": "a", "b": 1}, agent_says="c", note="d"), rule="e", revision=2)
+    asked = request(
+        card=card, requester=Principal(user="x", name=HOSTILE), actor=HOSTILE, rule=_rule(HOSTILE), revision=2
+    )
+    plain = request(card=card_of({"to": "a", "b": 1}, agent_says="c", note="d"), rule=_rule("e"), revision=2)
     ours = card_words(notice(plain), ENGLISH_VOICE, how="text").text
     told = card_words(notice(asked), ENGLISH_VOICE, how="text").text
     assert told.count("\n") == ours.count("\n")

@@ -18,6 +18,7 @@ from signoff.channels.envelopes import ChannelReply, OutboundCard
 from signoff.channels.slack.blocks import TEXT_CHARS, card_blocks
 from signoff.channels.slack.slack import Slack
 from signoff.contracts.approval import Card
+from signoff.contracts.call import RuleReference
 from signoff.contracts.receipt import Receipt
 from signoff.testing.vendor_server import serve_vendor
 from signoff.texts.formatter import Formatter
@@ -27,7 +28,7 @@ VOICE = Formatter("en", UTC, datetime.now(UTC))
 
 def sections(card: Card) -> list[str]:
     """The sections of that card."""
-    asks = request(card=card, rule="r")
+    asks = request(card=card, rule=RuleReference(kind="global", name="r"))
     notice = OutboundCard(token="t" * 26, request=asks, person=BO, address="T1:U1", link="https://signoff.example/l")
     blocks = card_blocks(notice, VOICE, "https://signoff.example")[1]
     return [block["text"]["text"] for block in blocks if block["type"] == "section"]

@@ -8,6 +8,7 @@ from cli_kit import Cli, assert_one_sentence, waiting_request
 from served_stack import gateway_alone
 
 from signoff.cli.local.installation import find_installation
+from signoff.contracts.call import REQUIRES_APPROVAL
 from signoff.contracts.decision import GrantRequest
 from signoff.contracts.grant import Grant, GrantScope
 from signoff.contracts.receipt import Receipt
@@ -116,7 +117,12 @@ async def test_grants_of_another_tenant(
     )
     clean_env.setenv("SIGNOFF_PEOPLE", str(people))
     like = GrantScope(
-        tenant="acme", tool="pay", definition="d" * 64, where="args.amount <= 5", rule="r", policy_hash="p"
+        tenant="acme",
+        tool="pay",
+        definition="d" * 64,
+        where="args.amount <= 5",
+        rule=REQUIRES_APPROVAL,
+        policy_hash="p",
     )
     whose: dict[str, Any] = {"people": ("zoe",), "approval_id": "acme.s.t.c1.1", "requester": "rui"}
     async with gateway_alone(clean_env, cli_server, task_queue):

@@ -7,6 +7,8 @@ import pytest
 from cli_kit import Cli, assert_one_sentence
 from served_stack import DESK, MANIFEST
 
+from signoff.contracts.call import RuleReference
+
 REFERENCE = "cli_handler_rules:judge"
 RULES = """
 async def judge(call, context):
@@ -46,7 +48,7 @@ async def test_a_handler_is_imported_by_the_check(cli: Cli, handled: Path) -> No
 async def test_cases_are_judged_by_the_handler_too(cli: Cli, handled: Path) -> None:
     """What it answers is what is compared; where it breaks, a person is asked."""
     rows = (await cli("policy", "test", str(handled), str(handled.with_name("cases.yaml")), "--json")).data
-    assert [(row["passed"], row["verdict"]["rule"]) for row in rows] == [
+    assert [(row["passed"], RuleReference.model_validate(row["verdict"]["rule"]).label) for row in rows] == [
         (True, f"handler:{REFERENCE}"),
         (True, f"handler:{REFERENCE} (admin)"),
         (True, f"handler:{REFERENCE} (failed)"),

@@ -241,7 +241,7 @@ async def test_policy_explain_shows_rule_engines_and_inputs(tools: Cli) -> None:
     """Verdict, rule, each engine's answer and the context it was judged by; secrets stay hidden."""
     ran = await tools("policy", "explain", "pay", "--args", PAY % 500, "--ctx", '{"user": {"tier": "gold"}}', "--json")
     data = ran.data
-    assert (data["verdict"], data["rule"]) == ("ask", "auto_approve_if")
+    assert (data["verdict"], data["rule"]["name"]) == ("ask", "auto_approve_if")
     assert len({each["engine"] for each in data["engines"]}) == 2
     assert (data["ctx"]["user"]["tier"], data["ctx"]["user"]["id"]) == ("gold", "guest")
     assert "4711" not in ran.out

@@ -3,7 +3,7 @@
 from typing import Any
 
 from signoff.cli.terminal.tables import call_line
-from signoff.contracts.call import CallOutcome
+from signoff.contracts.call import REQUIRES_APPROVAL, CallOutcome, RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.turn import CallView
 
@@ -25,9 +25,9 @@ def test_what_stood_in_for_a_tool_that_failed_is_named() -> None:
 def test_a_call_whose_tool_asks_nobody_ran_by_no_rule() -> None:
     """Only a rule that somebody wrote is named: a tool without a policy has none that let it run."""
 
-    def line(rule: str) -> str:
+    def line(rule: RuleReference | None) -> str:
         outcome = CallOutcome(call="c1.1", tool="book", code="ok", value=Content(inline="booked"))
         return call_line(CallView(call="c1.1", tool="book", state="ok", outcome=outcome, rule=rule)).plain
 
-    assert line("requires_approval") == line("") == "  book: ran"
-    assert line("auto_approve_if") == "  book: ran by rule auto_approve_if"
+    assert line(REQUIRES_APPROVAL) == line(None) == "  book: ran"
+    assert line(RuleReference(name="auto_approve_if")) == "  book: ran by rule auto_approve_if"

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_samples import SCHEMA, TOOL, arguments, compiled, context
 
+from signoff.contracts.call import REQUIRES_APPROVAL, RuleReference
 from signoff.contracts.errors import ConfigError
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.policy.compiled_policy import CompiledPolicy, CompiledRules, compile_policy, compile_rules
@@ -29,7 +30,7 @@ def test_false_never_asks_and_true_always_asks() -> None:
     never, always = compiled(False), compiled(True)
     assert (never.judge({}, {}).verdict, never.needs_person) == ("auto", "never")
     assert (always.judge({}, {}).verdict, always.needs_person) == ("ask", "always")
-    assert never.judge({}, {}).rule == always.judge({}, {}).rule == "requires_approval"
+    assert never.judge({}, {}).rule == always.judge({}, {}).rule == REQUIRES_APPROVAL
     assert never.policy is None
     assert never.hash != always.hash
 
@@ -47,7 +48,7 @@ def test_a_verdict_explains_itself() -> None:
     """A verdict carries its rule, the rule's text, one sentence, the policy's hash and both engines' answers."""
     policy = compiled(auto_approve_if=CHEAP)
     verdict = policy.judge(arguments(), context())
-    assert (verdict.verdict, verdict.rule, verdict.rule_text) == ("auto", "auto_approve_if", CHEAP)
+    assert (verdict.verdict, verdict.rule, verdict.rule_text) == ("auto", RuleReference(name="auto_approve_if"), CHEAP)
     assert verdict.why == "`auto_approve_if` is true, so nobody need be asked"
     assert verdict.policy_hash == policy.hash
     assert len(policy.hash) == 64
@@ -505,27 +506,12 @@ def test_bad_rules_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "auto_approve_if",
-        "deny_if",
-        "handler",
-        "handler:rules:limits (admin)",
-        "in_doubt",
-        "permission",
-        "require_approval_if",
-        "requester",
-        "requires_approval",
-        "deny_if, handler:rules:limits",
-        " permission",
-    ],
+    "name", ["auto_approve_if", "handler:rules:limits (admin)", "deny_if, handler:rules:limits", "grant:g"]
 )
-def test_no_rule_is_named_like_a_question_of_the_gates_own(name: str) -> None:
-    """A yes to `permission` lets pass what a tool's own check denies, and a rule's would have been taken for it."""
-    with pytest.raises(ConfigError, match="a name by which the gates tell why they ask") as caught:
-        compile_rules([GlobalRule(name=name, rule="true", effect="require_approval")])
-    assert caught.value.context["field"] == name
-    assert compile_rules([GlobalRule(name="permissions", rule="true", effect="hide")]).rules != ()
+def test_a_global_rule_may_have_any_name(name: str) -> None:
+    """No name makes it anything but a global rule, as its kind says: see `RuleReference`."""
+    (rule, _) = compile_rules([GlobalRule(name=name, rule="true", effect="hide")]).rules[0]
+    assert rule.name == name
 
 
 def test_the_hash_of_rules_follows_their_content() -> None:

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 from policy_samples import SCHEMA, TOOL, arguments, compiled, context
 
+from signoff.contracts.call import RuleReference
 from signoff.policy.compiled_policy import CompiledPolicy, compile_policy
 from signoff.policy.handler_verdict import HandlerVerdict, apply_handler_verdict, handler_rule, read_answer
 
 RULE = "handler:desk.rules:judge"
+JUDGES = RuleReference(kind="handler", handler="desk.rules:judge")
 AUTO = {"auto_approve_if": "true"}
 ASKS = {"require_approval_if": "true"}
 
@@ -55,11 +57,11 @@ def test_a_handler_alone_decides(word: Any) -> None:
     """No rule stands beside it; the verdict names it and what it said."""
     alone = policy()
     found = after(alone, HandlerVerdict(word))
-    assert (found.verdict, found.rule, found.rule_text) == (word, RULE, word)
+    assert (found.verdict, found.rule, found.rule_text) == (word, JUDGES, word)
     assert found.why == f"`handler` says {word}"
     assert found.evaluators == f"{alone.evaluators}, {RULE}"
     assert (found.terms.approvers, found.level, found.policy_hash) == ((), "user", alone.hash)
-    assert (alone.handler_alone, alone.needs_person, handler_rule(alone)) == (True, "maybe", RULE)
+    assert (alone.handler_alone, alone.needs_person, handler_rule(alone)) == (True, "maybe", JUDGES)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,7 @@ def test_a_handler_alone_decides(word: Any) -> None:
 def test_beside_rules_a_handler_only_tightens(rules: Any, word: Any, verdict: str, rule: str) -> None:
     """What the rules deny or ask it cannot let pass. Who is asked is no such rule."""
     found = after(policy(**rules), HandlerVerdict(word))
-    assert (found.verdict, found.rule) == (verdict, rule)
+    assert (found.verdict, found.rule.label) == (verdict, rule)
 
 
 def test_a_handler_that_agrees_is_named_beside_the_rule() -> None:
@@ -123,7 +125,7 @@ def test_the_level_admin_asks_administrators(rules: Any) -> None:
     """In place of whom the policy names; another question than at the level user."""
     found = after(policy(**rules), HandlerVerdict("ask", "admin"))
     assert (found.verdict, found.terms.approvers, found.level) == ("ask", ("role:admin",), "admin")
-    assert found.rule.endswith(f"{RULE} (admin)")
+    assert found.rule.label.endswith(f"{RULE} (admin)")
     assert found.rule_text == "ask admin"
 
 
@@ -137,7 +139,7 @@ def test_the_level_of_another_answer_means_nothing() -> None:
 def test_no_answer_is_another_question_than_a_handlers_own() -> None:
     """So that no answer remembered for the one is used for the other."""
     found = after(policy(**AUTO), HandlerVerdict("ask", reason="it broke", failed=True))
-    assert (found.verdict, found.rule, found.why) == ("ask", f"{RULE} (failed)", "it broke")
+    assert (found.verdict, found.rule.label, found.why) == ("ask", f"{RULE} (failed)", "it broke")
 
 
 @pytest.mark.parametrize(
@@ -154,8 +156,8 @@ def test_a_policy_without_handler_hears_nothing() -> None:
     plain = policy(handler=None, **AUTO)
     verdict = plain.judge(arguments(), context())
     assert apply_handler_verdict(plain, verdict, HandlerVerdict("deny")) is verdict
-    assert (handler_rule(plain), plain.handler_alone) == ("", False)
+    assert (handler_rule(plain), plain.handler_alone) == (None, False)
     never = compile_policy(False, tool=TOOL, input_schema=SCHEMA)
-    assert (handler_rule(never), never.handler_alone) == ("", False)
+    assert (handler_rule(never), never.handler_alone) == (None, False)
     hashes = {each.hash for each in (plain, policy(**AUTO), policy(handler="desk.rules:other", **AUTO))}
     assert len(hashes) == 3

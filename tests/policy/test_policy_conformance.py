@@ -29,7 +29,7 @@ def test_each_written_case_has_its_verdict(case: dict[str, Any]) -> None:
     """A policy gives each call the verdict that its sentence says, by the rule that it names."""
     policy = compiled(ApprovalPolicy.model_validate(case["policy"]))
     verdict = policy.judge(arguments(**case["args"]), context(**case.get("user", {})))
-    assert (verdict.verdict, verdict.rule) == (case["expect"], case["rule"]), verdict.why
+    assert (verdict.verdict, verdict.rule.label) == (case["expect"], case["rule"]), verdict.why
 
 
 def _value(bound: dict[str, Any], wrap: bool) -> Any:

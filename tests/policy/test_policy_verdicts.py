@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from policy_samples import SCHEMA, TOOL, arguments, compiled, context
 
+from signoff.contracts.call import REQUIRES_APPROVAL, RuleReference
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import ConfigError
 from signoff.policy.answer import EngineAnswer
@@ -51,7 +52,7 @@ def test_a_tool_without_a_policy(requires: bool, verdict: Any, why: str) -> None
     """Who decided, why, and nobody named; no engine was asked."""
     policy = compiled(requires)
     assert policy.judge({"x": BAD}, {}) == PolicyVerdict(
-        verdict, "requires_approval", "", why, policy.hash, EVALUATORS, ()
+        verdict, REQUIRES_APPROVAL, "", why, policy.hash, EVALUATORS, ()
     )
     assert (policy.evaluators, policy.findings, policy.expressions) == (EVALUATORS, (), {})
     assert policy.hash == sha256_hex({"requires_approval": requires})
@@ -63,7 +64,7 @@ def test_a_policy_without_rules_asks() -> None:
     policy = compiled(approvers=["role:a"])
     assert policy.judge(arguments(), context()) == PolicyVerdict(
         "ask",
-        "requires_approval",
+        REQUIRES_APPROVAL,
         "",
         "the policy has no rule that lets it pass without a person",
         policy.hash,
@@ -113,7 +114,7 @@ def test_the_rule_that_decides_is_told(count: int, verdict: Any, rule: str, why:
     policy = compiled(approvers=["role:a"], **RULES)
     asked = NO_TERMS if verdict == "deny" else BY_A
     assert policy.judge(arguments(count=count), context()) == PolicyVerdict(
-        verdict, rule, RULES[rule], why, policy.hash, EVALUATORS, engines, asked
+        verdict, RuleReference(name=rule), RULES[rule], why, policy.hash, EVALUATORS, engines, asked
     )
 
 
@@ -121,7 +122,7 @@ def test_the_rule_that_decides_is_told(count: int, verdict: Any, rule: str, why:
 def test_rules_that_do_not_hold_do_not_let_pass(rule: str) -> None:
     """Where nothing says that a call may pass, a person is asked, though no rule objects."""
     verdict = of({rule: "args.count > 5"}).judge(arguments(), context())
-    assert (verdict.verdict, verdict.rule, verdict.rule_text) == ("ask", "requires_approval", "")
+    assert (verdict.verdict, verdict.rule, verdict.rule_text) == ("ask", REQUIRES_APPROVAL, "")
     assert verdict.why == "the policy has no rule that lets it pass without a person"
     assert verdict.engines == answers(rule, "false", "false")
 
@@ -174,7 +175,7 @@ def test_data_no_engine_may_see(args: Any, ctx: Any, problem: str) -> None:
     policy = compiled(auto_approve_if="true", approvers=["role:a"], route_to="['role:b']")
     assert policy.judge(args, ctx) == PolicyVerdict(
         "ask",
-        "auto_approve_if",
+        RuleReference(name="auto_approve_if"),
         "true",
         f"`auto_approve_if` could not be evaluated ({problem}), so a person is asked"
         "; `route_to` could not be evaluated, so the named approvers are asked",

@@ -7,6 +7,7 @@ import pytest
 from policy_samples import arguments, compiled, context
 
 from signoff.contracts.approval import AppliedTerm, ApproverGroup
+from signoff.contracts.call import REQUIRES_APPROVAL, RuleReference
 from signoff.contracts.errors import ConfigError
 from signoff.formats.durations import seconds
 from signoff.policy.answer import EngineAnswer
@@ -95,7 +96,7 @@ def test_a_case_of_no_tool(tool: str, hint: str) -> None:
 
 FULL = PolicyVerdict(
     "ask",
-    "auto_approve_if",
+    RuleReference(name="auto_approve_if"),
     "args.totalCost < 50",
     "it is so",
     "hash",
@@ -108,7 +109,7 @@ FULL = PolicyVerdict(
         applied=(AppliedTerm(reason="it is the weekend", quorum=2),),
     ),
 )
-BARE = PolicyVerdict("auto", "requires_approval", "", "nobody asks", "hash", "two engines", ())
+BARE = PolicyVerdict("auto", REQUIRES_APPROVAL, "", "nobody asks", "hash", "two engines", ())
 
 
 def test_an_explanation_has_a_line_for_each_part() -> None:
@@ -134,7 +135,7 @@ def test_an_explanation_as_json_has_every_field() -> None:
     """Plain types under the verdict's own names."""
     assert explain_json(FULL) == {
         "verdict": "ask",
-        "rule": "auto_approve_if",
+        "rule": {"kind": "policy", "name": "auto_approve_if"},
         "rule_text": "args.totalCost < 50",
         "why": "it is so",
         "policy_hash": "hash",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from registry_kit import a_call, a_tool, an_actor, pinned
 
 from signoff.contracts.activity_messages import Tally
-from signoff.contracts.call import CallCode
+from signoff.contracts.call import PERMISSION_RULE, CallCode, RuleReference
 from signoff.contracts.errors import RegistrationError
 from signoff.contracts.usage import UsageLimit
 from signoff.formats.json_schema import SchemaProblem
@@ -21,7 +21,7 @@ from signoff.registry.capabilities import KINDS, Capabilities
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.local_decision import GateName, LocalGateDecision, denied_decision, settled_decision
 from signoff.registry.gates.pipeline import GateFacts, by_verdict, judge
-from signoff.registry.hooks import PERMISSION_RULE, Correction, HookContext, Permission, hook_context
+from signoff.registry.hooks import Correction, HookContext, Permission, hook_context
 from signoff.registry.scopes.position import Resolution
 from signoff.registry.scopes.route import Route, Step
 from signoff.registry.tool import Tool
@@ -467,7 +467,9 @@ def test_a_verdict_that_names_no_rule_asks_all_the_same() -> None:
     found = by_verdict(sight, a_call(), tool, own)
     assert own.verdict == "auto"
     assert found.kind == "ask"
-    assert found.verdict == dataclasses.replace(own, verdict="ask", rule="policies", rule_text="", why=nameless.why)
+    assert found.verdict == dataclasses.replace(
+        own, verdict="ask", rule=RuleReference(kind="global"), rule_text="", why=nameless.why
+    )
 
 
 def test_an_actor_that_nobody_knows_stands_nowhere() -> None:

@@ -7,12 +7,17 @@ from typing import Any
 import pytest
 from registry_kit import a_tool, an_actor, pinned
 
-from signoff.approvals.grant_rules import GRANT_RULE
 from signoff.contracts.activity_messages import Tally, TurnLimits
-from signoff.contracts.call import CallCode
+from signoff.contracts.call import (
+    DOUBTED_RULE,
+    IN_DOUBT_RULE,
+    PERMISSION_RULE,
+    REQUIRES_APPROVAL,
+    CallCode,
+    RuleReference,
+)
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.content import Content
-from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import ARGUMENTS_BYTES, MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS
 from signoff.contracts.message import CallPart
 from signoff.formats.json_schema import SchemaProblem
@@ -20,8 +25,7 @@ from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.argument_check import PROBLEMS_TOLD
 from signoff.registry.gates.local_decision import GateName, LocalGateDecision, denied_decision, settled_decision
-from signoff.registry.gates.pipeline import DOUBTED_RULE, judge, next_tally
-from signoff.registry.hooks import PERMISSION_RULE
+from signoff.registry.gates.pipeline import judge, next_tally
 from signoff.registry.tool import Tool
 
 GOOD = {"flight": "TP 531", "totalCost": 420}
@@ -250,7 +254,12 @@ def test_a_rule_that_asks(reason: str, why: str) -> None:
     """Gate 14: it tightens what would run, naming itself; a tool's own asking keeps its own words."""
     rule = GlobalRule(name="look", rule="tool.name != 'x'", effect="require_approval", reason=reason)
     verdict = judged(catalog(policies=[rule])).verdict
-    assert (verdict.verdict, verdict.rule, verdict.rule_text, verdict.why) == ("ask", "look", "tool.name != 'x'", why)
+    assert (verdict.verdict, verdict.rule, verdict.rule_text, verdict.why) == (
+        "ask",
+        RuleReference(kind="global", name="look"),
+        "tool.name != 'x'",
+        why,
+    )
     assert verdict.policy_hash == judged(catalog()).verdict.policy_hash
     asked = a_tool(requires_approval=True)
     assert judged(catalog(asked, policies=[rule])).verdict == judged(catalog(asked)).verdict
@@ -305,8 +314,8 @@ def test_a_handler_that_has_not_been_asked_asks_people() -> None:
     found = catalog(a_tool(requires_approval=policy))
     ruling = judged(found)
     assert ruling.unheard is not None
-    assert (ruling.unheard.verdict, ruling.unheard.rule) == ("auto", "auto_approve_if")
-    rule = "handler:test_gate_words:never_called"
+    assert (ruling.unheard.verdict, ruling.unheard.rule) == ("auto", RuleReference(name="auto_approve_if"))
+    rule = RuleReference(kind="handler", handler="test_gate_words:never_called")
     why = f"{ruling.unheard.why}; `handler` has not been asked"
     asks = dataclasses.replace(ruling.unheard, verdict="ask", rule=rule, rule_text="", why=why)
     assert ruling == LocalGateDecision(
@@ -352,9 +361,11 @@ def test_a_model_is_told_of_tools_in_its_actors_order() -> None:
     assert [tool.name for tool in found.tool_view(pinned("till")).visible()] == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("name", [DOUBTED_RULE, PERMISSION_RULE, f"{GRANT_RULE}g1", "in_doubt"])
-def test_no_global_rule_is_named_like_what_people_are_asked_about_one_by_one(name: str) -> None:
-    """The names are written down where rules are compiled, which knows none of these."""
-    rule = GlobalRule(name=name, rule="true", effect="require_approval")
-    with pytest.raises(ConfigError, match=f"`{name}` has a name by which the gates tell why they ask"):
-        catalog(policies=[rule])
+@pytest.mark.parametrize("own", [DOUBTED_RULE, PERMISSION_RULE, IN_DOUBT_RULE, REQUIRES_APPROVAL])
+def test_a_global_rule_is_never_taken_for_a_question_of_the_gates_own(own: RuleReference) -> None:
+    """Whatever it is called: a yes to `permission` lets pass what a tool's own check denies, one to a rule does not."""
+    rule = GlobalRule(name=own.label, rule="true", effect="require_approval")
+    verdict = judged(catalog(policies=[rule])).verdict
+    assert (verdict.verdict, verdict.rule) == ("ask", RuleReference(kind="global", name=own.label))
+    assert verdict.rule != own
+    assert verdict.rule.label != own.label

@@ -10,6 +10,7 @@ from proved_rows import case
 from registry_kit import a_call, a_tool, an_actor, pinned
 
 from signoff.contracts.activity_messages import Tally, TurnLimits
+from signoff.contracts.call import RuleReference
 from signoff.contracts.limits import MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS, RECENT_CALLS
 from signoff.formats.json_schema import SchemaProblem
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
@@ -243,7 +244,7 @@ def test_policy_sees_arguments_and_pinned_user(tier: str, cost: float, kind: str
         catalog(a_tool(requires_approval=policy)), args={"flight": "x", "totalCost": cost}, ctx=pinned(tier=tier)
     )
     assert found.kind == kind
-    assert found.verdict.rule == "auto_approve_if"
+    assert found.verdict.rule == RuleReference(name="auto_approve_if")
 
 
 def test_policy_denial_is_settled_with_its_verdict() -> None:
@@ -259,7 +260,7 @@ def test_global_rule_tightens_automatic_to_asking() -> None:
     """Gate 14: `require_approval` asks where the tool would not, and says which rule did."""
     found = ruled(catalog(a_tool(tags=("look",)), policies=[ASK]))
     assert found.kind == "ask"
-    assert (found.verdict.rule, found.verdict.why) == ("look-first", "new tool")
+    assert (found.verdict.rule, found.verdict.why) == (RuleReference(kind="global", name="look-first"), "new tool")
     stricter = a_tool(tags=("look",), requires_approval=ApprovalPolicy(deny_if="true"))
     assert ruled(catalog(stricter, policies=[ASK])).code == "denied"
 

@@ -10,7 +10,7 @@ from registry_kit import a_call, a_tool, an_actor, pinned
 from signoff.approvals.grant_rules import exact_digest
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.approval import ApprovalRequest, Card
-from signoff.contracts.call import CallContext
+from signoff.contracts.call import DOUBTED_RULE, PERMISSION_RULE, REQUIRES_APPROVAL, CallContext, RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.grant import Grant, GrantScope
@@ -21,8 +21,7 @@ from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.grant_match import GrantMatcher
 from signoff.registry.gates.local_decision import LocalGateDecision
-from signoff.registry.gates.pipeline import DOUBTED_RULE, judge
-from signoff.registry.hooks import PERMISSION_RULE
+from signoff.registry.gates.pipeline import judge
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 
@@ -50,7 +49,7 @@ def request(**fields: Any) -> ApprovalRequest:
         "args": Content(inline=GOOD),
         "digest": "d",
         "card": Card(effect="Book"),
-        "rule": "always",
+        "rule": REQUIRES_APPROVAL,
         "allow_remember": True,
     }
     return ApprovalRequest(**given | fields)
@@ -91,7 +90,7 @@ def test_a_wish_that_cannot_be_kept_says_why(asked: dict[str, Any], said: dict[s
 
 
 @pytest.mark.parametrize("rule", [DOUBTED_RULE, PERMISSION_RULE])
-def test_a_denial_is_remembered_whatever_was_asked(rule: str) -> None:
+def test_a_denial_is_remembered_whatever_was_asked(rule: RuleReference) -> None:
     """Only a yes to a doubted requester or to an objection is for the one call: a no errs on the safe side."""
     assert problem(request(rule=rule), verdict="denied") == ""
 
@@ -245,7 +244,7 @@ def test_no_grant_applies_to_another_call(fields: dict[str, Any], verdict: Any) 
 @pytest.mark.parametrize(
     "fields",
     [
-        {"like_rule": "another"},
+        {"like_rule": RuleReference(kind="global", name="requires_approval")},
         {"like_policy_hash": "f" * 64},
         {"people": ()},
         {"people": ("cy",)},
@@ -261,7 +260,7 @@ def test_an_approval_has_to_hold_today_and_a_denial_has_not(fields: dict[str, An
 
 
 @pytest.mark.parametrize("rule", [DOUBTED_RULE, PERMISSION_RULE])
-def test_no_approval_applies_where_each_call_is_asked_about(rule: str) -> None:
+def test_no_approval_applies_where_each_call_is_asked_about(rule: RuleReference) -> None:
     """Neither for a doubted requester nor over an objection, even where the grant names that very rule."""
     found = judged()
     assert found.verdict is not None

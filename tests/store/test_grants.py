@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from signoff.contracts.call import REQUIRES_APPROVAL
 from signoff.contracts.decision import GrantRequest
 from signoff.contracts.errors import NotFound
 from signoff.contracts.grant import Grant, GrantScope
@@ -26,7 +27,12 @@ def of_call(number: int) -> dict[str, str]:
 
 
 LIKE = GrantScope(
-    tenant="main", tool="pay", definition="d" * 64, where="args.amount < 5.0", rule="r", policy_hash="p" * 64
+    tenant="main",
+    tool="pay",
+    definition="d" * 64,
+    where="args.amount < 5.0",
+    rule=REQUIRES_APPROVAL,
+    policy_hash="p" * 64,
 )
 
 

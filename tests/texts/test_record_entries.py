@@ -18,7 +18,13 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     ("turn", {"ended": "error", "error": "limit"}, "ended error, limit"),
     (
         "request",
-        CALL | {"approvers": ["role:a"], "code": "K7Q", "rule": "r", "policy_hash": "0123456789"},
+        CALL
+        | {
+            "approvers": ["role:a"],
+            "code": "K7Q",
+            "rule": {"name": "r"},
+            "policy_hash": "0123456789",
+        },
         "pay c1.1 needs people (rule r of policy 01234567): asked role:a, code K7Q",
     ),
     (
@@ -70,18 +76,18 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
         {"heard": "message", "status": "refused", "more": 3},
         "sent the session a message: refused, and 3 more",
     ),
-    ("auto", CALL | {"rule": "r"}, "pay c1.1 may run without asking anybody, by rule r"),
+    ("auto", CALL | {"rule": {"name": "r"}}, "pay c1.1 may run without asking anybody, by rule r"),
     ("grant", CALL | {"grant": "g1"}, "pay c1.1 may run without asking anybody, by grant g1"),
     (
         "verdict",
-        CALL | {"code": "denied_policy", "gate": "policy", "rule": "r"},
+        CALL | {"code": "denied_policy", "gate": "policy", "rule": {"name": "r"}},
         "pay c1.1 is denied policy at gate policy (rule r)",
     ),
     ("execution", CALL | {"refused": "late"}, "pay c1.1 was not run: late"),
     ("execution", CALL | {"permit": "approved", "decisions": [{"subject": "bo"}]}, "pay c1.1 begins, approved by bo"),
     (
         "execution",
-        CALL | {"permit": "auto", "rule": "r", "private": True},
+        CALL | {"permit": "auto", "rule": {"name": "r"}, "private": True},
         "pay c1.1 begins, auto by rule r, as a private event",
     ),
     ("outcome", CALL | {"code": "ok", "duration_ms": 12}, "pay c1.1 ends ok after 12 ms"),

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from signoff.contracts.activity_messages import GateDecision
 from signoff.contracts.approval import ApprovalRequest, Card, Vote
-from signoff.contracts.call import CallContext
+from signoff.contracts.call import REQUIRES_APPROVAL, CallContext
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
@@ -32,13 +32,14 @@ def test_a_permit_takes_along_what_nobody_signed_and_nothing_that_the_store_has(
     votes = tuple(Vote(subject=each.subject, verdict="approved", at=NOW, decision=each) for each in (signed, raw))
     request = ApprovalRequest(
         id="main.s.t.c1.1", revision=3, tenant="main", turn="t", call="c1.1", tool="pay", args=CALL.args,
-        digest="d" * 64, card=Card(effect="Pay"), requester=CTX.user, state="approved", votes=votes, rule="large",
+        digest="d" * 64, card=Card(effect="Pay"), requester=CTX.user, state="approved", votes=votes,
+        rule=REQUIRES_APPROVAL,
     )  # fmt: skip
     made = permit(CTX, CALL, RULING, request, (signed, raw))
     bare = raw.model_copy(update={"approval_id": ""})
     assert (made.kind, made.revision, made.decisions, made.doubts) == ("approved", 3, (bare,), (raw,))
     assert (made.digest, made.grant, made.override) == (RULING.digest, "g", "o")
-    assert (made.approval_id, made.rule, made.policy_hash) == ("", "", "")
+    assert (made.approval_id, made.rule, made.policy_hash) == ("", None, "")
 
 
 def test_a_call_that_nobody_was_asked_about_runs_by_rule() -> None:

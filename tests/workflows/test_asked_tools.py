@@ -11,6 +11,7 @@ from temporalio.client import Client
 from signoff.activities.capability_backends import built_in_backends
 from signoff.audit.log import AuditLog
 from signoff.contracts.activity_messages import ModelReply
+from signoff.contracts.call import PERMISSION_RULE
 from signoff.contracts.completion import CompletionRequest
 from signoff.contracts.ids import TurnKey
 from signoff.formats.json_schema import SchemaProblem
@@ -18,7 +19,7 @@ from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import Actor, Surface
 from signoff.registry.capabilities import Capabilities
 from signoff.registry.catalog import Catalog
-from signoff.registry.hooks import PERMISSION_RULE, Correction, HookContext, Permission
+from signoff.registry.hooks import Correction, HookContext, Permission
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, calls, respond
@@ -102,9 +103,11 @@ async def test_an_override_is_asked_and_good_for_one_call(client: Client, store:
         result = await desk.signoff.result(key)
         await desk.replays(key)
         records = await AuditLog(store).stream(key.workflow_id)
-    assert [(each.code, each.rule, each.decided_by) for each in result.calls] == [("ok", "permission", "approver")] * 2
+    assert [(each.code, each.rule, each.decided_by) for each in result.calls] == [
+        ("ok", PERMISSION_RULE, "approver")
+    ] * 2
     assert len(ledger.rows) == 2
-    assert sum('"rule":"permission"' in record.data for record in records if record.kind == "request") == 2
+    assert sum('"rule":{"kind":"permission"}' in record.data for record in records if record.kind == "request") == 2
 
 
 def _asks(call: Any, name: str) -> bool:
@@ -140,7 +143,7 @@ async def test_an_approval_for_another_reason_is_no_override(client: Client, sto
         assert (request.rule, ledger.rows) == (PERMISSION_RULE, [])
         await desk.signoff.decide(yes(key, revision=2))
         result = await desk.signoff.result(key)
-    assert [(each.code, each.rule) for each in result.calls] == [("ok", "permission")]
+    assert [(each.code, each.rule) for each in result.calls] == [("ok", PERMISSION_RULE)]
     assert len(ledger.rows) == 1
 
 
@@ -159,7 +162,7 @@ async def test_an_override_is_good_for_the_reason_that_was_shown(client: Client,
         await desk.signoff.decide(yes(key, revision=2))
         result = await desk.signoff.result(key)
         await desk.replays(key)
-    assert [(each.code, each.rule) for each in result.calls] == [("ok", "permission")]
+    assert [(each.code, each.rule) for each in result.calls] == [("ok", PERMISSION_RULE)]
     assert len(ledger.rows) == 1
 
 

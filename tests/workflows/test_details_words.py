@@ -9,6 +9,7 @@ from markdown_it.token import Token
 
 from signoff.approvals.card import render_card
 from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Card
+from signoff.contracts.call import REQUIRES_APPROVAL
 from signoff.testing import a_request
 from signoff.workflows.temporal_metadata import DETAIL_CHARS, DETAILED_REQUESTS, DETAILED_ROWS, details
 
@@ -34,7 +35,7 @@ BREAKS = ["a\n# b", "a\r\n\r\n## b", "a\u2028# b", "a\n\n![x](http://a/b)", "a\n
 def _request(effect: str = "Pay 20 to Ana", **changed: Any) -> ApprovalRequest:
     opened = datetime(2026, 3, 2, 9, 30, tzinfo=UTC)
     times = {"opened_at": opened, "expires_at": opened + timedelta(days=1)}
-    given = {"card": Card(effect=effect), "actor": "desk", "rule": "always", "approvers": ("role:approvers",)}
+    given = {"card": Card(effect=effect), "actor": "desk", "rule": REQUIRES_APPROVAL, "approvers": ("role:approvers",)}
     return a_request(**given | times | changed)
 
 

@@ -8,7 +8,7 @@ from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, 
 from temporalio.client import Client
 
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
+from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
@@ -171,7 +171,7 @@ async def test_a_call_that_ran_by_rule_is_asked_about_too(client: Client, store:
         await desk.signoff.decide(yes(key, revision=doubt.revision))
         result = await desk.signoff.result(key)
     assert doubt.approvers == ("role:approvers",)
-    assert [(outcome.code, outcome.rule) for outcome in result.calls] == [("ok", "auto_approve_if")]
+    assert [(outcome.code, outcome.rule) for outcome in result.calls] == [("ok", RuleReference(name="auto_approve_if"))]
     assert len(ledger.rows) == 1
     assert ledger.rows[0][2].endswith("/2")
 

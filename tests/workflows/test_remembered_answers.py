@@ -69,7 +69,7 @@ async def test_an_approval_is_remembered_for_calls_like_it_until_it_is_spent(
         assert (grant.like.session, grant.like.where, grant.approval_id) == ("", SMALL.where, yes(first).approval_id)
         for amount in ("30", "50"):
             result = await ended(found, await found.start(amount))
-            assert [(call.code, call.rule, call.approval_id) for call in result.calls] == [
+            assert [(call.code, call.rule.label, call.approval_id) for call in result.calls] == [
                 ("ok", f"grant:{grant.id}", "")
             ]
         large, third = await found.start("51"), await found.start("5")

@@ -55,12 +55,12 @@ async def test_each_call_goes_the_way_its_handler_says(client: Client, store: St
         await desk.signoff.decide(yes(key, "c1.2"))
         result = await desk.signoff.result(key)
         records = await AuditLog(store).stream(key.workflow_id)
-    assert (request.rule, request.rule_text) == (RULE, "ask: a new payee")
-    assert [(each.code, each.rule) for each in result.calls] == [("ok", RULE), ("ok", RULE), ("denied", RULE)]
+    assert (request.rule.label, request.rule_text) == (RULE, "ask: a new payee")
+    assert [(each.code, each.rule.label) for each in result.calls] == [("ok", RULE), ("ok", RULE), ("denied", RULE)]
     assert result.calls[2].denied is not None
     assert (result.calls[2].denied.source, result.calls[2].denied.reason) == ("policy", "a blocked payee")
     assert sorted(row[1]["to"] for row in ledger.rows) == ["Ana", "Bo"]
-    named = {record.kind for record in records if RULE in record.data}
+    named = {record.kind for record in records if RULE.removeprefix("handler:") in record.data}
     assert {"auto", "request", "verdict", "execution"} <= named
 
 
@@ -74,7 +74,7 @@ async def test_a_handler_that_changes_its_mind_before_the_run_asks(
         key = await desk.start()
         request = (await desk.waiting(key)).calls[0].approval
         assert request is not None
-        assert (request.revision, request.rule, ledger.rows) == (1, RULE, [])
+        assert (request.revision, request.rule.label, ledger.rows) == (1, RULE, [])
         await desk.signoff.decide(yes(key))
         result = await desk.signoff.result(key)
     assert [outcome.code for outcome in result.calls] == ["ok"]
@@ -90,7 +90,7 @@ async def test_a_handler_may_deny_what_people_approved(client: Client, store: St
         await desk.waiting(key)
         await desk.signoff.decide(yes(key))
         result = await desk.signoff.result(key)
-    assert [(outcome.code, outcome.rule) for outcome in result.calls] == [("denied", RULE)]
+    assert [(outcome.code, outcome.rule.label) for outcome in result.calls] == [("denied", RULE)]
     assert ledger.rows == []
 
 
@@ -102,7 +102,7 @@ async def test_a_handler_that_breaks_asks_and_the_turn_goes_on(client: Client, s
         key = await desk.start()
         await desk.waiting(key)
         request = await desk.question(key)
-        assert request.rule == f"{RULE} (failed)"
+        assert request.rule.label == f"{RULE} (failed)"
         assert request.rule_text == "ask: `handler` failed (KeyError), so a person is asked"
         await desk.signoff.decide(yes(key))
         assert [outcome.code for outcome in (await desk.signoff.result(key)).calls] == ["ok"]
@@ -125,7 +125,7 @@ async def test_an_answer_remembered_for_the_rule_is_not_one_to_the_handler(
         decision = yes(first, remember=remember, received_at=datetime.now(UTC))
         await answer(store, decision)
         await desk.signoff.decide(decision)
-        assert [each.rule for each in (await desk.signoff.result(first)).calls] == ["require_approval_if"]
+        assert [each.rule.label for each in (await desk.signoff.result(first)).calls] == ["require_approval_if"]
         second = await desk.start()
         request = (await desk.waiting(second)).calls[0].approval
         assert request is not None
@@ -133,6 +133,6 @@ async def test_an_answer_remembered_for_the_rule_is_not_one_to_the_handler(
         await desk.signoff.result(second)
         third = await desk.start()
         (outcome,) = (await desk.signoff.result(third)).calls
-    assert request.rule == f"require_approval_if, {RULE}"
-    assert outcome.rule.startswith("grant:")
+    assert request.rule.label == f"require_approval_if, {RULE}"
+    assert outcome.rule.kind == "grant"
     assert len(ledger.rows) == 3

@@ -7,6 +7,7 @@ import pytest
 from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, doubted, pay_tool, yes
 from temporalio.client import Client
 
+from signoff.contracts.call import RuleReference
 from signoff.contracts.ids import TurnKey
 from signoff.registry.hooks import CannotTell, DidNotHappen, Happened
 from signoff.registry.tool_context import ToolContext
@@ -88,7 +89,7 @@ async def test_a_call_by_rule_runs_again_by_its_rule(client: Client, store: Stor
         key = await desk.start()
         result = await desk.signoff.result(key)
         events = await desk.events(key)
-    assert [(outcome.code, outcome.rule) for outcome in result.calls] == [("ok", "auto_approve_if")]
+    assert [(outcome.code, outcome.rule) for outcome in result.calls] == [("ok", RuleReference(name="auto_approve_if"))]
     assert [row[2].endswith("/2") for row in ledger.rows] == [True]
     assert events.count("TIMER_STARTED") == 0
 

@@ -16,6 +16,7 @@ from signoff.activities.gate_activity import GateActivity
 from signoff.activities.hooks.policy_handlers import verdict_of
 from signoff.audit.log import AuditLog
 from signoff.contracts.activity_messages import GateDecision, GateTask
+from signoff.contracts.call import RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.message import CallPart
@@ -120,10 +121,13 @@ async def test_the_gate_asks_the_handler(store: Store, function: str, said: str,
     if verdict == "settled":
         assert ruling.outcome is not None
         assert ruling.outcome.denied is not None
-        assert (ruling.outcome.code, ruling.outcome.rule) == ("denied", f"handler:test_policy_handlers:{function}")
+        assert (ruling.outcome.code, ruling.outcome.rule.label) == (
+            "denied",
+            f"handler:test_policy_handlers:{function}",
+        )
         assert (ruling.outcome.denied.source, ruling.outcome.denied.reason) == ("policy", "`handler` says deny")
     else:
-        assert ruling.rule == f"handler:test_policy_handlers:{function}"
+        assert ruling.rule.label == f"handler:test_policy_handlers:{function}"
 
 
 async def test_an_object_that_can_be_called_is_a_handler(store: Store) -> None:
@@ -139,7 +143,7 @@ async def test_the_card_says_what_the_handler_said(store: Store) -> None:
     )
     assert ruling.request is not None
     request = ruling.request
-    assert (request.rule, request.rule_text) == (f"{RULE} (admin)", "ask admin: [hidden] is a new payee")
+    assert (request.rule.label, request.rule_text) == (f"{RULE} (admin)", "ask admin: [hidden] is a new payee")
     assert (request.approvers, request.level) == (("role:admin",), "admin")
 
 
@@ -160,14 +164,14 @@ async def test_whatever_is_no_answer_asks_a_person(store: Store, function: str, 
     SAYS.append(said)
     (ruling,) = await gate(store, handled(function=function, auto_approve_if="true"))
     assert ruling.request is not None
-    assert (ruling.kind, ruling.rule) == ("ask", f"handler:test_policy_handlers:{function} (failed)")
+    assert (ruling.kind, ruling.rule.label) == ("ask", f"handler:test_policy_handlers:{function} (failed)")
     assert ruling.request.rule_text == f"ask: `handler` {why}, so a person is asked"
 
 
 async def test_a_handler_that_cancels_itself_asks_a_person(store: Store) -> None:
     """And cancels nothing else."""
     (ruling,) = await gate(store, handled(function="gone"))
-    assert (ruling.kind, ruling.rule) == ("ask", "handler:test_policy_handlers:gone (failed)")
+    assert (ruling.kind, ruling.rule.label) == ("ask", "handler:test_policy_handlers:gone (failed)")
 
 
 @pytest.mark.parametrize("function", ["deaf", "stuck"])
@@ -255,7 +259,7 @@ async def test_global_rules_stand_above_the_handler(store: Store, effect: Any, v
     SAYS.append("auto")
     (ruling,) = await gate(store, handled(), policies=[GlobalRule(name="all", rule="true", effect=effect)])
     assert (ruling.kind, len(SEEN)) == (verdict, asked)
-    assert ruling.rule == ("all" if effect == "require_approval" else "")
+    assert ruling.rule == (RuleReference(kind="global", name="all") if effect == "require_approval" else None)
 
 
 async def test_a_handler_denies_what_a_global_rule_asks(store: Store) -> None:
@@ -318,7 +322,7 @@ async def test_the_record_names_the_handler(store: Store) -> None:
     records = await AuditLog(store).stream("turn/main/s/t")
     auto = next(record for record in records if record.kind == "auto")
     told = json.loads(auto.data)
-    assert told["rule"] == RULE
+    assert told["rule"] == {"kind": "handler", "handler": RULE.removeprefix("handler:")}
     assert told["engines"].endswith(f", {RULE}")
 
 

@@ -26,13 +26,14 @@ from signoff.activities.hooks.tool_hooks import permission_of, unavailable_tools
 from signoff.activities.model_activity import ModelActivity
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import GateReply, GateTask, ModelReply, ModelTask
+from signoff.contracts.call import PERMISSION_RULE
 from signoff.contracts.completion import CompletionRequest
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart, user_message
 from signoff.contracts.names import GATE
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor
-from signoff.registry.hooks import PERMISSION_RULE, Correction, HookContext, Permission, hook_context, override_hash
+from signoff.registry.hooks import Correction, HookContext, Permission, hook_context, override_hash
 from signoff.registry.tool import Tool
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store

@@ -17,6 +17,7 @@ from signoff.channels.mail.letter import LetterSender
 from signoff.channels.mail.quotes import MARK
 from signoff.channels.mail.reply_addresses import ReplyAddresses
 from signoff.channels.mail.reply_reader import read_mail
+from signoff.contracts.call import RuleReference
 from signoff.texts.catalogue import LANGUAGES
 
 HOSTILE = "=?utf-8?q?=E2=80=AE=0AX?= Bo\r\nBcc: eve@else.example\r\n\r\n<script>x()</script> \u202e\u200b <b>yes</b>"
@@ -126,7 +127,12 @@ async def test_an_answer_is_in_the_thread_and_comes_from_nobody() -> None:
 async def test_nobody_writes_into_a_header_or_a_page() -> None:
     """Neither a model by an argument, nor a person by a name or reason, nor who writes to us by theirs."""
     async with mail_rig() as rig:
-        card = a_notice(args={"to": HOSTILE, "amount": HOSTILE}, agent_says=HOSTILE, actor=HOSTILE, rule=HOSTILE)
+        card = a_notice(
+            args={"to": HOSTILE, "amount": HOSTILE},
+            agent_says=HOSTILE,
+            actor=HOSTILE,
+            rule=RuleReference(kind="global", name=HOSTILE),
+        )
         sent = await rig.channel.deliver(card, None)
         await rig.channel.close(*a_closing(card, sent, decided_name=HOSTILE, reason=HOSTILE))
         where = {

@@ -6,7 +6,7 @@ from desk_fixtures import Ledger
 from gateway_rig import PEOPLE, rig_catalog
 
 from signoff.contracts.approval import ApprovalRequest, ApprovalState, Card
-from signoff.contracts.call import CallCode, CallOutcome, DenialSource, ToolDenied
+from signoff.contracts.call import REQUIRES_APPROVAL, CallCode, CallOutcome, DenialSource, RuleReference, ToolDenied
 from signoff.contracts.content import BlobRef, Content
 from signoff.contracts.message import CallPart, Message
 from signoff.contracts.person import Principal
@@ -77,8 +77,8 @@ def test_every_denial_says_whose_it_is(source: DenialSource, told: str, detail: 
         (waits(asked("denied", decided_name="Bo")), "Denied by Bo", "bad"),
         (waits(asked("timed_out")), "Timed out: nobody answered", "bad"),
         (waits(asked("approved", decided_name="Bo")), "Approved by Bo, running now", "live"),
-        (outcome("ok", rule="requires_approval"), "Ran; this tool never asks", "good"),
-        (outcome("ok", rule="auto_approve_if"), "Ran by rule", "good"),
+        (outcome("ok", rule=REQUIRES_APPROVAL), "Ran; this tool never asks", "good"),
+        (outcome("ok", rule=RuleReference(name="auto_approve_if")), "Ran by rule", "good"),
         (outcome("ok", gate="dry_run"), "Dry run: it would run", "quiet"),
         (outcome("too_many_calls", "enough"), "Rejected: too many calls", "bad"),
         (outcome("not_available", "no"), "Rejected: no such tool", "bad"),

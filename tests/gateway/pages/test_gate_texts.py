@@ -4,10 +4,10 @@ from typing import get_args, get_type_hints
 
 import pytest
 
+from signoff.contracts.call import DOUBTED_RULE, IN_DOUBT_RULE, PERMISSION_RULE, REQUIRES_APPROVAL, RuleReference
 from signoff.registry.gates.local_decision import LocalGateDecision
-from signoff.registry.hooks import PERMISSION_RULE
-from signoff.texts.catalogue import has_text
-from signoff.texts.reasons import rule_words
+from signoff.texts.catalogue import LANGUAGES, has_text, text
+from signoff.texts.reasons import rule_expression, rule_words
 
 KINDS = get_args(get_type_hints(LocalGateDecision.explained_kind.fget)["return"])
 
@@ -22,3 +22,34 @@ def test_every_kind_of_decision_has_words(kind: str) -> None:
 def test_a_card_says_that_it_overrides_a_permission() -> None:
     """Whoever answers must know that their yes is more than the policy asks for."""
     assert "overrides it once" in rule_words(PERMISSION_RULE, "", "en")
+
+
+@pytest.mark.parametrize("name", ["because", "other", "permission", "requires_approval", "handler:a:b"])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_global_rule_is_told_by_its_name_whatever_that_is(language: str, name: str) -> None:
+    """Also by one that is the key of a text: each would have been told as something else, or not at all."""
+    rule = RuleReference(kind="global", name=name)
+    assert rule_words(rule, "true", language) == text("rule.other", language, rule=name)
+    assert rule_expression(rule, "true") == "true"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_reason_of_the_gates_has_a_sentence_of_its_own(language: str) -> None:
+    """None is told by a name of ours."""
+    policy = [RuleReference(name=field) for field in ("auto_approve_if", "require_approval_if")]
+    own = (REQUIRES_APPROVAL, PERMISSION_RULE, DOUBTED_RULE, IN_DOUBT_RULE)
+    by_name = text("rule.other", language, rule="?").partition("?")[0]
+    told = [rule_words(rule, "", language) for rule in (*own, *policy)]
+    assert len(set(told)) == len(told)
+    assert not [each for each in told if "_" in each or each.startswith(by_name)]
+
+
+def test_a_handler_beside_a_rule_is_told_after_it() -> None:
+    """Each asks for a reason of its own; the name under which they are kept is nobody's reason."""
+    alone = RuleReference(kind="handler", handler="rules:limits", answer="admin")
+    both = RuleReference(name="require_approval_if", handler="rules:limits", answer="admin")
+    heard = "People are asked because: a new payee"
+    assert rule_words(alone, "a new payee", "en") == heard
+    assert rule_words(both, "a new payee", "en") == f"{text('rule.require_approval_if', 'en')} {heard}"
+    assert rule_expression(alone, "a new payee") == rule_expression(both, "a new payee") == ""
+    assert rule_words(None, "", "en") == ""

@@ -56,6 +56,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "rule.auto_approve_if": "Menschen werden gefragt, weil die Regel, die es ohne einen Menschen zulässt, nicht zutraf.",
     "rule.require_approval_if": "Menschen werden gefragt, weil eine Regel dieses Werkzeugs hier einen Menschen verlangt.",
     "rule.permission": "Menschen werden gefragt, weil die eigene Prüfung des Werkzeugs dies ablehnt; ein Ja setzt sich einmal darüber hinweg.",
+    "rule.requester": "Menschen werden gefragt, weil für die anfragende Person jetzt keine Regel entscheidet.",
     "rule.in_doubt": "Menschen werden gefragt, weil das Werkzeug begonnen und nie geantwortet hat.",
     "rule.because": "Menschen werden gefragt, und zwar deshalb: {why}",
     "rule.other": "Menschen werden gefragt wegen der Regel „{rule}“.",

@@ -48,6 +48,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "rule.auto_approve_if": "People are asked because the rule that lets it pass without a person did not hold.",
     "rule.require_approval_if": "People are asked because a rule of this tool calls for a person here.",
     "rule.permission": "People are asked because the tool's own check refuses this; a yes overrides it once.",
+    "rule.requester": "People are asked because no rule decides for this requester now.",
     "rule.in_doubt": "People are asked because the tool was started and never answered.",
     "rule.because": "People are asked because: {why}",
     "rule.other": "People are asked because of the rule “{rule}”.",

@@ -52,6 +52,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "rule.auto_approve_if": "Se pregunta a personas porque no se cumplió la regla que lo deja pasar sin una persona.",
     "rule.require_approval_if": "Se pregunta a personas porque una regla de esta herramienta lo pide aquí.",
     "rule.permission": "Se pregunta a personas porque la propia herramienta lo rechaza; un sí lo permite una vez.",
+    "rule.requester": "Se pregunta a personas porque ahora ninguna regla decide por quien lo pide.",
     "rule.in_doubt": "Se pregunta a personas porque la herramienta empezó y nunca respondió.",
     "rule.because": "Se pregunta a personas porque: {why}",
     "rule.other": "Se pregunta a personas por la regla «{rule}».",

@@ -54,6 +54,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "rule.auto_approve_if": "On demande à quelqu’un parce que la règle qui le laisse passer seul n’était pas remplie.",
     "rule.require_approval_if": "On demande à quelqu’un parce qu’une règle de cet outil l’exige ici.",
     "rule.permission": "On demande à quelqu’un parce que l’outil lui-même le refuse ; un oui passe outre une fois.",
+    "rule.requester": "On demande à quelqu’un parce qu’aucune règle ne décide maintenant pour qui le demande.",
     "rule.in_doubt": "On demande à quelqu’un parce que l’outil a commencé et n’a jamais répondu.",
     "rule.because": "On demande à quelqu’un parce que : {why}",
     "rule.other": "On demande à quelqu’un à cause de la règle « {rule} ».",

@@ -54,6 +54,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "rule.auto_approve_if": "Si chiede a una persona perché la regola che lo lascia passare da solo non valeva.",
     "rule.require_approval_if": "Si chiede a una persona perché una regola di questo strumento qui lo esige.",
     "rule.permission": "Si chiede a una persona perché lo strumento stesso lo rifiuta; un sì lo permette una volta.",
+    "rule.requester": "Si chiede a una persona perché ora nessuna regola decide per chi lo chiede.",
     "rule.in_doubt": "Si chiede a una persona perché lo strumento è partito e non ha mai risposto.",
     "rule.because": "Si chiede a una persona perché: {why}",
     "rule.other": "Si chiede a una persona per la regola «{rule}».",

@@ -53,6 +53,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "rule.auto_approve_if": "Pergunta-se a pessoas porque não se cumpriu a regra que o deixa passar sem uma pessoa.",
     "rule.require_approval_if": "Pergunta-se a pessoas porque uma regra desta ferramenta o exige aqui.",
     "rule.permission": "Pergunta-se a pessoas porque a própria ferramenta o recusa; um sim permite-o uma vez.",
+    "rule.requester": "Pergunta-se a pessoas porque agora nenhuma regra decide por quem o pede.",
     "rule.in_doubt": "Pergunta-se a pessoas porque a ferramenta começou e nunca respondeu.",
     "rule.because": "Pergunta-se a pessoas porque: {why}",
     "rule.other": "Pergunta-se a pessoas por causa da regra “{rule}”.",
