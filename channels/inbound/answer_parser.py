@@ -108,7 +108,6 @@ class _Body:
     unread: str = ""
     codes: dict[str, None] = field(default_factory=dict)
     effects: set[str] = field(default_factory=set)
-    words: bool = False
     reason: list[str] = field(default_factory=list)
 
 
@@ -154,8 +153,8 @@ def read_lines(lines: Sequence[str], sender: AnswerSender, *, cut: bool = False)
         return unsaid("two")
     if body.no and len(body.codes) < 2:
         return ParsedAnswer("denied", code, "\n".join(body.reason).strip(), effects=effects)
-    if not body.words:
-        return unsaid("unknown" if text else "empty")
+    if not text:
+        return unsaid("empty")
     if not body.yes:
         return unsaid("more" if body.no_anywhere else "unknown")
     if body.unread:
@@ -243,7 +242,6 @@ def _read_line(line: str, phrases: AnswerPhrases, sender: AnswerSender, body: _B
     praised = any(piece.kind == "good" and piece.text in PRAISE for piece in pieces)
     body.good = body.good or (praised and (denies or not clauses))
     body.bad = body.bad or any(piece.kind == "bad" for piece in pieces)
-    body.words = body.words or any(piece.kind in ("word", "odd", "ask") for piece in pieces)
     body.codes |= {piece.text: None for piece in pieces if piece.kind == "code"}
     if not understood and not body.unread:
         body.unread = line
@@ -294,7 +292,7 @@ def _parts_of(
 
 def _phrase_at(words: Sequence[str], at: int, parts: Mapping[str, Part]) -> tuple[str, Part | None]:
     # The longest first: `not approved` is one decision, and no `approved` with something before it.
-    for length in range(min(len(words) - at, _LONGEST), 0, -1):
+    for length in range(_LONGEST, 0, -1):
         phrase = " ".join(words[at : at + length])
         part = parts.get(phrase)
         if part is not None:

@@ -71,6 +71,7 @@ _TEXT = st.text(max_size=400) | st.lists(
         ("yes\n👍🏽 :)", "en", "approved"),
         ("Yes, go ahead 🙏", "en", "approved"),
         ("No thanks", "en", "denied"),
+        ("no 🙏", "en", "denied"),
         ("not approved", "en", "denied"),
         ("I cannot approve", "en", "denied"),
         ("Sì, grazie", "it", "approved"),
@@ -196,6 +197,7 @@ def test_whatever_else_is_written_decides_nothing(text: str, locale: str, why: s
         ("Denied.\n\nIs it not cheaper elsewhere?", ParsedAnswer("denied", "", "Is it not cheaper elsewhere?")),
         ("no K7Q-2FM is right", ParsedAnswer(None, "K7Q2FM", "no K7Q-2FM is right", "more")),
         ("do not approve K7Q-2FM too late", ParsedAnswer("denied", "K7Q2FM", "too late")),
+        ("deny 🙃 K7Q-2FM too late", ParsedAnswer("denied", "K7Q2FM", "too late")),
         ("deny K7Q-2FM 🙃", ParsedAnswer("denied", "K7Q2FM", "🙃")),
         ("deny K7Q-2FM or A1B-2C3", ParsedAnswer(None, "", "deny K7Q-2FM or A1B-2C3", "more")),
         ("deny K7Q-2FM approve", ParsedAnswer(None, "K7Q2FM", "deny K7Q-2FM approve", "two")),
@@ -225,6 +227,10 @@ def test_a_code_is_known_by_how_it_is_shown_or_because_it_is_open() -> None:
     assert find_code("k7q2fm") == "K7Q2FM"
     assert find_code("abc-def") == ""
     assert find_code("abcdef", {"ABCDEF"}) == ""
+    assert find_code("koilfm") == ""
+    assert find_code("koilfm", {"K011FM"}) == "K011FM"
+    open_code = AnswerSender("en", effects={"K011FM": "Pay"})
+    assert parse_answer("yes koilfm", open_code) == ParsedAnswer("approved", "K011FM")
     assert parse_answer("approve a1c2ef", AnswerSender("en", effects={"A1C2EF": "Pay"})) == ParsedAnswer(
         "approved", "A1C2EF"
     )
@@ -237,6 +243,9 @@ def test_the_effect_may_be_repeated_word_for_word() -> None:
         "approved", effects=frozenset({"K7Q2FM"})
     )
     assert parse_answer("Approved: Pay 300 EUR to Hotel Sol", sender).effects == {"K7Q2FM"}
+    assert parse_answer("Pay 300 EUR to Hotel Sol\nYes\nThanks", sender) == ParsedAnswer(
+        "approved", effects=frozenset({"K7Q2FM"})
+    )
     for text in (
         *("Yes, pay 30 EUR to Hotel Sol", "Yes, pay 300 EUR", "Yes, stop", "Stop. Yes"),
         *("Yes, pay 300 EUR to Hotel Sol?", "Yes, pay 300 EUR to Hotel Sol tomorrow", "Yes, pay 300 EUR to Hotel"),
