@@ -48,10 +48,13 @@ _DELIVERY_CHARS: Final = 32
 
 @dataclass(frozen=True)
 class _Taken:
-    """What the store says of an answer: its receipt, and the decision that was inserted, if one was."""
+    """What the store says of an answer: its receipt, and the decision that was inserted, if one was; `change` is the
+    delivery of the change of arguments that made the question it answers.
+    """
 
     receipt: Receipt
     decision: Decision | None = None
+    change: str = ""
 
 
 class DecisionWriter:
@@ -118,7 +121,7 @@ class DecisionWriter:
                 add_answer(connection, rows, vote, settles=False)
                 receipt = Receipt(status="pending", approval_id=request.id, state=asked.state, verdict=decision.verdict)
                 self._write(connection, signed, receipt, author)
-                return _Taken(receipt, signed)
+                return _Taken(receipt, signed, rows.latest.edit_delivery)
             after = count_vote(asked, vote)
             if after is asked:
                 return _Taken(receipt_after(asked, after))
@@ -127,7 +130,7 @@ class DecisionWriter:
                 write_agreed_grant(connection, after, args, self._clock())
             receipt = receipt_after(asked, after)
             self._write(connection, signed, receipt, author)
-            return _Taken(receipt, signed)
+            return _Taken(receipt, signed, rows.latest.edit_delivery)
 
         return await self._rows.run_locked(request.id, work)
 
@@ -142,6 +145,11 @@ class DecisionWriter:
         decision = taken.decision
         if decision is None:
             return taken.receipt
+        if taken.change:
+            # Without it the turn knows of no such question, and its refusal would void a yes to what people were shown.
+            change = await self._answers.find_owed(decision.approval_id, taken.change)
+            if change is not None and not await self.hand_over(change):
+                return _make_pending(taken.receipt, decision)
         receipt = await self._give_to_turn(decision)
         if receipt is None or receipt.status == "pending":
             # It is in the store and counts; that a server or a worker is away changes nothing of it.

@@ -63,6 +63,21 @@ class Answers:
 
         return await self._store.run(read)
 
+    async def find_owed(self, approval: str, delivery: str) -> OwedAnswer | None:
+        """Returns the answer that a delivery has brought to an approval, while its turn was not given it; else None."""
+        query = select(ANSWERS).where(
+            ANSWERS.c.approval == approval,
+            ANSWERS.c.delivery == delivery,
+            ANSWERS.c.handed_at.is_(None),
+            ANSWERS.c.voided_at.is_(None),
+        )
+
+        def read(connection: Connection) -> OwedAnswer | None:
+            row = connection.execute(query).first()
+            return None if row is None else OwedAnswer(row.approval, row.number, Vote.model_validate_json(row.body))
+
+        return await self._store.run(read)
+
     async def owe_again(self, waiting: Sequence[tuple[str, int]], older_than: float) -> int:
         """Marks answers as owed again where a turn still waits though its answers have settled the request; returns how
         many.

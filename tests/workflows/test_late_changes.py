@@ -1,0 +1,60 @@
+"""A change of arguments that was lost on its way, though what it made is asked and answered already."""
+
+from datetime import UTC, datetime
+
+from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, pay_tool, yes
+from temporalio.client import Client
+
+from signoff.approvals.digest import question_hash
+from signoff.contracts.call import CallContext
+from signoff.contracts.clock import system_clock
+from signoff.contracts.ids import ApprovalKey
+from signoff.contracts.person import Person
+from signoff.gateway.approvals.decision_writer import DecisionWriter
+from signoff.people.directory import development_directory
+from signoff.store.questions.questions import Questions
+from signoff.store.store import Store
+from signoff.testing.questions import answer, ask
+from signoff.testing.scripted_model import calls, respond
+
+PEOPLE = development_directory([Person(id=name, roles=("approvers",)) for name in ("approver", "ana")])
+SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
+EDITED = {"amount": 15, "to": "Ana"}
+
+
+async def test_a_yes_to_changed_arguments_takes_the_change_to_a_turn_that_has_lost_it(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The server lost the change after the gates had asked what it makes; somebody approves that before it is sent
+    again.
+
+    Without `Answers.find_owed` the turn refused the yes as one to no question of its own, which voided it.
+    """
+    ledger = Ledger()
+    tool = pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=2))
+    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT, people=PEOPLE) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        first = await desk.question(key)
+        change = yes(
+            key,
+            subject="ana",
+            edited_args=EDITED,
+            question_hash=question_hash(first),
+            received_at=datetime.now(UTC),
+        )
+        await answer(store, change)
+        ctx = CallContext(
+            actor=first.actor, session=first.session, turn=first.turn, tenant=first.tenant, user=first.requester
+        )
+        await ask(desk.room, ctx, tool, EDITED, edit=change)
+        rows = await Questions(store).read(ApprovalKey(key, "c1.1").id)
+        assert rows is not None
+        asked = rows.request(rows.latest)
+        writer = DecisionWriter(store, desk.signoff, PEOPLE, None, system_clock, development=True)
+        agreed = yes(key, revision=asked.revision, question_hash=asked.question_hash)
+        receipt = await writer.decide(asked, agreed)
+        assert (receipt.status, receipt.state) == ("accepted", "approved")
+        result = await desk.signoff.result(key)
+    assert [call.code for call in result.calls] == ["ok"]
+    assert [row[1] for row in ledger.rows] == [EDITED]
