@@ -19,6 +19,7 @@ from signoff.activities.permit_check import (
     caller_problem,
     check_permit,
     is_believed,
+    is_expired,
     judge_doubt,
     voter_set,
 )
@@ -27,6 +28,7 @@ from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Question
 from signoff.contracts.call import DOUBTED_RULE, Permit
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
+from signoff.contracts.limits import ASKED_SECONDS
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
@@ -320,6 +322,7 @@ async def test_a_doubted_requester_is_asked_about(store: Store) -> None:
     assert judge_doubt(bare, "it is too long ago") is bare
 
 
+ASKED = timedelta(seconds=ASKED_SECONDS)
 OPENED = datetime(2026, 3, 1, 12, tzinfo=UTC)
 BOSS = ("role:boss",)
 ESCALATES = Terms(approvers=("role:approvers",), escalate_after=60.0, escalate_to=BOSS)
@@ -424,5 +427,24 @@ def test_a_change_by_somebody_it_was_escalated_to_keeps_them() -> None:
     later = (Escalation(OPENED + timedelta(seconds=60), BOSS),)
     assert voters(ESCALATES, question(edit_of=1)).escalations == later
     assert voters(ESCALATES, question(approvers=everybody)).escalations == later
+    assert voters(ESCALATES, question(edit_of=1, approvers=BOSS)).escalations == always
     nobody = dataclasses.replace(ESCALATES, escalate_to=())
     assert voters(nobody, edited).escalations == ()
+
+
+@pytest.mark.parametrize(
+    ("user", "expired"),
+    [
+        ({"issued_at": OPENED - ASKED + timedelta(seconds=1)}, False),
+        ({"issued_at": OPENED - ASKED}, True),
+        ({"issued_at": OPENED - ASKED - timedelta(seconds=1)}, True),
+        ({"issued_at": datetime(2027, 1, 1)}, True),
+        ({}, False),
+        ({"signature": "s", "key_id": "k"}, True),
+        ({"signature": "s"}, True),
+        ({"key_id": "k"}, True),
+    ],
+)
+def test_a_turn_is_asked_for_until_a_moment(user: dict[str, Any], expired: bool) -> None:
+    """A moment without a zone is none; only what nobody signed may leave it out."""
+    assert is_expired(GUEST.model_copy(update=user), OPENED) is expired

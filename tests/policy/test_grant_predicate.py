@@ -6,7 +6,8 @@ import pytest
 from policy_samples import TOOL
 
 from signoff.contracts.errors import ConfigError
-from signoff.policy.compiled_policy import compile_policy
+from signoff.contracts.limits import PREDICATE_CHARS
+from signoff.policy.compiled_policy import CompiledPolicy, compile_policy
 from signoff.policy.grant_predicate import compile_where
 
 SCHEMA = {
@@ -120,3 +121,66 @@ def test_what_is_not_hidden_may_be_read(where: str, hidden: str, taken: bool) ->
         return
     with pytest.raises(ConfigError, match="hidden from who decides"):
         compile_where(where, UNCHECKED, (hidden,))
+
+
+def refused(where: str, policy: CompiledPolicy = UNCHECKED, hidden: tuple[str, ...] = ()) -> ConfigError:
+    """Why a predicate is not taken."""
+    with pytest.raises(ConfigError) as caught:
+        compile_where(where, policy, hidden)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        (
+            "args.lines.exists(line, [1, 2].exists(n, n == line))",
+            "a macro stands within a macro, which only the manifest may have; split it",
+        ),
+        (
+            "['x'].exists(name, name + args.to == 'xAna')",
+            "`+` within a macro adds numbers only; texts and lists grow with each item",
+        ),
+        (
+            "args.to == 'h'",
+            "`args.to` may read `to`, which is hidden from who decides; name other arguments one by one",
+        ),
+    ],
+)
+def test_what_a_predicate_may_not_do_is_told_with_its_text(where: str, why: str) -> None:
+    """Who approves reads why, in words that name the part; the fields of the error lead a form to it."""
+    error = refused(where, hidden=("to",) if "hidden" in why else ())
+    assert error.message == f"what to remember: `where`: {why} (in `{where}`)"
+    assert error.context == {"tool_name": "book_flight", "field": "where", "value": where, "column": 0}
+
+
+def test_a_predicate_has_a_length() -> None:
+    """Five hundred characters are taken; of one that is longer the beginning is told."""
+    fits = f"args.to == '{'x' * (PREDICATE_CHARS - 13)}'"
+    assert len(fits) == PREDICATE_CHARS
+    assert not compile_where(fits, POLICY).holds({"amount": 5, "to": "Ana"})
+    long = f"{fits} "
+    why = f"it has 501 characters; at most {PREDICATE_CHARS} are allowed"
+    assert refused(long, POLICY).message == f"what to remember: `where`: {why} (in `{long[:300]}...`)"
+
+
+def test_a_refused_predicate_of_three_hundred_characters_is_told_whole() -> None:
+    """It is cut from there on."""
+    start, end = "args.to == 'h' || args.memo == '", "'"
+    whole = f"{start}{'x' * (300 - len(start) - len(end))}{end}"
+    assert refused(whole, hidden=("to",)).message.endswith(f"(in `{whole}`)")
+    more = whole.replace("xx", "xxx", 1)
+    assert refused(more, hidden=("to",)).message.endswith(f"(in `{more[:300]}...`)")
+
+
+def test_a_number_is_what_the_schema_declares() -> None:
+    """However it was written: half of 5 is 2.5 where the schema says number."""
+    assert compile_where("args.amount / 2.0 == 2.5", POLICY).holds({"amount": 5, "to": "Ana"})
+
+
+def test_steps_grow_with_what_a_predicate_goes_through() -> None:
+    """They are counted over these very arguments; what no engine is given costs none."""
+    through = compile_where("args.lines.all(line, line == 'x')", UNCHECKED)
+    few, many = ({**dict.fromkeys(ANYTHING, "x"), "lines": ["x"] * count} for count in (1, 50))
+    assert 0 < through.steps(few) < through.steps(many)
+    assert through.steps({**few, "amount": 2**60}) == 0
