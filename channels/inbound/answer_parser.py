@@ -252,7 +252,7 @@ def _clauses(pieces: Sequence[AnswerToken]) -> list[list[AnswerToken]]:
     """Splits the words and codes of a line where it pauses."""
     clauses: list[list[AnswerToken]] = [[]]
     for piece in pieces:
-        if piece.kind in ("pause", "ask"):
+        if piece.kind == "pause":
             clauses.append([])
         elif piece.kind in ("word", "code"):
             clauses[-1].append(piece)

@@ -46,6 +46,9 @@ _DASHES: Final = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"),
 _APOSTROPHES: Final = dict.fromkeys(map(ord, "’‘ʼ´`"), "'")
 _TONES: Final = frozenset(map(chr, range(0x1F3FB, 0x1F400)))
 _SELECTORS: Final = frozenset("\ufe0e\ufe0f")
+_VARIED: Final = GOOD_SIGNS | BAD_SIGNS | _TONES | _SELECTORS
+# What turns the direction of a text has no width either, and is never passed over.
+_TURNS: Final = frozenset("\u202e\u202d\u2067")
 # What stands around a code where somebody copies a card's own words; around anything else it is odd.
 _AROUND: Final = "#([{<\"'“”„«»‹›*_"
 _CODE: Final = re.compile(r"[0-9A-Za-z]{3}-?[0-9A-Za-z]{3}\Z")
@@ -61,8 +64,8 @@ def tokens(line: str, codes: Collection[str] = ()) -> tuple[AnswerToken, ...]:
     line = line.translate(_ASKED)
     line = _strip_bold(line.strip())
     quoted = line
-    if quoted.startswith(("-", "!", ">", "|", "+")):
-        # An item of a list, a negation, a quotation: none of these is somebody's plain answer.
+    if quoted.startswith(("-", "!")):
+        # An item of a list, a negation: no more somebody's plain answer than a quotation, whose mark is odd anyway.
         found.append(AnswerToken("odd", quoted[:1]))
     if quoted.startswith("/"):
         line = quoted[1:]
@@ -140,10 +143,10 @@ def _of_chunk(piece: str) -> list[AnswerToken]:
 
 def _bare(piece: str) -> str:
     """Removes from `piece` what has no width at its ends, its bold marks, and the tones and variants of pictures."""
-    start, end = 0, len(piece)
-    while end > start and unicodedata.category(piece[end - 1]) == "Cf" and piece[end - 1] not in "\u202e\u202d\u2067":
+    end = len(piece)
+    while end and unicodedata.category(piece[end - 1]) == "Cf" and piece[end - 1] not in _TURNS:
         end -= 1
-    piece = piece[start:end]
+    piece = piece[:end]
     for mark in ("**", "__", "*", "_"):
         if len(piece) > 2 * len(mark) and piece.startswith(mark) and piece.rstrip(".,!").endswith(mark):
             piece = piece.removeprefix(mark).replace(mark, "", 1)
@@ -157,8 +160,7 @@ def _beside_a_sign(piece: str, at: int) -> bool:
     """Returns whether a character only changes how the known picture before it looks."""
     if piece[at] not in _TONES and piece[at] not in _SELECTORS:
         return False
-    before = piece[at - 1] if at else ""
-    return before in GOOD_SIGNS | BAD_SIGNS | _TONES | _SELECTORS and bool(before)
+    return at > 0 and piece[at - 1] in _VARIED
 
 
 def _word(word: str) -> list[AnswerToken]:

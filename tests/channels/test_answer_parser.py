@@ -199,6 +199,7 @@ def test_whatever_else_is_written_decides_nothing(text: str, locale: str, why: s
         ("do not approve K7Q-2FM too late", ParsedAnswer("denied", "K7Q2FM", "too late")),
         ("deny 🙃 K7Q-2FM too late", ParsedAnswer("denied", "K7Q2FM", "too late")),
         ("deny K7Q-2FM 🙃", ParsedAnswer("denied", "K7Q2FM", "🙃")),
+        ("not K7Q-2FM approved", ParsedAnswer(None, "K7Q2FM", "not K7Q-2FM approved", "more", "not K7Q-2FM approved")),
         ("deny K7Q-2FM or A1B-2C3", ParsedAnswer(None, "", "deny K7Q-2FM or A1B-2C3", "more")),
         ("deny K7Q-2FM approve", ParsedAnswer(None, "K7Q2FM", "deny K7Q-2FM approve", "two")),
         ("deny K7Q-2FM? why", ParsedAnswer(None, "K7Q2FM", "deny K7Q-2FM? why", "question")),
