@@ -9,6 +9,7 @@ from store_roles import RoleUrls, given_roles, made_roles, sql, store_command
 
 from signoff.contracts.errors import ConfigError
 from signoff.store import content_store, request_reader, store, truncated_results
+from signoff.store.completions import Completions
 from signoff.store.roles import NOTHING, PROCESS_ROLES, RIGHTS, WORKER_KEYS, readable_tables, statements
 from signoff.store.store import open_store
 from signoff.store.tables import METADATA
@@ -106,6 +107,22 @@ async def test_no_role_makes_or_changes_tables(urls: RoleUrls, role: str) -> Non
     await sql(getattr(urls, role), f"GRANT ALL ON answers TO {urls.names[role]}")
     async with open_store(getattr(urls, role)) as opened:
         assert opened.role == role
+
+
+@pytest.mark.postgres
+async def test_a_worker_drops_old_replies_and_a_gateway_has_none_of_them(urls: RoleUrls) -> None:
+    """Whoever keeps them drops them, with rows locked that it may not change otherwise; the gateway reads none."""
+    async with open_store(urls.worker) as opened:
+        kept = Completions(opened)
+        await kept.keep("old", 1, b"reply")
+        await sql(urls.owner, "UPDATE completions SET kept_at = kept_at - 3601000")
+        await kept.keep("run", 1, b"reply")
+        await sql(urls.owner, "UPDATE completions SET kept_at = kept_at - 3601000 WHERE key = 'run.1'")
+        await kept.drop_old()
+        assert await kept.read("old", 1) is None
+        assert await kept.read("run", 1) is None
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await sql(urls.gateway, "SELECT body FROM completions")
 
 
 @pytest.mark.postgres
