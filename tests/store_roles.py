@@ -1,13 +1,17 @@
 """A PostgreSQL store with its two roles, made by the command that operators run."""
 
 import asyncio
+import contextlib
+import io
 import os
-import sys
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import asyncpg
+
+from signoff.cli.main import invoke
 
 
 @dataclass(frozen=True)
@@ -45,17 +49,21 @@ async def made_roles(server: str) -> RoleUrls:
 
 
 async def store_command(url: str, folder: Path, *words: str) -> tuple[int, str]:
-    """`signoff store` with these words and this address: its exit code and all that it prints."""
+    """`signoff store` with these words and this address: its exit code and all that it prints.
+
+    In a thread of this process: to start a program and load all of Signoff takes longer than what it is asked here.
+    """
     env = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
-    ran = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "signoff.cli.main", "store", *words),
-        cwd=folder,
-        env=env | {"SIGNOFF_STORE_URL": url, "SIGNOFF_STATE_DIR": str(folder / "state")},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    out, _ = await ran.communicate()
-    return ran.returncode or 0, out.decode()
+    env |= {"SIGNOFF_STORE_URL": url, "SIGNOFF_STATE_DIR": str(folder / "state")}
+
+    def run() -> tuple[int, str]:
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            code = invoke(("store", *words))
+        return code, out.getvalue()
+
+    with mock.patch.dict(os.environ, env, clear=True), contextlib.chdir(folder):
+        return await asyncio.to_thread(run)
 
 
 async def given_roles(urls: RoleUrls, folder: Path) -> None:
