@@ -60,6 +60,15 @@ def test_the_strictest_verdict_counts(
     assert said.policy_hash == found.hash
 
 
+@pytest.mark.parametrize(("tags", "verdict"), [((), "deny"), (("trusted",), "auto")])
+@pytest.mark.parametrize("upper", [True, False])
+def test_every_policy_is_asked_about_the_same_actor(upper: bool, tags: tuple[str, ...], verdict: str) -> None:
+    """A rule about the actor counts wherever its policy stands."""
+    about = ApprovalPolicy(deny_if="!('trusted' in actor.tags)", auto_approve_if="true")
+    found = over(about, SMALL) if upper else over(SMALL, about)
+    assert found.judge({"amount": 1.0}, {}, {"name": "desk", "tags": list(tags)}).verdict == verdict
+
+
 def test_arguments_that_the_other_tool_would_not_take_are_not_approved_by_its_rule() -> None:
     """Its rule was written for its own arguments."""
     assert over(False, SMALL, fits=True).judge({"amount": 1.0}, {}).verdict == "auto"

@@ -114,6 +114,17 @@ def test_a_servers_tools_are_let_through_by_their_bare_names() -> None:
     assert mcp_parts("mcp__github__open__issue") == ("github", "open__issue")
 
 
+def test_all_filters_at_once_let_through_what_passes_each() -> None:
+    """An actor may have every one of them."""
+    found = catalog(
+        toolset="travel",
+        allowed_plugins=("maps",),
+        allowed_mcp_servers=("github",),
+        allowed_mcp_tools={"github": ("search",)},
+    )
+    assert set(seen(found)) == {"book", "chart", "mcp__github__search"}
+
+
 @pytest.mark.row("E37")
 def test_what_is_both_passes_both_filters() -> None:
     """One of the two is not enough, also where neither the tool nor anything else is listed."""
