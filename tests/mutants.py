@@ -74,7 +74,7 @@ AREAS = {
         tuple(
             f"activities/{each}.py"
             for each in (
-                *("test_permit_check", "test_seated", "test_signed_permits", "test_identify", "test_identify_signed"),
+                *("test_permit_check", "test_voters", "test_signed_permits", "test_identify", "test_identify_signed"),
                 *("test_identify_vouched", "test_gate_activity", "test_gate_questions", "test_tool_activity"),
                 *("test_handler_runner", "test_outcome_activity", "test_call_journal", "test_grant_use"),
                 *("test_frozen", "test_capability_backends", "test_tool_metrics", "test_usage_check"),

@@ -1,4 +1,4 @@
-"""Seats where the effect happens: who may not decide now does not count, and nobody's seat counts twice."""
+"""Voters where the effect happens: who may not decide now does not count, and nobody counts twice."""
 
 import asyncio
 import dataclasses
