@@ -10,6 +10,7 @@ from pathlib import Path
 
 import mutants
 import pytest
+from documents import parsed
 
 import signoff
 
@@ -113,7 +114,7 @@ def _branches_on_a_version(path: Path) -> list[str]:
     """Every use of `workflow.patched`, and every comparison of an engine number outside `run`, in a module."""
     found = []
     functions = (ast.AsyncFunctionDef, ast.FunctionDef)
-    for function in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, functions)):
+    for function in (node for node in ast.walk(parsed(path)) if isinstance(node, functions)):
         for node in ast.walk(function):
             names = {getattr(each, "attr", "") or getattr(each, "id", "") for each in ast.walk(node)}
             if isinstance(node, ast.Compare) and "engine" in names and function.name != "run":
@@ -148,7 +149,7 @@ CLOCK = ROOT / "contracts" / "clock.py"
 def _times_of_day(path: Path) -> list[str]:
     """Where a module asks the machine for the time of day; spans are measured by a monotonic clock."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Attribute):
             # Of `datetime.datetime.now` the name before the last.
             of = getattr(node.value, "attr", "") or getattr(node.value, "id", "")

@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from documents import parsed
 from pydantic import BaseModel
 
 ROOT = Path(__file__).parent.parent
@@ -50,7 +51,7 @@ def _public_classes() -> dict[str, list[str]]:
     """The modules that define each public class at their top level."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for path in _modules():
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found[node.name].append(str(path.relative_to(ROOT)))
     return dict(found)
@@ -179,7 +180,7 @@ def test_a_docstring_says_first_what_the_thing_does() -> None:
         name = str(path.relative_to(ROOT))
         if "versions" in path.parts:
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or _is_shown(node):
                 continue
             is_property = any("property" in ast.unparse(each) for each in node.decorator_list)

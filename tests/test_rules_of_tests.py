@@ -1,11 +1,11 @@
 """What holds for every test: it waits for what it expects, and says in its own body what that is."""
 
 import ast
-import functools
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from documents import parsed
 
 HERE = Path(__file__).parent
 LONGEST_SLEEP = 0.1
@@ -22,12 +22,6 @@ def modules(pattern: str = "*.py") -> list[Path]:
     found = sorted(HERE.rglob(pattern))
     assert len(found) > 100
     return found
-
-
-@functools.cache
-def parsed(path: Path) -> ast.Module:
-    """A module's syntax, read once."""
-    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
