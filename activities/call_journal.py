@@ -39,10 +39,10 @@ async def hand_over(deps: WorkerDeps, seen: Sequence[AuditEntry]) -> None:
     """
     own = _own(seen)
     if own:
-        await deps.store.run(_ending(own, entry_writer(own)))
+        await deps.store.run(_write_endings(own, entry_writer(own)))
 
 
-def _ending(own: Sequence[AuditEntry], also: Also, rows: ApprovalRows | None = None) -> Also:
+def _write_endings(own: Sequence[AuditEntry], also: Also, rows: ApprovalRows | None = None) -> Also:
     """Returns a write that takes a turn's word for how its own questions ended, and runs `also`; it never lets anything
     run.
 
@@ -153,16 +153,16 @@ class Journal:
         if self._owed:
             await self._keep([])
 
-    def settled(self) -> None:
+    def forget_received(self) -> None:
         """Forgets the received entries, as the write that `together` returned has recorded them."""
         self._owed = []
 
-    async def refused(self, permit: Permit, why: str, *, vouched: bool = True) -> None:
+    async def record_refusal(self, permit: Permit, why: str, *, vouched: bool = True) -> None:
         """Records that a turn wanted to run the tool without the right to; unvouched, all of that is its word."""
         seen = [audit_events.refused_run_entry(permit, self._tool.name, why, self._deps.clock())]
         await self._keep(seen if vouched else mark_claims(seen))
 
-    def beginning(self, permit: Permit, found: LocalGateDecision, ticket: str) -> list[AuditEntry]:
+    def start_entries(self, permit: Permit, found: LocalGateDecision, ticket: str) -> list[AuditEntry]:
         """Makes the entries for the start of the handler; by a rule or a grant, if nobody was asked."""
         event = dispatch_event(self._tool, permit)
         attempt = "" if ticket else _attempt()
@@ -188,13 +188,13 @@ class Journal:
             if ran is None
             else {
                 **execution_facts(self._tool, permit),
-                **await self._kept(ran, SessionKey(permit.ctx.tenant, permit.ctx.session)),
+                **await self._arguments_facts(ran, SessionKey(permit.ctx.tenant, permit.ctx.session)),
             }
         )
         attempt = "" if ticket or ran is None else _attempt()
         return [audit_events.finished_entry(permit, outcome, ticket, self._deps.clock(), facts, attempt)]
 
-    async def _kept(self, ran: CallContent, place: SessionKey) -> dict[str, Any]:
+    async def _arguments_facts(self, ran: CallContent, place: SessionKey) -> dict[str, Any]:
         own: dict[str, Any] = {}
         if self._tool.scope == "specialist":
             own = await self._arguments(mask_arguments(self._tool, ran.args), place)
@@ -242,7 +242,7 @@ class Journal:
             activity.logger.warning("%s goes on without its record: %s", self._tool.name, error.message)
 
     def _written(self, seen: Sequence[AuditEntry], rows: ApprovalRows | None = None) -> Also:
-        return _ending(self._owed, entry_writer([*self._owed, *seen]), rows)
+        return _write_endings(self._owed, entry_writer([*self._owed, *seen]), rows)
 
 
 def _attempt() -> str:

@@ -35,7 +35,7 @@ class HandlerRunner:
     async def run(self, task: ToolTask, args: dict[str, Any], key: str) -> ProcessedResult:
         """Runs the handler and measures how long it took; `key` is that of the ticket, if the call has one."""
         began = time.monotonic()
-        made = await self._guarded(task, args, key)
+        made = await self._guard(task, args, key)
         took = {"duration_ms": int((time.monotonic() - began) * 1000)}
         return made._replace(outcome=made.outcome.model_copy(update=took))
 
@@ -44,13 +44,13 @@ class HandlerRunner:
         given = grant_capabilities(self._deps.backends, self._deps.secrets, self._tool, task.permit.ctx.tenant)
         return tool_context_of(task.permit, key, task.budget_chars, people=self._deps.people, capabilities=given)
 
-    async def _guarded(self, task: ToolTask, args: dict[str, Any], key: str) -> ProcessedResult:
+    async def _guard(self, task: ToolTask, args: dict[str, Any], key: str) -> ProcessedResult:
         tool, context = self._tool, self.context(task, key)
         given = deepcopy(args) if self._reads_args_after() else args
         limit = asyncio.timeout(tool.timeout)
         try:
             async with limit:
-                value = await self._shielded(run_handler(tool, given, context), limit)
+                value = await self._shield(run_handler(tool, given, context), limit)
         except Exception as error:
             # Whatever escaped would fail the activity, and the server would run the tool again, without end.
             repeatable = tool.read_only or tool.idempotent
@@ -62,11 +62,11 @@ class HandlerRunner:
                 raise ApplicationError(f"{tool.name}: {type(error).__name__}", type="Transient") from None
             text = f"no answer within {tool.timeout:g} s" if limit.expired() else _words(error)
             secrets = handed_out_secrets(context.capabilities, self._deps.secrets)
-            return await self._results.failed(task.permit, args, text, task.budget_chars, secrets)
+            return await self._results.fail(task.permit, args, text, task.budget_chars, secrets)
         secrets = handed_out_secrets(context.capabilities, self._deps.secrets)
-        return await self._shielded(self._results.of(task.permit, args, value, task.budget_chars, key, secrets))
+        return await self._shield(self._results.of(task.permit, args, value, task.budget_chars, key, secrets))
 
-    async def _shielded(self, work: Coroutine[Any, Any, T], limit: asyncio.Timeout | None = None) -> T:
+    async def _shield(self, work: Coroutine[Any, Any, T], limit: asyncio.Timeout | None = None) -> T:
         """Awaits a handler, or what is made of its result, to its end: a cancelled turn must not lose an effect."""
         running = asyncio.ensure_future(work)
         while True:

@@ -151,7 +151,7 @@ class ModelActivity:
             tools=deps.catalog.offered_tools(actor.name, task.ctx, left_out),
             settings=await self._settings(actor),
         )
-        completion = self._quiet(messages, await _completed(deps.driver(actor.model), request))
+        completion = self._quiet(messages, await _complete_or_retry(deps.driver(actor.model), request))
         reply, provider = await self._reply(task, completion)
         return reply.model_copy(update={"withheld": tuple(sorted(left_out))}) if left_out else reply, provider
 
@@ -266,19 +266,19 @@ class ModelActivity:
         return await fetch_in(self._deps.store, message.provider, place) if message.provider else None
 
 
-async def _completed(driver: Driver, request: CompletionRequest) -> Completion:
+async def _complete_or_retry(driver: Driver, request: CompletionRequest) -> Completion:
     """Asks the model, and once more where it answers with nothing. Raises `ModelRefused` where it does so twice."""
-    first = await _asked_once(driver, request)
+    first = await _ask_once(driver, request)
     if not _is_empty(first):
         return first
-    second = await _asked_once(driver, request)
+    second = await _ask_once(driver, request)
     if _is_empty(second):
         # Taken for an answer, it would end the turn as `complete`, with nothing said and nothing done.
         raise ModelRefused("the model answered twice with nothing, neither words nor a call; ask again, or say more")
     return dataclasses.replace(second, usage=first.usage + second.usage)
 
 
-async def _asked_once(driver: Driver, request: CompletionRequest) -> Completion:
+async def _ask_once(driver: Driver, request: CompletionRequest) -> Completion:
     try:
         return await driver.complete(request)
     except (ConfigError, ModelRefused, ModelUnavailable):

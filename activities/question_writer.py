@@ -89,19 +89,19 @@ class QuestionWriter:
         card = draw_card(question, declaration, about.args, digest_mark(about.digest, self._deps.mark_key))
         edited = {} if edit is None else {"edited_by": edit.subject, "edited_name": edit.name, "before": edit.before}
 
-        def shown(asked: Question) -> ApprovalRequest:
+        def make_request(asked: Question) -> ApprovalRequest:
             return request_of(asked, card).model_copy(update=edited)
 
         new: list[ApprovalRequest] = []
 
         def also(asked: Question) -> Also:
-            new[:] = [shown(asked)]
+            new[:] = [make_request(asked)]
             return entry_writer([audit_events.question_entry(new[0], asked.opened_at or self._deps.clock())])
 
         body = canonical_json(declaration)
         asked = await self._rows.ask(question, body, also, spent=task.spent, since=task.asked_since)
         # Its hash takes a while: once a question is enough.
-        return new[0] if new else None if asked is None else shown(asked)
+        return new[0] if new else None if asked is None else make_request(asked)
 
     async def rows(self, ctx: CallContext, call: str) -> ApprovalRows | None:
         """Returns everything that people were asked about a call, and what they answered."""
@@ -140,10 +140,10 @@ class QuestionWriter:
         people = await self._deps.directory_for(task.ctx.tenant, decision.subject)
         person = people.find(decision.subject, task.ctx.tenant)
         name = "" if person is None else person.name
-        before = await self._shown(old, tool)
+        before = await self._draw_rows(old, tool)
         return Edit(_request_at(rows, old, self._deps.clock()), delivery, decision.subject, name, before)
 
-    async def _shown(self, old: Question, tool: Tool) -> tuple[CardRow, ...]:
+    async def _draw_rows(self, old: Question, tool: Tool) -> tuple[CardRow, ...]:
         return draw_card(old, tool.declaration, await load(self._deps.store, old.args), "").rows
 
     async def _question(self, task: GateTask, about: Subject) -> Question:

@@ -30,7 +30,7 @@ class RefusedCalls:
 
         `vouched`: who asked is whom the gateway signed for.
         """
-        await self._journal.refused(task.permit, why, vouched=vouched)
+        await self._journal.record_refusal(task.permit, why, vouched=vouched)
         return refusal(task, self._tool, why, message)
 
     async def end(self, task: ToolTask, found: LocalGateDecision) -> ToolReply:

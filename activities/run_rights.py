@@ -58,7 +58,7 @@ class RunRights:
 
     async def derive(self, task: ToolTask, args: Any) -> ToolReply | RunRight:
         """Returns the right to run the call, or the reply where it does not run."""
-        found = await self._judged(task, args)
+        found = await self._judge(task, args)
         if isinstance(found, ToolReply):
             return await self._refused.earlier_reply(task) or found
         return found._replace(permit=found.permit.model_copy(update={"doubts": await self._undone(task)}))
@@ -105,7 +105,7 @@ class RunRights:
 
     def holds(self, right: RunRight, connection: Connection) -> bool:
         """Returns whether what `right` was derived from still holds; asked where the call's ticket is claimed."""
-        check = self._still_holds if right.permit.kind == "approved" else self._unbarred
+        check = self._still_holds if right.permit.kind == "approved" else self._is_unbarred
         return check(right, connection)
 
     @property
@@ -113,7 +113,7 @@ class RunRights:
         """Whether no policy asks anybody about the tool."""
         return self._deps.catalog.needs_nobody(self._tool.activity)
 
-    async def _judged(self, task: ToolTask, args: Any) -> ToolReply | RunRight:
+    async def _judge(self, task: ToolTask, args: Any) -> ToolReply | RunRight:
         """Judges the call again by the present catalog and policy, its digest and the stored answers.
 
         Returns the right to run it, or the reply where it does not run.
@@ -205,7 +205,7 @@ class RunRights:
         # An answer that was voided since is missing, and its author was told that it was not taken.
         return all(each in approval.decisions for each in permit.decisions)
 
-    def _unbarred(self, right: RunRight, connection: Connection) -> bool:
+    def _is_unbarred(self, right: RunRight, connection: Connection) -> bool:
         """Returns whether no question of a call that a rule or a remembered answer lets run stands or has ended against
         it.
         """

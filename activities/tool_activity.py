@@ -73,11 +73,11 @@ class ToolActivity:
                 self._deps.store.count_refusal("unproved")
                 return refusal(task, self._tool, problem)
             await self._journal.receive(task.audit, approval_id_of(task.permit))
-            reply = await self._permitted(task)
+            reply = await self._run_permitted(task)
             await self._journal.settle()
             return reply
 
-    async def _permitted(self, task: ToolTask) -> ToolReply:
+    async def _run_permitted(self, task: ToolTask) -> ToolReply:
         args = await load_in(self._deps.store, task.args, place_of(task))
         right = await self._rights.derive(task, args)
         if isinstance(right, ToolReply):
@@ -101,7 +101,7 @@ class ToolActivity:
             return earlier
         key = ticket_key(task.permit.digest, task.ticket)
         workflow = activity.info().workflow_id or ""
-        begins = self._journal.beginning(task.permit, found, key)
+        begins = self._journal.start_entries(task.permit, found, key)
         claiming = store.claim(
             key,
             workflow=workflow,
@@ -117,7 +117,7 @@ class ToolActivity:
         claim = await finish(claiming)
         # `also` is written with a fresh ticket alone: beside any other claim, what was received is still owed.
         if claim.kind == "fresh":
-            self._journal.settled()
+            self._journal.forget_received()
         else:
             await self._journal.settle()
         reply = recorded_reply(claim)
@@ -150,7 +150,7 @@ class ToolActivity:
             raise asyncio.CancelledError
         async with report_running(store, key):
             made = await self._handler.run(task, args, key)
-            outcome = _noted(made.outcome, found)
+            outcome = _add_note(made.outcome, found)
             if outcome.code == "in_doubt":
                 looked_up = await self._probing.reply(task.permit, args, self._handler.context(task, key))
                 if looked_up is not None:
@@ -170,9 +170,9 @@ class ToolActivity:
 
     async def _read(self, task: ToolTask, args: dict[str, Any], found: LocalGateDecision) -> CallOutcome:
         """Runs what needs no ticket."""
-        await self._journal.alone(self._journal.beginning(task.permit, found, ""))
+        await self._journal.alone(self._journal.start_entries(task.permit, found, ""))
         made = await self._handler.run(task, args, "")
-        outcome = _noted(made.outcome, found)
+        outcome = _add_note(made.outcome, found)
         ends = await self._ends(task, outcome, "", CallContent(args, made.kept))
         await self._results.retry_store(lambda: self._journal.alone(ends))
         return outcome
@@ -183,7 +183,7 @@ class ToolActivity:
 
 def tool_activities(deps: WorkerDeps) -> list[Any]:
     """Returns one activity a tool of the catalog, each registered under its `activity`, and one for tools it lacks."""
-    return [*(_named(deps, bind_to_store(tool, deps.store)) for tool in deps.catalog.every_tool), _absent(deps)]
+    return [*(_define(deps, bind_to_store(tool, deps.store)) for tool in deps.catalog.every_tool), _absent(deps)]
 
 
 def _absent(deps: WorkerDeps) -> Any:
@@ -208,14 +208,14 @@ def _absent(deps: WorkerDeps) -> Any:
     return absent_tool
 
 
-def _named(deps: WorkerDeps, tool: Tool) -> Any:
+def _define(deps: WorkerDeps, tool: Tool) -> Any:
     async def run(task: ToolTask) -> ToolReply:
         return await ToolActivity(deps, tool).run(task)
 
     return activity.defn(name=tool.activity)(run)
 
 
-def _noted(outcome: CallOutcome, found: LocalGateDecision) -> CallOutcome:
+def _add_note(outcome: CallOutcome, found: LocalGateDecision) -> CallOutcome:
     """Returns `outcome` with what is told of the arguments it came of."""
     note = " ".join(filter(None, (found.note, outcome.note)))
     return outcome.model_copy(update={"note": note}) if found.note else outcome

@@ -125,7 +125,7 @@ class ApprovalBook:
 
     def precheck(self, decision: Decision, now: datetime) -> Receipt | None:
         """Returns the answer to a decision that need not wait for its author to be identified; None if it must."""
-        repeated = self._repeated(decision)
+        repeated = self._find_repeated(decision)
         if repeated is not None:
             return self.record_reply(decision, repeated, now)
         request = self._requests.get(decision.approval_id)
@@ -137,7 +137,7 @@ class ApprovalBook:
     def examine(self, decision: Decision, authority: Authority, now: datetime) -> Receipt | None:
         """Returns the answer to a decision that cannot count, its author identified; None while it still may."""
         request = self._requests.get(decision.approval_id)
-        receipt = self._repeated(decision)
+        receipt = self._find_repeated(decision)
         if receipt is not None or request is None:
             return self.record_reply(decision, receipt or _unknown(decision.approval_id), now, authority)
         receipt = machine.examine(request, decision, authority, now)
@@ -151,7 +151,7 @@ class ApprovalBook:
         `asked` is what the gates made of the arguments it changes, if it changes any.
         """
         # Again: while the author was identified, the same delivery may have come by the other door.
-        repeated = self._repeated(decision)
+        repeated = self._find_repeated(decision)
         if repeated is not None:
             return self.record_reply(decision, repeated, now, authority)
         request = self._requests.get(decision.approval_id)
@@ -204,7 +204,7 @@ class ApprovalBook:
         self, decision: Decision, receipt: Receipt, now: datetime, authority: Authority | None = None
     ) -> Receipt:
         """Keeps the receipt of an answer for the record, and returns it; also remembers a refusal."""
-        # The turn of an answer that the gateway took is not its witness: a history need not hold the proof once more.
+        # The turn of an answer that the gateway took proves nothing of it: a history need not hold the proof once more.
         stored = authority is not None and authority.received_at is not None
         self.unwritten.add(audit_events.attempt_entry(decision, receipt, now, authority, stored=stored))
         return self.reject(receipt) if receipt.status == "refused" else receipt
@@ -216,7 +216,7 @@ class ApprovalBook:
         self._requests[request.id] = request
         return request
 
-    def _repeated(self, decision: Decision) -> Receipt | None:
+    def _find_repeated(self, decision: Decision) -> Receipt | None:
         first = self._seen.get(_key(decision))
         return None if first is None else first.model_copy(update={"code": "duplicate"})
 

@@ -136,8 +136,8 @@ def started_entry(
         rule=_fact(permit.rule),
         policy_hash=permit.policy_hash,
         grant=permit.grant,
-        decisions=[_decided(decision) for decision in permit.decisions],
-        doubts=[_decided(decision) for decision in permit.doubts],
+        decisions=[_decision_facts(decision) for decision in permit.decisions],
+        doubts=[_decision_facts(decision) for decision in permit.doubts],
         note=note,
         **(facts or {}),
     )
@@ -226,13 +226,13 @@ def attempt_entry(
     at: datetime,
     authority: Authority | None = None,
     *,
-    witness: str = "",
+    reporter: str = "",
     stored: bool = False,
 ) -> AuditEntry:
     """Records an attempt to decide and its receipt. `authority` is who its author turned out to be.
 
     `stored`: the answer lies in the store, and its text and proof in the entry that was written with it.
-    `witness` `gateway` is a reporter that knows its people itself, and checks no signature. The same delivery with the
+    `reporter` is `gateway` where that reports it: it knows its people itself, and checks no signature. The same delivery with the
     same answer is one attempt, whoever reports it.
     """
     who = authority or Authority(allowed=False)
@@ -262,8 +262,8 @@ def attempt_entry(
         channel=decision.channel,
         assurance=who.assurance if authority else decision.assurance,
         on_behalf=who.on_behalf,
-        witness=witness,
-        unsigned=None if witness else who.unsigned if authority else not decision.signature,
+        reporter=reporter,
+        unsigned=None if reporter else who.unsigned if authority else not decision.signature,
         key_id=decision.key_id,
         signature=decision.signature,
         received_at=None if decision.received_at is None else decision.received_at.isoformat(),
@@ -430,7 +430,7 @@ def _digest(content: Content) -> str:
     return content.blob.sha256 if content.blob is not None else fingerprint(content.inline)
 
 
-def _decided(decision: Decision) -> Mapping[str, Any]:
+def _decision_facts(decision: Decision) -> Mapping[str, Any]:
     return {
         "subject": decision.subject,
         "revision": decision.revision or 1,

@@ -73,7 +73,7 @@ def render_card(
     """
     values = secret_values(args, secrets).union(others)
     proposed, args = args, redact_arguments(args, secrets, values)
-    note = "; ".join(filter(None, (redact_secrets(note, values), _repeated(proposed, args))))
+    note = "; ".join(filter(None, (redact_secrets(note, values), _repetition_note(proposed, args))))
     base = Card(
         effect=effect_sentence(effect, title=title, tool=tool, args=args, secrets=secrets),
         agent_says=one_line(redact_secrets(agent_says, values), AGENT_SAYS_CHARS).text,
@@ -132,7 +132,7 @@ def effect_sentence(template: str, *, title: str, tool: str, args: Mapping[str, 
     return _cut_sentence(pieces)
 
 
-def _repeated(proposed: Mapping[str, Any], shown: Mapping[str, Any]) -> str:
+def _repetition_note(proposed: Mapping[str, Any], shown: Mapping[str, Any]) -> str:
     """Writes the card's remark on arguments in which a secret value is repeated, and hidden; "" where there is none."""
     names = [] if proposed is shown else [name for name in proposed if proposed[name] != shown[name]]
     named = ", ".join(f"`{one_line(name, NAME_CHARS).text}`" for name in names[:EFFECT_ARGUMENTS])

@@ -35,14 +35,14 @@ def objection(request: ApprovalRequest, decision: Decision, now: datetime) -> Re
     Checked in this order: it answers this kind of question, it names this revision and digest, the request is still
     pending, the deadline (of an unsigned one: what a signed one says of its time is not proved yet), what it adds.
     """
-    if problem := _unfitting(request, decision):
+    if problem := _find_misfit(request, decision):
         return refusal(request, "malformed", problem)
     if not _names_this(request, decision):
         return stale_receipt(request)
     if request.state != "pending":
         return _too_late(request, decision)
     if not decision.signature and _is_over(request, now):
-        return _expired(request)
+        return _expired_receipt(request)
     if decision.edited_args is not None and request.edit == "off":
         return refusal(request, "not_allowed", why="edit")
     if decision.remember is not None and not request.allow_remember:
@@ -58,7 +58,7 @@ def examine(request: ApprovalRequest, decision: Decision, authority: Authority, 
     if not authority.allowed:
         return refusal(request, authority.code or "not_allowed", authority.note)
     # Only a time whose signature was checked counts; else it is the moment at which the answer is read.
-    return _expired(request) if _is_over(request, authority.received_at or now) else None
+    return _expired_receipt(request) if _is_over(request, authority.received_at or now) else None
 
 
 def decide(
@@ -75,7 +75,7 @@ def decide(
         return request, receipt
     if decision.edited_args is not None:
         return request, refusal(request, "malformed", "`edited_args`: these make a new revision")
-    return _voted(request, decision, authority, now)
+    return _add_vote(request, decision, authority, now)
 
 
 def apply_edit(
@@ -102,8 +102,8 @@ def apply_edit(
     if not binding.is_answer_to(decision, revised, revised.question_hash):
         return request, refusal(request, "stale")
     if authority.subject in revised.proposers:
-        return revised, _counted(revised, "")
-    return _voted(revised, decision, authority, now)
+        return revised, _counted_receipt(revised, "")
+    return _add_vote(revised, decision, authority, now)
 
 
 def cancel(request: ApprovalRequest, by: str, reason: str, now: datetime) -> ApprovalRequest:
@@ -131,7 +131,7 @@ def stale_receipt(request: ApprovalRequest) -> Receipt:
 def settled_receipt(request: ApprovalRequest) -> Receipt:
     """Makes the receipt for whoever asks about, or answers, a request that is decided; `pending` while it is not."""
     if request.state == "pending":
-        return _counted(request, "").model_copy(update={"status": "pending"})
+        return _counted_receipt(request, "").model_copy(update={"status": "pending"})
     return Receipt(
         status="refused",
         code=_SETTLED_CODES[request.state],
@@ -169,7 +169,7 @@ def _course(request: ApprovalRequest) -> dict[str, Any]:
 _VERDICTS = ("approved", "denied", "happened")
 
 
-def _unfitting(request: ApprovalRequest, decision: Decision) -> str:
+def _find_misfit(request: ApprovalRequest, decision: Decision) -> str:
     """Returns why this is no answer to this kind of question; "" when it is."""
     if decision.verdict == "withdrawn":
         return "`verdict`: to withdraw a request is no answer to it; use `cancel`"
@@ -198,7 +198,7 @@ def _is_over(request: ApprovalRequest, moment: datetime) -> bool:
     return last is not None and moment > last
 
 
-def _expired(request: ApprovalRequest) -> Receipt:
+def _expired_receipt(request: ApprovalRequest) -> Receipt:
     return refusal(request, "expired")
 
 
@@ -216,23 +216,23 @@ def count_vote(request: ApprovalRequest, vote: Vote) -> ApprovalRequest:
     if request.state != "pending":
         return request
     if vote.verdict == "withdrawn":
-        return _decided(request, vote, "cancelled")
+        return _decide(request, vote, "cancelled")
     # One vote a person and one a delegator: by no second channel and through no delegate does one count twice.
     others = tuple(v for v in request.votes if _human(v) != _human(vote) and vote_holder(v) != vote_holder(vote))
     replaced = tuple(v for v in request.votes if v not in others)
     if any(_outweighs(earlier, vote) for earlier in replaced):
         return request
     voted = request.model_copy(update={"votes": (*others, vote)})
-    state = _tallied(voted)
-    return voted if state == "pending" else _decided(voted, vote, state)
+    state = _tally_state(voted)
+    return voted if state == "pending" else _decide(voted, vote, state)
 
 
 def receipt_after(before: ApprovalRequest, after: ApprovalRequest) -> Receipt:
     """Makes the receipt for the author of a vote that made `after` of a pending request."""
     if after is before:
-        return _counted(before, "duplicate")
+        return _counted_receipt(before, "duplicate")
     if after.state == "pending":
-        return _counted(after, "")
+        return _counted_receipt(after, "")
     return settled_receipt(after).model_copy(update={"status": "accepted", "code": ""})
 
 
@@ -254,7 +254,7 @@ def vote_of(decision: Decision, authority: Authority, now: datetime) -> Vote:
     )
 
 
-def _decided(request: ApprovalRequest, vote: Vote, state: str) -> ApprovalRequest:
+def _decide(request: ApprovalRequest, vote: Vote, state: str) -> ApprovalRequest:
     return request.model_copy(
         update={
             "state": state,
@@ -267,7 +267,7 @@ def _decided(request: ApprovalRequest, vote: Vote, state: str) -> ApprovalReques
     )
 
 
-def _voted(
+def _add_vote(
     request: ApprovalRequest, decision: Decision, authority: Authority, now: datetime
 ) -> tuple[ApprovalRequest, Receipt]:
     if request.kind == "in_doubt" and not decision.signature:
@@ -296,7 +296,7 @@ def _outweighs(earlier: Vote, vote: Vote) -> bool:
     return _human(earlier) != _human(vote) and vote_holder(vote) != _human(vote) and vote.verdict != "denied"
 
 
-def _tallied(request: ApprovalRequest) -> str:
+def _tally_state(request: ApprovalRequest) -> str:
     verdicts = [vote.verdict for vote in request.votes]
     denials = verdicts.count("denied")
     if request.kind == "in_doubt" and (denials or "happened" in verdicts):
@@ -308,7 +308,7 @@ def _tallied(request: ApprovalRequest) -> str:
     return "approved" if found.yes >= found.needed else "pending"
 
 
-def _counted(request: ApprovalRequest, code: ReceiptCode) -> Receipt:
+def _counted_receipt(request: ApprovalRequest, code: ReceiptCode) -> Receipt:
     return Receipt(
         status="counted",
         code=code,

@@ -36,7 +36,7 @@ def events_between(before: ApprovalRequest | None, after: ApprovalRequest, now: 
     waited = before is not None and before.state == "pending"
     same = before is not None and before.revision == after.revision
     if before is not None and waited and not (same and after.state == "pending"):
-        found.append(RequestEvent(kind="closed", request=_closed(before, after, now)))
+        found.append(RequestEvent(kind="closed", request=_close(before, after, now)))
     if after.state == "pending" and not (waited and same):
         found.append(RequestEvent(kind="opened", request=after))
     if before is not None and waited and same and after.state == "pending":
@@ -51,7 +51,7 @@ def _escalations(request: ApprovalRequest) -> int:
     return request.escalated + request.extended
 
 
-def _closed(before: ApprovalRequest, after: ApprovalRequest, now: datetime) -> ApprovalRequest:
+def _close(before: ApprovalRequest, after: ApprovalRequest, now: datetime) -> ApprovalRequest:
     """Returns `before` as it ended: as `after` did, or replaced by it where that waits again."""
     if after.state != "pending":
         ending = dict(after)

@@ -52,7 +52,7 @@ def tally(quorum: int, groups: Sequence[ApproverGroup], voters: Sequence[Voter])
     needed, taken = people_needed(quorum, groups), countable_votes(voters)
     if not groups:
         return Progress(min(taken, needed), needed)
-    filled = _filled(groups, voters)
+    filled = _fill_groups(groups, voters)
     lacking = [(group, group.quorum - has) for group, has in zip(groups, filled, strict=True)]
     left = tuple(group.model_copy(update={"quorum": lacks}) for group, lacks in lacking if lacks)
     # Who fills no place of a group fills one of those that a larger quorum leaves to anybody.
@@ -89,7 +89,7 @@ def progress(request: ApprovalRequest) -> Progress:
     return tally(request.quorum, request.groups, voters)
 
 
-def _filled(groups: Sequence[ApproverGroup], voters: Sequence[Voter]) -> list[int]:
+def _fill_groups(groups: Sequence[ApproverGroup], voters: Sequence[Voter]) -> list[int]:
     """Returns how many places of each group are filled when as many as possible are."""
     network: dict[Hashable, dict[Hashable, int]] = {}
     votes = {holder: entries for voter in voters for holder, entries in voter.votes.items()}

@@ -104,16 +104,16 @@ def redact_arguments(args: Any, names: Collection[str], secrets: Collection[str]
     """
     if not secrets:
         return args
-    return _shown(args, names, secrets, path)
+    return _show(args, names, secrets, path)
 
 
-def _shown(value: Any, names: Collection[str], secrets: Collection[str], path: str) -> Any:
+def _show(value: Any, names: Collection[str], secrets: Collection[str], path: str) -> Any:
     if isinstance(value, str):
         return redact_secrets(value, secrets)
     if isinstance(value, Mapping):
         named = ((key, item, f"{path}.{key}" if path else str(key)) for key, item in value.items())
-        return {key: item if at in names else _shown(item, names, secrets, at) for key, item, at in named}
-    return [_shown(item, names, secrets, path) for item in value] if isinstance(value, list) else value
+        return {key: item if at in names else _show(item, names, secrets, at) for key, item, at in named}
+    return [_show(item, names, secrets, path) for item in value] if isinstance(value, list) else value
 
 
 def _written(secret: str) -> Iterator[str]:

@@ -65,7 +65,7 @@ def request_at(
         # What the raw message said only the turn knows; the answers taken before it stand as they are.
         return request
     if question.ended_at is not None and request.state in ("pending", "approved"):
-        return _ended(request, question)
+        return _end(request, question)
     return deadlines.advance(request, moment)
 
 
@@ -101,7 +101,7 @@ def _counts(question: Question, answer: StoredAnswer, answers: Iterable[StoredAn
     )
 
 
-def _ended(request: ApprovalRequest, question: Question) -> ApprovalRequest:
+def _end(request: ApprovalRequest, question: Question) -> ApprovalRequest:
     state = "lapsed" if request.state == "approved" else "cancelled"
     reason = ENDINGS.get(question.ended_as or "", "")
     given: dict[str, Any] = {"state": state, "decided_at": question.ended_at}

@@ -35,12 +35,12 @@ async def past_calls(log: AuditLog, since: str, *, tenant: str) -> list[PastCall
     """
     kinds = ("request", "revision", "auto", "ending")
     found: dict[tuple[str, str], PastCall] = {}
-    async for record in _known(log.records(tenant=tenant, since=since, kinds=kinds)):
+    async for record in _find_known(log.records(tenant=tenant, since=since, kinds=kinds)):
         _take(found, record)
     return list(found.values())
 
 
-async def _known(records: AsyncIterator[Record]) -> AsyncIterator[Record]:
+async def _find_known(records: AsyncIterator[Record]) -> AsyncIterator[Record]:
     async for record in records:
         if "call" in record.facts:
             yield record

@@ -115,7 +115,7 @@ def lock_head(connection: Connection, stream: str) -> tuple[int, str, int]:
     """
     values = {"stream": stream, "seq": 0, "hash": FIRST, "covered": 0}
     # The clock is read once the lock is held: the times stand in the order of the numbers.
-    seq, last, now = connection.execute(_locking(connection.dialect.name), values).one()
+    seq, last, now = connection.execute(_lock(connection.dialect.name), values).one()
     if not seq and (end := connection.execute(_END, {"of": stream}).first()) is not None:
         seq, last = end
         move_head(connection, stream, seq, last)
@@ -123,7 +123,7 @@ def lock_head(connection: Connection, stream: str) -> tuple[int, str, int]:
 
 
 @cache
-def _locking(dialect: str) -> Any:
+def _lock(dialect: str) -> Any:
     adding = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(AUDIT_HEADS)
     # Sets what is there already: DO NOTHING would neither lock the row nor return it.
     unchanged = {"seq": AUDIT_HEADS.c.seq}
@@ -141,7 +141,7 @@ def _append(connection: Connection, stream: str, wanted: dict[str, Record]) -> i
     # What a turn tells of something that the gateway has written itself says nothing new.
     keys = dict.fromkeys(each for key in wanted for each in (key, key.removeprefix(TURNS_KEYS)))
     # Under the lock: a retry that ran beside its first try finds what that one wrote.
-    known = _known(connection, stream, list(keys)) if seq else set()
+    known = _find_known(connection, stream, list(keys)) if seq else set()
     rows = []
     for key, record in wanted.items():
         if known.isdisjoint((key, key.removeprefix(TURNS_KEYS))):
@@ -155,7 +155,7 @@ def _append(connection: Connection, stream: str, wanted: dict[str, Record]) -> i
     return len(rows)
 
 
-def _known(connection: Connection, stream: str, keys: list[str]) -> set[str]:
+def _find_known(connection: Connection, stream: str, keys: list[str]) -> set[str]:
     found: set[str] = set()
     for first in range(0, len(keys), _KEYS_ASKED):
         some = keys[first : first + _KEYS_ASKED]

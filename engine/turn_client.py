@@ -455,7 +455,7 @@ class TurnClient:
 
     async def _query(self, key: TurnKey | SessionKey, query: str, result_type: Any) -> Any:
         try:
-            found = await self._asked(self._handle(key), query, result_type=result_type)
+            found = await self._run_query(self._handle(key), query, result_type=result_type)
         except RPCError as error:
             raise _missing(error, key.workflow_id) from None
         except (WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
@@ -468,7 +468,7 @@ class TurnClient:
             raise ServerUnavailable(_UNREADABLE)
         return found
 
-    async def _asked(self, handle: WorkflowHandle[Any, Any], query: str, *about: str, result_type: Any) -> Any:
+    async def _run_query(self, handle: WorkflowHandle[Any, Any], query: str, *about: str, result_type: Any) -> Any:
         """Returns the answer to a query that begins now or later, and ends within `patience`."""
         late = time.monotonic() + self._patience.total_seconds()
 
@@ -528,7 +528,7 @@ class TurnClient:
         words = "the turn has ended and cannot be read; its record says what became of the request"
         unread = Receipt(status="refused", code="unavailable", approval_id=approval_id, message=words)
         try:
-            receipt = await self._asked(handle, names.RECEIPT, approval_id, result_type=Receipt)
+            receipt = await self._run_query(handle, names.RECEIPT, approval_id, result_type=Receipt)
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return unknown

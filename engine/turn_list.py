@@ -57,7 +57,7 @@ async def turns(
             found += filter(wanted, await _build_rows(requests, page, readers))
             if len(found) >= limit:
                 break
-    return sorted(found[:limit], key=_started, reverse=True)
+    return sorted(found[:limit], key=_started_at, reverse=True)
 
 
 async def turn_row(client: Client, requests: RequestLists, key: TurnKey) -> TurnRow | None:
@@ -98,7 +98,7 @@ async def sessions(
     waits: dict[str, list[ApprovalRequest]] = {}
     for request in await requests.list_waiting(tenant, sessions=[each.session for each in found]):
         waits.setdefault(request.session, []).append(request)
-    return sorted((_waiting(each, waits.get(each.session, ())) for each in found), key=_started, reverse=True)
+    return sorted((_count_waiting(each, waits.get(each.session, ())) for each in found), key=_started_at, reverse=True)
 
 
 def _turns(tenant: str) -> str:
@@ -244,7 +244,7 @@ async def _session_row(row: WorkflowExecution) -> SessionRow | None:
     )
 
 
-def _waiting(row: SessionRow, asked: Sequence[ApprovalRequest]) -> SessionRow:
+def _count_waiting(row: SessionRow, asked: Sequence[ApprovalRequest]) -> SessionRow:
     codes = tuple(request.code for request in asked)
     return row.model_copy(update={"approvers": _approvers(asked), "codes": codes})
 
@@ -266,5 +266,5 @@ def _text(memo: Mapping[str, Any], name: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _started(row: TurnRow | SessionRow) -> datetime:
+def _started_at(row: TurnRow | SessionRow) -> datetime:
     return row.started_at or datetime.min.replace(tzinfo=UTC)

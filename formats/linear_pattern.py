@@ -49,7 +49,7 @@ def validator_of(schema: Mapping[str, Any]) -> Draft202012Validator:
 
 
 def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    if validator.is_type(instance, "string") and not _found(pattern, instance):
+    if validator.is_type(instance, "string") and not _is_found(pattern, instance):
         yield ValidationError("does not match the pattern")
 
 
@@ -57,7 +57,7 @@ def _pattern_properties(validator: Any, patterns: Any, instance: Any, schema: An
     if validator.is_type(instance, "object"):
         for pattern, inner in patterns.items():
             for name, value in instance.items():
-                if _found(pattern, name):
+                if _is_found(pattern, name):
                     yield from validator.descend(value, inner, path=name, schema_path=pattern)
 
 
@@ -66,7 +66,7 @@ def _additional_properties(validator: Any, wanted: Any, instance: Any, schema: A
     # jsonschema's own would match these names by `re`: they are matched here, and it sees neither them nor the
     # patterns.
     if patterns and validator.is_type(instance, "object"):
-        instance = {name: each for name, each in instance.items() if not any(_found(one, name) for one in patterns)}
+        instance = {name: each for name, each in instance.items() if not any(_is_found(one, name) for one in patterns)}
         schema = {name: each for name, each in schema.items() if name != "patternProperties"}
     yield from _NO_OTHERS(validator, wanted, instance, schema) or ()
 
@@ -125,7 +125,7 @@ _Validator: Final[Any] = extend(  # type: ignore[no-untyped-call]
 )
 
 
-def _found(pattern: str, text: str) -> bool:
+def _is_found(pattern: str, text: str) -> bool:
     # Patterns of JSON Schema are not anchored, so it is no full match.
     return _compile(pattern).search(text) is not None
 

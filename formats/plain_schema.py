@@ -54,7 +54,7 @@ def _unique(values: list[str]) -> bool:
     return len(set(values)) == len(values)
 
 
-def _anything(value: Any) -> bool:
+def _is_anything(value: Any) -> bool:
     return True
 
 
@@ -89,8 +89,8 @@ _FITS: Final[Mapping[str, Callable[[Any], bool]]] = {
     "allOf": _schemas,
     "enum": _list,
     "examples": _list,
-    "const": _anything,
-    "default": _anything,
+    "const": _is_anything,
+    "default": _is_anything,
     "title": _text,
     "description": _text,
     "format": _text,

@@ -66,7 +66,7 @@ class SchemaNode(NamedTuple):
     @property
     def has_null(self) -> bool:
         """Whether null is a type or an alternative."""
-        return "null" in self.types or any(_is_null(each) for key in _UNIONS for each in self._listed(key))
+        return "null" in self.types or any(_is_null(each) for key in _UNIONS for each in self._as_list(key))
 
     # What lies within the value.
 
@@ -81,7 +81,7 @@ class SchemaNode(NamedTuple):
     @property
     def required(self) -> frozenset[str]:
         """The names that must be given."""
-        return frozenset(each for each in self._listed("required") if isinstance(each, str))
+        return frozenset(each for each in self._as_list("required") if isinstance(each, str))
 
     @property
     def values(self) -> "SchemaNode":
@@ -90,7 +90,7 @@ class SchemaNode(NamedTuple):
 
     def item(self, index: int = -1) -> "SchemaNode":
         """Returns the schema of the item at `index`, of any item without one."""
-        first = self._listed("prefixItems")
+        first = self._as_list("prefixItems")
         return self.below(first[index] if 0 <= index < len(first) else self.keywords.get("items"))
 
     # Where it leads.
@@ -125,7 +125,7 @@ class SchemaNode(NamedTuple):
     def only_alternative(self, keyword: str) -> "SchemaNode | None":
         """Returns the one alternative beside null under `anyOf`, `oneOf` or `allOf`; None where there are others."""
         real = [
-            each for each in self._listed(keyword) if not (isinstance(each, Mapping) and each.get("type") == "null")
+            each for each in self._as_list(keyword) if not (isinstance(each, Mapping) and each.get("type") == "null")
         ]
         return self.below(real[0]) if len(real) == 1 else None
 
@@ -194,7 +194,7 @@ class SchemaNode(NamedTuple):
         # Of two with one name nobody knows which another reader means, and one of them may hold what is secret.
         return found[0] if len(found) == 1 else None
 
-    def _listed(self, key: str) -> list[Any]:
+    def _as_list(self, key: str) -> list[Any]:
         found = self.keywords.get(key)
         return list(found) if isinstance(found, list | tuple) else []
 

@@ -152,7 +152,7 @@ def _application(settings: Settings, lifespan: Lifespan[FastAPI] | None = None) 
     app.openapi = lambda: description.describe(app, routes)  # type: ignore[method-assign]
     # Each stands around the ones before it: what is forbidden is refused before anybody is asked for, who is nobody
     # before a body is read, and a body is whole and small before it is parsed.
-    app.add_middleware(BodyLimit, allowed=_body_bytes(app, routes), refused=_counting(app))
+    app.add_middleware(BodyLimit, allowed=_body_bytes(app, routes), refused=_make_counter(app))
     _answer_errors(app, routes)
     app.add_middleware(RequestGuard, settings=settings)
     return app
@@ -171,7 +171,7 @@ def _hold(app: FastAPI, deps: GatewayDeps, receiver: InboundReceiver | None) -> 
     app.state.streams = Streams(authenticator, deps.clock)
 
 
-def _counting(app: FastAPI) -> Callable[[RefusalKind], None]:
+def _make_counter(app: FastAPI) -> Callable[[RefusalKind], None]:
     def count(kind: RefusalKind) -> None:
         deps: GatewayDeps = app.state.deps
         deps.store.count_refusal(kind)

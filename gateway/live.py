@@ -52,10 +52,10 @@ class Live:
                 continue
             if shared.over:
                 return
-            if not await self._something(shared):
+            if not await self._wait_for_change(shared):
                 yield ": still here\n\n"
 
-    async def _something(self, shared: "_Topic") -> bool:
+    async def _wait_for_change(self, shared: "_Topic") -> bool:
         # The event of this very moment: one made later would hide what happens in between.
         waits = [asyncio.create_task(shared.changed.wait()), asyncio.create_task(self._closing.wait())]
         try:

@@ -15,12 +15,12 @@ _INTEGER: Final = DataShape("int")
 _STRINGS: Final = DataShape("list", items=_STRING)
 
 
-def _closed(fields: Mapping[str, DataShape]) -> DataShape:
+def _make_closed(fields: Mapping[str, DataShape]) -> DataShape:
     # All are required: `context_mapping` of registry/cel_context.py always gives them, so rules need no `has()`.
     return DataShape("object", fields=dict(fields), required=frozenset(fields))
 
 
-TOOL: Final = _closed(
+TOOL: Final = _make_closed(
     {
         "name": _STRING,
         "scope": _STRING,
@@ -30,9 +30,9 @@ TOOL: Final = _closed(
         "plugin": _STRING,
     }
 )
-ACTOR: Final = _closed({"name": _STRING, "scope": _STRING, "tags": _STRINGS})
-USER: Final = _closed({"id": _STRING, "name": _STRING, "tier": _STRING, "roles": _STRINGS, "locale": _STRING})
-CONTEXT: Final = _closed(
+ACTOR: Final = _make_closed({"name": _STRING, "scope": _STRING, "tags": _STRINGS})
+USER: Final = _make_closed({"id": _STRING, "name": _STRING, "tier": _STRING, "roles": _STRINGS, "locale": _STRING})
+CONTEXT: Final = _make_closed(
     {
         "actor": _STRING,
         "session": _STRING,
@@ -45,7 +45,7 @@ CONTEXT: Final = _closed(
     }
 )
 """`ctx` as every turn has it."""
-NOW: Final = _closed(
+NOW: Final = _make_closed(
     {
         "at": _STRING,
         "date": _STRING,

@@ -92,7 +92,7 @@ def cost_of(tree: _Tree, sizes: _Scope) -> Cost:
     found = _visit(tree, sizes, 0)
     result = found.extent
     # What is no boolean is read out whole: a list that holds another one twice is then twice as large as it was.
-    return found.cost + _copying(result, _VALUE_BYTES)
+    return found.cost + _cost_of_copying(result, _VALUE_BYTES)
 
 
 def growth(tree: _Tree, variables: Mapping[str, DataShape]) -> CostGrowth:
@@ -185,13 +185,13 @@ def _compare(node: _Tree, scope: _Scope, level: int) -> _Value:
     one, two = left.extent, right.extent
     if operator.data == "relation_in":
         # Each comparison ends with the smaller of the two, so all of them read no more than the list.
-        work = _copying(two) + Cost(two.length * _NODE + one.text * _BYTE)
+        work = _cost_of_copying(two) + Cost(two.length * _NODE + one.text * _BYTE)
     elif "number" in (one.kind, two.kind):
         work = Cost()
     else:
         # So does this one. Which side is smaller must not hang on sizes, or the sum over many items would be wrong.
-        work = _copying(one) if one.level > two.level else _copying(two)
-        work = _copying(one) + _copying(two) if one.level == two.level != _CONSTANT else work
+        work = _cost_of_copying(one) if one.level > two.level else _cost_of_copying(two)
+        work = _cost_of_copying(one) + _cost_of_copying(two) if one.level == two.level != _CONSTANT else work
     return _Value(left.cost + right.cost + _VISIT.times(2) + Cost(work.units), Extent(nodes=1))
 
 
@@ -254,9 +254,9 @@ def _call(node: _Tree, scope: _Scope, level: int) -> _Value:
         holder, item = sizes
         searched = 0 if holder.kind == "list" else holder.text * item.text
         work = Cost(holder.nodes * _NODE + text * _BYTE + searched)
-        return _Value(cost + _copying(holder, _VALUE_BYTES) + work, Extent(nodes=1))
+        return _Value(cost + _cost_of_copying(holder, _VALUE_BYTES) + work, Extent(nodes=1))
     if name == "matches" and len(parts) == 2:
-        return _Value(cost + _matching(operands[1], *sizes), Extent(nodes=1))
+        return _Value(cost + _cost_of_matching(operands[1], *sizes), Extent(nodes=1))
     # A number as text has 32 characters at most; bytes become text of the same size or an error.
     if name in _COPIES and parts:
         one = sizes[0]
@@ -268,7 +268,7 @@ def _call(node: _Tree, scope: _Scope, level: int) -> _Value:
     return _Value(cost + Cost(text * _BYTE, text), given)
 
 
-def _matching(pattern: _Tree, subject: Extent, program: Extent) -> Cost:
+def _cost_of_matching(pattern: _Tree, subject: Extent, program: Extent) -> Cost:
     spelled = _find_name(pattern)
     if spelled is not None:
         # RE2 takes time linear in the text; of a program that fills its memory it does each step of all its states.
@@ -314,7 +314,7 @@ def _gather(count: int, at_nothing: Extent, at_all: Extent) -> Extent:
     return Extent("list", count, nodes, count * at_nothing.text + at_all.text)
 
 
-def _copying(extent: Extent, memory: int = 0) -> Cost:
+def _cost_of_copying(extent: Extent, memory: int = 0) -> Cost:
     return Cost(extent.nodes * _NODE + extent.text * _BYTE, (extent.nodes * memory + extent.text) if memory else 0)
 
 

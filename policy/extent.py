@@ -114,7 +114,7 @@ class CountedExtent(Extent):
         found = self._found.get(name)
         if found is None:
             values: Sequence[Any] = vars(self)["_values"]
-            inside = _items(values) if name is None else _named(values, name)
+            inside = _items(values) if name is None else _select_key(values, name)
             found = self._found[name] = CountedExtent(tuple(inside), self.level)
         return found
 
@@ -138,7 +138,7 @@ def _items(values: Iterable[Any]) -> Iterable[Any]:
             yield from value
 
 
-def _named(values: Iterable[Any], name: str) -> Iterable[Any]:
+def _select_key(values: Iterable[Any], name: str) -> Iterable[Any]:
     return (value[name] for value in values if isinstance(value, Mapping) and name in value)
 
 

@@ -95,10 +95,10 @@ def apply_handler_verdict(policy: CompiledPolicy, verdict: PolicyVerdict, answer
         reason = why if policy.handler_alone else f"{verdict.why}; {why}"
         # Whom it names stays: a global rule or a later gate may ask them all the same.
         return dataclasses.replace(verdict, verdict="auto", rule=rule, rule_text=_words(answer), why=reason)
-    return _asked(verdict, answer, rule, why)
+    return _ask(verdict, answer, rule, why)
 
 
-def _asked(verdict: PolicyVerdict, answer: HandlerVerdict, rule: RuleReference, why: str) -> PolicyVerdict:
+def _ask(verdict: PolicyVerdict, answer: HandlerVerdict, rule: RuleReference, why: str) -> PolicyVerdict:
     if verdict.verdict == "ask" and verdict.rule_text:
         rule, why = verdict.rule.model_copy(update={"handler": rule.handler}), f"{verdict.why}; {why}"
     # Another reason to ask is another question, which no remembered answer to the first one answers.

@@ -95,14 +95,14 @@ def add_claim(connection: Connection, values: dict[str, Any], *, runs: bool) -> 
     """
     if connection.execute(_build_claiming(connection.dialect.name), {**values, "runs": runs}).first() is not None:
         return True
-    taken = {"ticket": values["key"], "tool_name": values["tool"], "by": values["owner"], **_called(values)}
+    taken = {"ticket": values["key"], "tool_name": values["tool"], "by": values["owner"], **_call_values(values)}
     return connection.execute(_TAKE_OVER, {**taken, "runs": runs}).rowcount == 1
 
 
 def has_other_action(connection: Connection, values: dict[str, Any]) -> bool:
     """Returns whether another digest than that of the ticket `values` was claimed or done under the ticket's call."""
     own = digest_of_key(values["key"])
-    return any(digest_of_key(key) != own for key in connection.scalars(LIVE, _called(values)))
+    return any(digest_of_key(key) != own for key in connection.scalars(LIVE, _call_values(values)))
 
 
 def hold_call(connection: Connection, workflow: str, call: str) -> None:
@@ -111,7 +111,7 @@ def hold_call(connection: Connection, workflow: str, call: str) -> None:
         connection.execute(_CALLING, {"called": f"{workflow} {call}"})
 
 
-def _called(values: dict[str, Any]) -> dict[str, Any]:
+def _call_values(values: dict[str, Any]) -> dict[str, Any]:
     return {"of": values["workflow"], "named": values["call"], "turn": values["nonce"]}
 
 

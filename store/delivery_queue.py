@@ -175,7 +175,7 @@ class DeliveryQueue:
         changes: dict[str, Any] = {"changed_at": StoreClock()}
         if code or told:
             changes |= {"code": clip_text(code, _CODE_CHARS), "told": clip_text(told, _TOLD_CHARS)}
-        named = _named(channel, [vendor_id])
+        named = _match_vendor_ids(channel, [vendor_id])
         moving = update(DELIVERIES).where(named, DELIVERIES.c.state.in_(_BEFORE[state])).values(**changes, state=state)
         noting = update(DELIVERIES).where(named).values(**changes)
 
@@ -203,7 +203,7 @@ class DeliveryQueue:
 
     async def by_vendor(self, channel: str, vendor_ids: Sequence[str]) -> list[DeliveryRow]:
         """Returns the cards with these vendor ids; several where one message showed several requests."""
-        return await self._find(_named(channel, vendor_ids))
+        return await self._find(_match_vendor_ids(channel, vendor_ids))
 
     async def list_open(self, channel: str, address: str, at: datetime | None = None) -> list[DeliveryRow]:
         """Returns the cards that are out at this address and whose request has not ended.
@@ -360,7 +360,7 @@ def _of(approval: str, revision: int) -> tuple[ColumnElement[bool], ColumnElemen
     return DELIVERIES.c.approval == approval, DELIVERIES.c.revision == revision
 
 
-def _named(channel: str, vendor_ids: Sequence[str]) -> ColumnElement[bool]:
+def _match_vendor_ids(channel: str, vendor_ids: Sequence[str]) -> ColumnElement[bool]:
     # Without empty ones: every card that is not sent yet has that name.
     names = {clip_text(each, _VENDOR_CHARS) for each in vendor_ids if each}
     return and_(DELIVERIES.c.channel == channel, DELIVERIES.c.vendor_id.in_(names))

@@ -100,13 +100,13 @@ class RequestReader:
         async with aclosing(self._lists.iterate_waiting(tenant, readers=entries)) as pieces:
             async for piece in pieces:
                 for request in piece:
-                    if len(found) < limit and (row := await self._listed(request, approvers, wanted)) is not None:
+                    if len(found) < limit and (row := await self._build_listed(request, approvers, wanted)) is not None:
                         found.append(row)
                 if len(found) == limit:
                     break
         return sorted(found, key=lambda row: row.expires_at or _NEVER)
 
-    async def _listed(
+    async def _build_listed(
         self,
         request: ApprovalRequest,
         approvers: Sequence[str] | None,

@@ -94,7 +94,7 @@ async def open_rig(suite: "ChannelSuite", folder: Path, locale: str = "en") -> A
             await channel.close_down()
 
 
-def _received(channel: Channel, raw: InboundRequest) -> None:
+def _receive(channel: Channel, raw: InboundRequest) -> None:
     """Reads a message as the way in does, and lets nothing but what a channel may raise pass for a refusal."""
     with contextlib.suppress(Forged, Malformed):
         channel.receive(raw)
@@ -381,7 +381,7 @@ class ChannelSuite:
         odd = ("", "é", "\udcff", "9" * 5_000, "-1", "nan", "0x", "v0=", "v1,", "sha256=", "=", ",", "\x00", "🎉" * 100)
         for name in true.headers:
             for value in odd:
-                _received(rig.channel, dataclasses.replace(true, headers={**true.headers, name: value}))
+                _receive(rig.channel, dataclasses.replace(true, headers={**true.headers, name: value}))
 
     @play_scenario
     async def test_nonsense_is_refused_and_nothing_worse(self, rig: ChannelRig) -> None:
@@ -392,7 +392,7 @@ class ChannelSuite:
             raw = rig.vendor.sign(body)
             for kind in (raw.headers.get("content-type", ""), "application/octet-stream", "text/html; charset=nowhere"):
                 odd = dataclasses.replace(raw, headers={**raw.headers, "content-type": kind})
-                _received(rig.channel, odd)
+                _receive(rig.channel, odd)
                 await rig.receive(odd)
         assert rig.decisions.answers == []
 

@@ -140,12 +140,12 @@ class FakeSlack(Vendor):
 
     def write(self, identity: str, words: str) -> InboundRequest:
         """Returns a message to the app."""
-        return self._said(identity, words, {})
+        return self._make_event(identity, words, {})
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
         """Returns a message in the thread of a card."""
         message = next(each for each in self.messages if each.token == card.token)
-        return self._said(identity, words, {"thread_ts": message.ts})
+        return self._make_event(identity, words, {"thread_ts": message.ts})
 
     def sign(self, body: bytes) -> InboundRequest:
         """Signs any body."""
@@ -267,7 +267,7 @@ class FakeSlack(Vendor):
     def _stamp(self) -> str:
         return f"{int(self.clock().timestamp())}.{next(self._numbers):06d}"
 
-    def _said(self, identity: str, words: str, more: Mapping[str, Any]) -> InboundRequest:
+    def _make_event(self, identity: str, words: str, more: Mapping[str, Any]) -> InboundRequest:
         user, number = identity.rpartition(":")[2], next(self._numbers)
         event = {
             "type": "message",

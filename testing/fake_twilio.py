@@ -130,8 +130,8 @@ class FakeTwilio(Vendor):
         return Starlette(
             routes=[
                 Route(f"{account}/Messages.json", self._messages, methods=["POST"]),
-                Route(f"{account}/IncomingPhoneNumbers.json", self._listed, methods=["GET"]),
-                Route(f"{account}.json", self._described, methods=["GET"]),
+                Route(f"{account}/IncomingPhoneNumbers.json", self._list, methods=["GET"]),
+                Route(f"{account}.json", self._describe, methods=["GET"]),
                 Route("/v1/Content/{content}", self._content, methods=["GET"]),
                 Route("/v1/Content/{content}/ApprovalRequests", self._approval, methods=["GET"]),
             ]
@@ -141,15 +141,15 @@ class FakeTwilio(Vendor):
 
     def cards(self) -> Sequence[VendorCard]:
         """Messages that ask, in order."""
-        return [VendorCard(each.person, each.token, _shown(each)) for each in self.bubbles if each.is_card]
+        return [VendorCard(each.person, each.token, _show(each)) for each in self.bubbles if each.is_card]
 
     def reads(self, identity: str) -> Sequence[str]:
         """Returns the whole conversation with one person."""
-        return [_shown(each) for each in self.bubbles if each.person == identity]
+        return [_show(each) for each in self.bubbles if each.person == identity]
 
     def bubble(self, card: VendorCard) -> TwilioMessage:
         """Returns the message that a card is."""
-        mine = [each for each in self.bubbles if (each.person, _shown(each)) == (card.to, card.text)]
+        mine = [each for each in self.bubbles if (each.person, _show(each)) == (card.to, card.text)]
         return next(each for each in reversed(mine) if each.token == card.token)
 
     # What people do.
@@ -304,22 +304,22 @@ class FakeTwilio(Vendor):
         plain = all(isinstance(each, str) and each and not re.search(r"[\n\t]| {5}", each) for each in values)
         if set(variables) != places or not plain:
             return 21656
-        names = [_filled(name, variables) for _, name in actions]
-        return 21658 if _units(_filled(body, variables)) > 1_024 or any(len(name) > 128 for name in names) else 0
+        names = [_fill(name, variables) for _, name in actions]
+        return 21658 if _units(_fill(body, variables)) > 1_024 or any(len(name) > 128 for name in names) else 0
 
     def _bubble(self, sent: Mapping[str, str]) -> TwilioMessage:
         if "Body" in sent:
             return TwilioMessage(sent["To"], self.sid(), sent["Body"], sent=sent)
         body, actions = self.contents[sent["ContentSid"]]
         variables = json.loads(sent["ContentVariables"])
-        buttons = {title: _filled(name, variables) for title, name in actions}
-        return TwilioMessage(sent["To"], self.sid(), _filled(body, variables), buttons, sent)
+        buttons = {title: _fill(name, variables) for title, name in actions}
+        return TwilioMessage(sent["To"], self.sid(), _fill(body, variables), buttons, sent)
 
-    async def _described(self, request: Request) -> Response:
+    async def _describe(self, request: Request) -> Response:
         body = {"sid": ACCOUNT, "friendly_name": "Acme", "status": "active"}
         return self._trouble(request) or JSONResponse(body)
 
-    async def _listed(self, request: Request) -> Response:
+    async def _list(self, request: Request) -> Response:
         mine = request.query_params.get("PhoneNumber") == OURS
         numbers = [{"phone_number": OURS, "sms_url": self.called, "sms_method": "POST"}] if mine else []
         return self._trouble(request) or JSONResponse({"incoming_phone_numbers": numbers})
@@ -385,11 +385,11 @@ def _in_order(pair: Sequence[str]) -> tuple[str, str]:
     return _plain(pair[0]), _plain(pair[1])
 
 
-def _shown(bubble: TwilioMessage) -> str:
+def _show(bubble: TwilioMessage) -> str:
     return "\n".join((bubble.text, *(f"[{title}]" for title in bubble.buttons)))
 
 
-def _filled(template: str, variables: Mapping[str, str]) -> str:
+def _fill(template: str, variables: Mapping[str, str]) -> str:
     return _PLACE.sub(lambda found: variables.get(found[1], found[0]), template)
 
 

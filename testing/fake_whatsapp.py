@@ -120,8 +120,8 @@ class FakeWhatsApp(Vendor):
         return Starlette(
             routes=[
                 Route("/{version}/{number}/messages", self._messages, methods=["POST"]),
-                Route("/{version}/{account}/message_templates", self._listed, methods=["GET"]),
-                Route("/{version}/{number}", self._described, methods=["GET"]),
+                Route("/{version}/{account}/message_templates", self._list, methods=["GET"]),
+                Route("/{version}/{number}", self._describe, methods=["GET"]),
             ]
         )
 
@@ -129,15 +129,15 @@ class FakeWhatsApp(Vendor):
 
     def cards(self) -> Sequence[VendorCard]:
         """Messages that ask, in order."""
-        return [VendorCard(each.person, each.token, _shown(each)) for each in self.bubbles if each.is_card]
+        return [VendorCard(each.person, each.token, _show(each)) for each in self.bubbles if each.is_card]
 
     def reads(self, identity: str) -> Sequence[str]:
         """Returns the whole conversation with one person."""
-        return [_shown(each) for each in self.bubbles if each.person == identity]
+        return [_show(each) for each in self.bubbles if each.person == identity]
 
     def bubble(self, card: VendorCard) -> WhatsAppMessage:
         """Returns the message that a card is."""
-        mine = [each for each in self.bubbles if (each.person, _shown(each)) == (card.to, card.text)]
+        mine = [each for each in self.bubbles if (each.person, _show(each)) == (card.to, card.text)]
         return next(each for each in reversed(mine) if each.token == card.token)
 
     # What people do.
@@ -306,14 +306,14 @@ class FakeWhatsApp(Vendor):
             return 132000
         if buttons != ["0", "1"]:
             return 132012
-        return 132005 if _units(_filled(known, bodies[0]["parameters"])) > _MOST else 0
+        return 132005 if _units(_fill(known, bodies[0]["parameters"])) > _MOST else 0
 
     def _bubble(self, person: str, body: Mapping[str, Any]) -> WhatsAppMessage:
         kind, content = body["type"], body[body["type"]]
         buttons: dict[str, str] = {}
         if kind == "template":
             known = self.templates[content["name"], content["language"]["code"]]
-            text = _filled(known, content["components"][0]["parameters"])
+            text = _fill(known, content["components"][0]["parameters"])
             payloads = [each["parameters"][0]["payload"] for each in content["components"][1:]]
             buttons = dict(zip(("Approve", "Deny"), payloads, strict=True))
         elif kind == "interactive":
@@ -324,7 +324,7 @@ class FakeWhatsApp(Vendor):
         about = body.get("context", {}).get("message_id", "")
         return WhatsAppMessage(person, self.wamid(), kind, text, about, buttons, body)
 
-    async def _described(self, request: Request) -> Response:
+    async def _describe(self, request: Request) -> Response:
         trouble = self._trouble(request)
         if trouble is not None:
             return trouble
@@ -332,7 +332,7 @@ class FakeWhatsApp(Vendor):
             return self._no(100)
         return JSONResponse({"id": NUMBER_ID, "display_phone_number": "+1 555-078-3881", "verified_name": "Acme"})
 
-    async def _listed(self, request: Request) -> Response:
+    async def _list(self, request: Request) -> Response:
         trouble = self._trouble(request)
         if trouble is not None:
             return trouble
@@ -375,11 +375,11 @@ async def fake_whatsapp(*, template: bool = False) -> AsyncIterator[FakeWhatsApp
         yield whatsapp
 
 
-def _shown(bubble: WhatsAppMessage) -> str:
+def _show(bubble: WhatsAppMessage) -> str:
     return "\n".join((bubble.text, *(f"[{title}]" for title in bubble.buttons)))
 
 
-def _filled(template: str, parameters: Sequence[Mapping[str, Any]]) -> str:
+def _fill(template: str, parameters: Sequence[Mapping[str, Any]]) -> str:
     values = {f"{{{{{number}}}}}": each["text"] for number, each in enumerate(parameters, 1)}
     return re.sub(r"\{\{\d\}\}", lambda found: values.get(found.group(), found.group()), template)
 

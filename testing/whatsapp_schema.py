@@ -9,7 +9,7 @@ from typing import Any, Final
 _TITLE: Final = {"type": "string", "minLength": 1, "maxLength": 20, "pattern": r"\S"}
 
 
-def _closed(required: list[str], **properties: Any) -> dict[str, Any]:
+def _close(required: list[str], **properties: Any) -> dict[str, Any]:
     return {"type": "object", "required": required, "properties": properties, "additionalProperties": False}
 
 
@@ -17,33 +17,31 @@ def _words(most: int) -> dict[str, Any]:
     return {"type": "string", "minLength": 1, "maxLength": most, "pattern": r"\S"}
 
 
-_BUTTON: Final = _closed(
+_BUTTON: Final = _close(
     ["type", "reply"],
     type={"const": "reply"},
-    reply=_closed(
+    reply=_close(
         ["id", "title"],
         id={"type": "string", "minLength": 1, "maxLength": 256, "pattern": r"^\S(.*\S)?$"},
         title=_TITLE,
     ),
 )
-INTERACTIVE: Final = _closed(
+INTERACTIVE: Final = _close(
     ["type", "body", "action"],
     type={"const": "button"},
-    header=_closed(["type", "text"], type={"const": "text"}, text=_words(60)),
-    body=_closed(["text"], text=_words(1024)),
-    footer=_closed(["text"], text=_words(60)),
-    action=_closed(["buttons"], buttons={"type": "array", "minItems": 1, "maxItems": 3, "items": _BUTTON}),
+    header=_close(["type", "text"], type={"const": "text"}, text=_words(60)),
+    body=_close(["text"], text=_words(1024)),
+    footer=_close(["text"], text=_words(60)),
+    action=_close(["buttons"], buttons={"type": "array", "minItems": 1, "maxItems": 3, "items": _BUTTON}),
 )
-TEXT: Final = _closed(["body"], body=_words(4096), preview_url={"type": "boolean"})
-_PARAMETER: Final = _closed(
+TEXT: Final = _close(["body"], body=_words(4096), preview_url={"type": "boolean"})
+_PARAMETER: Final = _close(
     ["type", "text"],
     type={"const": "text"},
     text={"type": "string", "minLength": 1, "maxLength": 1024, "not": {"pattern": r"[\n\r\t]| {5}"}},
 )
-_BODY: Final = _closed(
-    ["type", "parameters"], type={"const": "body"}, parameters={"type": "array", "items": _PARAMETER}
-)
-_REPLY: Final = _closed(
+_BODY: Final = _close(["type", "parameters"], type={"const": "body"}, parameters={"type": "array", "items": _PARAMETER})
+_REPLY: Final = _close(
     ["type", "sub_type", "index", "parameters"],
     type={"const": "button"},
     sub_type={"const": "quick_reply"},
@@ -52,13 +50,13 @@ _REPLY: Final = _closed(
         "type": "array",
         "minItems": 1,
         "maxItems": 1,
-        "items": _closed(["type", "payload"], type={"const": "payload"}, payload=_words(128)),
+        "items": _close(["type", "payload"], type={"const": "payload"}, payload=_words(128)),
     },
 )
-TEMPLATE: Final = _closed(
+TEMPLATE: Final = _close(
     ["name", "language", "components"],
     name={"type": "string", "pattern": "^[a-z0-9_]{1,512}$"},
-    language=_closed(["policy", "code"], policy={"const": "deterministic"}, code={"type": "string", "minLength": 2}),
+    language=_close(["policy", "code"], policy={"const": "deterministic"}, code={"type": "string", "minLength": 2}),
     components={"type": "array", "items": {"oneOf": [_BODY, _REPLY]}},
 )
 _COMMON: Final = {
@@ -66,13 +64,13 @@ _COMMON: Final = {
     "recipient_type": {"const": "individual"},
     "to": {"type": "string", "pattern": "^[0-9]{5,20}$"},
     "recipient": {"type": "string", "pattern": r"^[A-Z]{2}\.(ENT\.)?[A-Za-z0-9]{1,128}$"},
-    "context": _closed(["message_id"], message_id={"type": "string", "pattern": "^wamid"}),
+    "context": _close(["message_id"], message_id={"type": "string", "pattern": "^wamid"}),
 }
 
 
 def _message(kind: str, shape: dict[str, Any]) -> dict[str, Any]:
     required = ["messaging_product", "recipient_type", "type", kind]
-    return _closed(required, **_COMMON, **{"type": {"const": kind}, kind: shape})
+    return _close(required, **_COMMON, **{"type": {"const": kind}, kind: shape})
 
 
 MESSAGE: Final[dict[str, Any]] = {

@@ -35,7 +35,7 @@ def closing_words(request: ApprovalRequest, formatter: Formatter) -> str:
     state = "replaced" if request.state == "pending" else request.state
     doubt = request.kind == "in_doubt"
     who = request.decided_name or request.decided_by
-    return _ending(state, who, request.decided_channel, request.decided_at, formatter, doubt=doubt)
+    return _write_end(state, who, request.decided_channel, request.decided_at, formatter, doubt=doubt)
 
 
 def reason_words(request: ApprovalRequest, language: str) -> str:
@@ -62,7 +62,7 @@ def written_receipt(receipt: Receipt, formatter: Formatter) -> Receipt:
     return receipt if receipt.message else receipt.model_copy(update={"message": receipt_words(receipt, formatter)})
 
 
-def _ending(state: str, who: str, channel: str, at: datetime | None, formatter: Formatter, *, doubt: bool) -> str:
+def _write_end(state: str, who: str, channel: str, at: datetime | None, formatter: Formatter, *, doubt: bool) -> str:
     named = one_line(who, NAME_CHARS).text
     key = f"end.doubt.{state}" if doubt and has_text(f"end.doubt.{state}") else f"end.{state}"
     if state == "cancelled" and named and at is not None:
@@ -107,7 +107,7 @@ def _why(receipt: Receipt, language: str) -> str:
 def _write_decided(receipt: Receipt, formatter: Formatter) -> str:
     at, channel = receipt.decided_at, receipt.channel
     who = receipt.decided_name or receipt.decided_by
-    ending = _ending(receipt.verdict or receipt.state, who, channel, at, formatter, doubt=False)
+    ending = _write_end(receipt.verdict or receipt.state, who, channel, at, formatter, doubt=False)
     if not receipt.reason:
         return ending
     # Theirs, so before the sentence about whoever came later.

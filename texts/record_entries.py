@@ -109,7 +109,7 @@ def _attempt(of: _Facts) -> str:
         return _write_input(of)
     signed = of.text("entry.signed", signer=of.get("key_id"))
     proof = of.text("entry.unsigned") if of.get("unsigned", "yes") else signed
-    proof = of.text("entry.vouched", witness=of.get("witness")) if of.has("witness") else proof
+    proof = of.text("entry.vouched", reporter=of.get("reporter")) if of.has("reporter") else proof
     how = of.text(
         "entry.how", channel=of.get("channel"), assurance=of.code("assurance", "entry.no_assurance"), proof=proof
     )

@@ -108,7 +108,7 @@ def details(
     if waiting:
         lines += ["### Waiting for people", "", _HONEST]
     for request in waiting[:DETAILED_REQUESTS]:
-        lines += ["", *_waiting(request, cards.get(request.id), link(request.id))]
+        lines += ["", *_describe_waiting(request, cards.get(request.id), link(request.id))]
     if len(waiting) > DETAILED_REQUESTS:
         lines += ["", f"{len(waiting) - DETAILED_REQUESTS} more wait."]
     answered = [request for request in requests if request.state != "pending"]
@@ -121,7 +121,7 @@ def details(
     return "\n".join(lines)
 
 
-def _waiting(request: ApprovalRequest, card: Card | None, address: str) -> Iterator[str]:
+def _describe_waiting(request: ApprovalRequest, card: Card | None, address: str) -> Iterator[str]:
     code = show_code(request.code)
     yield f"**{code}**" + (f": [open the card]({address})" if address else "")
     yield ""

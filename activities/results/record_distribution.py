@@ -49,7 +49,7 @@ class RecordDistributor:
 
         A worker that is lost before this returns has not recorded the call: whoever runs it again delivers again.
         """
-        sinks = [self._delivered(each, permit, record, key) for each in self._distribution.sinks(self._tool)]
+        sinks = [self._deliver_guarded(each, permit, record, key) for each in self._distribution.sinks(self._tool)]
         views: RecordViews
         views, _ = await asyncio.gather(self.views(permit, record), asyncio.gather(*sinks))
         return views
@@ -61,7 +61,7 @@ class RecordDistributor:
         found = await self._guard(name, permit, _apply_filter(view, record))
         return None if found is None else found.values
 
-    async def _delivered(self, to: Destination, permit: Permit, record: AnnotatedRecord, key: str) -> None:
+    async def _deliver_guarded(self, to: Destination, permit: Permit, record: AnnotatedRecord, key: str) -> None:
         await self._guard(to.name, permit, self._deliver(to, permit, record, key))
 
     async def _deliver(self, to: Destination, permit: Permit, record: AnnotatedRecord, key: str) -> None:

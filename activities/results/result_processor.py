@@ -108,7 +108,7 @@ class ResultProcessor:
         outcome = await self._make_outcome(permit, args, replace(result, structured=whole), problem, budget_chars)
         return ProcessedResult(outcome, self._find_record(result.value))
 
-    async def failed(
+    async def fail(
         self, permit: Permit, args: Mapping[str, Any], text: str, budget_chars: int, secrets: Collection[str] = ()
     ) -> ProcessedResult:
         """Makes the outcome of a call that failed with these words, without its secrets, as in `of`."""
@@ -169,7 +169,7 @@ class ResultProcessor:
         else:
             outcome = await self._make_text_outcome(permit, args, result, budget_chars)
             outcome = await self._add_updates(permit, args, result, outcome, budget_chars)
-        structured = await self._structured(result.structured, _place(permit))
+        structured = await self._keep_structured(result.structured, _place(permit))
         return outcome.model_copy(update={"structured": structured, "cost": _usd(result.cost)})
 
     async def _add_updates(
@@ -268,7 +268,7 @@ class ResultProcessor:
         activity.logger.warning("the %s update of %s is no plain JSON object: left out", what, self._tool.name)
         return None
 
-    async def _structured(self, value: Any, place: SessionKey) -> Content | None:
+    async def _keep_structured(self, value: Any, place: SessionKey) -> Content | None:
         if value is None:
             return None
         plain = _plain(value)

@@ -96,14 +96,14 @@ async def find_target(
     if not code:
         certain = len(rows) == 1 and rows[0].kind != "digest"
         from_others_card = action.verdict is None and any(row.person != person.id for row in rows)
-        return Target(_shown(rows), certain=certain, from_others_card=from_others_card)
+        return Target(_list_shown(rows), certain=certain, from_others_card=from_others_card)
     agreeing = [row for row in rows if row.request.code == code]
     if agreeing:
-        return _one_of(_shown(agreeing))
+        return _one_of(_list_shown(agreeing))
     coded = await _by_code(deliveries, codes, channel, person, code, at)
     # A code that is not its card's: nobody can say which is meant. A list has none, so what is written counts.
     of_one = bool(rows) and rows[0].kind != "digest"
-    return Target((*_shown(rows), *coded.asked), certain=False) if of_one else coded
+    return Target((*_list_shown(rows), *coded.asked), certain=False) if of_one else coded
 
 
 async def open_requests(
@@ -139,7 +139,7 @@ async def _open(deliveries: DeliveryQueue, channel: Channel, person: Person, at:
     """
     rows = await _out(deliveries, channel, person, at)
     alone = len(rows) == 1 and rows[0].kind != "digest" and rows[0].sent_at is not None
-    return Target(_shown(rows), certain=alone)
+    return Target(_list_shown(rows), certain=alone)
 
 
 async def _by_code(
@@ -152,7 +152,7 @@ async def _by_code(
             [await _revision_last_sent(deliveries, person, each, at) for each in await codes.with_code(person, code)]
         )
     # Of a request that was asked again, whoever writes its code means it as it is now.
-    return _one_of(_shown({row.approval: row for row in sorted(rows, key=lambda row: row.revision)}.values()))
+    return _one_of(_list_shown({row.approval: row for row in sorted(rows, key=lambda row: row.revision)}.values()))
 
 
 async def _out(deliveries: DeliveryQueue, channel: Channel, person: Person, at: datetime) -> list[DeliveryRow]:
@@ -179,7 +179,7 @@ async def _revision_last_sent(
     return AskedRevision(request, 1, shown, request.card.whole)
 
 
-def _shown(rows: Iterable[DeliveryRow]) -> tuple[AskedRevision, ...]:
+def _list_shown(rows: Iterable[DeliveryRow]) -> tuple[AskedRevision, ...]:
     return tuple(_revision_shown(row) for row in rows)
 
 

@@ -79,7 +79,7 @@ class _Cut:
 
 def read_mail_answer(above: Sequence[str], below: Sequence[str], sender: AnswerSender) -> ParsedAnswer:
     """Parses a mail's answer: `above` its quote, and `below` it, where mostly nothing stands but what a server adds."""
-    cut = _cut(_without_banners(above), sender)
+    cut = _split_footer(_without_banners(above), sender)
     answer = read_lines(cut.body, sender)
     if answer.verdict == "denied":
         return _keep_denial(answer, cut, below, sender)
@@ -124,7 +124,7 @@ def _keep_denial(answer: ParsedAnswer, cut: _Cut, below: Sequence[str], sender: 
     return answer
 
 
-def _cut(lines: Sequence[str], sender: AnswerSender) -> _Cut:
+def _split_footer(lines: Sequence[str], sender: AnswerSender) -> _Cut:
     for at, line in enumerate(lines):
         if not line:
             continue

@@ -273,7 +273,7 @@ def _open(options: ImapOptions) -> Iterator[BaseMailBox]:
     box: BaseMailBox | None = None
     try:
         try:
-            box = _connected(options)
+            box = _connect(options)
             box.login(options.user, options.password, options.folder)
         except (ImapToolsError, imaplib.IMAP4.error, OSError) as error:
             # What the server says may repeat what it was sent.
@@ -292,7 +292,7 @@ def _leave(box: BaseMailBox) -> None:
         box.client.shutdown()
 
 
-def _connected(options: ImapOptions) -> BaseMailBox:
+def _connect(options: ImapOptions) -> BaseMailBox:
     host, port, seconds = options.host, options.port, options.timeout_seconds
     if options.tls == "none":
         return MailBoxUnencrypted(host, port, timeout=seconds)

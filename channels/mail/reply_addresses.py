@@ -40,11 +40,11 @@ class ReplyAddresses:
 
     def address(self, token: str) -> str:
         """Makes the address for answers about a delivery."""
-        return f"{self._local}{_SEPARATOR}{self._proved(token)}@{self._domain}"
+        return f"{self._local}{_SEPARATOR}{self._compute_proof(token)}@{self._domain}"
 
     def message_id(self, token: str, what: str = "") -> str:
         """Makes the id of a mail about a delivery: of its card, or of `what` (letters, digits and dots) follows it."""
-        return f"<{self._proved(token)}{'.' if what else ''}{what}@{self._domain}>"
+        return f"<{self._compute_proof(token)}{'.' if what else ''}{what}@{self._domain}>"
 
     def is_ours(self, address: str) -> bool:
         """Returns whether mail to it is for us, whether or not it names a delivery."""
@@ -62,10 +62,10 @@ class ReplyAddresses:
     def _read(self, pattern: re.Pattern[str], texts: Iterable[str]) -> tuple[str, ...]:
         found = (match[1] for text in texts if (match := pattern.fullmatch(text)) is not None)
         tokens = ((named.partition(".")[0], named) for named in found)
-        good = (token for token, named in tokens if hmac.compare_digest(self._proved(token), named))
+        good = (token for token, named in tokens if hmac.compare_digest(self._compute_proof(token), named))
         return tuple(dict.fromkeys(good))
 
-    def _proved(self, token: str) -> str:
+    def _compute_proof(self, token: str) -> str:
         # Base32 in lower case, since some senders change the case of a local part, which base64 does not survive.
         proof = hmac.digest(self._secret, f"reply/{token}".encode(), hashlib.sha256)[:_PROOF_BYTES]
         return f"{token}.{base64.b32encode(proof).decode('ascii').lower()}"

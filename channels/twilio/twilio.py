@@ -76,7 +76,7 @@ class TwilioOptions(ChannelOptions):
     )
 
     @model_validator(mode="after")
-    def _fitting(self) -> Self:
+    def _check_options(self) -> Self:
         if self.content_sids and self.via != "whatsapp":
             raise ValueError("`content_sids` are for `via: whatsapp`; an SMS has no buttons")
         return self

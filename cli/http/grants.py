@@ -68,7 +68,7 @@ def grant_table(grants: Sequence[Grant], now: datetime) -> RenderableType:
         table.add_column(name, no_wrap=name == "Id", overflow="fold")
     for grant in grants:
         where = f"session {grant.like.session}" if grant.like.session else "everywhere"
-        table.add_row(grant.id, _what(grant), where, ", ".join(grant.people), _left(grant), _until(grant, now))
+        table.add_row(grant.id, _what(grant), where, ", ".join(grant.people), _describe_rest(grant), _until(grant, now))
     return table
 
 
@@ -77,7 +77,7 @@ def _what(grant: Grant) -> str:
     return f"{grant.verdict}: {grant.like.tool} {like}"
 
 
-def _left(grant: Grant) -> str:
+def _describe_rest(grant: Grant) -> str:
     return f"{grant.uses_left} of {grant.uses}"
 
 

@@ -199,13 +199,13 @@ async def _try_case(catalog: Catalog, result: PolicyCaseResult) -> PolicyCaseRes
 def _failure(result: PolicyCaseResult) -> Text:
     verdict = result.verdict
     return Text(
-        f"failed: {result.case.name}: expected {_told(result.case.expect, result.case.quorum)}, got "
-        f"{_told(verdict.verdict, verdict.terms.quorum)}: {verdict.why}",
+        f"failed: {result.case.name}: expected {_describe_verdict(result.case.expect, result.case.quorum)}, got "
+        f"{_describe_verdict(verdict.verdict, verdict.terms.quorum)}: {verdict.why}",
         "red",
     )
 
 
-def _told(verdict: str, people: int | None) -> str:
+def _describe_verdict(verdict: str, people: int | None) -> str:
     return f"{verdict} by {people} people" if verdict == "ask" and people not in (None, 1) else verdict
 
 

@@ -42,7 +42,7 @@ def card_lines(request: ApprovalRequest, now: datetime) -> RenderableType:
             size = f" ({each.size} bytes, sha-256 {each.sha256})" if each.sha256 else ""
             facts.add_row(Text(each.name), Text(each.text + size))
     facts.add_row("", "")
-    for name, value in (*_about(request, now), *_course(request, now), *_ending(request)):
+    for name, value in (*_about(request, now), *_course(request, now), *_ending_facts(request)):
         facts.add_row(name, value)
     effect = f"Did this happen? {card.effect}" if request.kind == "in_doubt" else card.effect
     todo = [Text(""), *(Text(line, style="dim") for line in _todo(request))] if request.state == "pending" else []
@@ -118,7 +118,7 @@ def _course(request: ApprovalRequest, now: datetime) -> Facts:
     return rows
 
 
-def _ending(request: ApprovalRequest) -> Facts:
+def _ending_facts(request: ApprovalRequest) -> Facts:
     rows: Facts = []
     if request.decided_by or request.decided_at:
         by = clean(request.decided_name or request.decided_by) or "nobody"

@@ -97,7 +97,7 @@ async def ready(
     checks = await readiness.checks()
     is_ready = all(state == "ok" for state in checks.values())
     response.status_code = 200 if is_ready else 503
-    refused = await _refused(deps) if _may_count(deps, caller) else None
+    refused = await _count_refused(deps) if _may_count(deps, caller) else None
     return ReadinessReport(status="ready" if is_ready else "not ready", checks=checks, refused=refused)
 
 
@@ -106,7 +106,7 @@ def _may_count(deps: GatewayDeps, caller: AuthenticatedCaller | None) -> bool:
     return deps.development if caller is None else OPERATOR in caller.person.roles
 
 
-async def _refused(deps: GatewayDeps) -> dict[str, int]:
+async def _count_refused(deps: GatewayDeps) -> dict[str, int]:
     try:
         return await refusals_since(deps.store.run, _COUNTED)
     # That the store is away stands among the checks.

@@ -48,7 +48,7 @@ async def decide(deps: GatewayDeps, draft: DecisionDraft, author: DecisionAuthor
     receipt = await _decide(deps, draft, author)
     if receipt.status == "refused":
         tried = decision_from_draft(draft, author, deps.clock())
-        entry = audit_events.attempt_entry(tried, receipt, deps.clock(), witness="gateway")
+        entry = audit_events.attempt_entry(tried, receipt, deps.clock(), reporter="gateway")
         await deps.attempts.note(deps.store, entry, receipt.code)
         if not await _readable(deps, draft.approval_id, author.person):
             return refused_receipt("unknown", draft.approval_id, _NO_REQUEST)
@@ -114,7 +114,7 @@ async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: 
     if not concerned and eligibility_for(request, person, deps.people, deps.clock()).code:
         receipt = refusal(request, "not_allowed", why="withdraw")
         stranger = Decision(approval_id=approval_id, verdict="withdrawn", reason=reason, subject=person.id)
-        entry = audit_events.attempt_entry(stranger, receipt, deps.clock(), witness="gateway")
+        entry = audit_events.attempt_entry(stranger, receipt, deps.clock(), reporter="gateway")
         await deps.attempts.note(deps.store, entry, receipt.code)
         return (
             receipt

@@ -72,7 +72,7 @@ class OidcProvider:
 
     async def begin(self) -> tuple[str, SignInAttempt]:
         """Returns where to send the browser, and what to remember of it meanwhile. Raises `Unavailable`."""
-        published = await self._known()
+        published = await self._load_keys()
         attempt = SignInAttempt(generate_token(32), generate_token(32), generate_token(48))
         async with await self._client() as client:
             url, _ = client.create_authorization_url(
@@ -96,7 +96,7 @@ class OidcProvider:
             raise _refusal("the answer comes from another provider")
         if "error" in answer or not answer.get("code"):
             raise _refusal("the provider did not agree")
-        published = await self._known()
+        published = await self._load_keys()
         try:
             async with await self._client() as client:
                 tokens = await client.fetch_token(
@@ -137,7 +137,7 @@ class OidcProvider:
         return found
 
     async def _open(self, written: str) -> jwt.Token:
-        published = await self._known()
+        published = await self._load_keys()
         try:
             return jwt.decode(written, published.keys, algorithms=ALGORITHMS)
         except InvalidKeyIdError:
@@ -145,9 +145,9 @@ class OidcProvider:
             if self._clock() - published.at < AGAIN:
                 raise
             self._published = None
-            return jwt.decode(written, (await self._known()).keys, algorithms=ALGORITHMS)
+            return jwt.decode(written, (await self._load_keys()).keys, algorithms=ALGORITHMS)
 
-    async def _known(self) -> _Published:
+    async def _load_keys(self) -> _Published:
         now = self._clock()
         if self._published is None or now - self._published.at > FRESH:
             self._published = await self._ask(now)

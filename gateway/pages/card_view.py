@@ -171,7 +171,7 @@ def card_page(
         raw=_raw(request, args),
         unseen=_unseen(request, unopened, language),
         opened=not unopened,
-        ending=None if pending else _ending(request, line, visitor, people),
+        ending=None if pending else _describe_end(request, line, visitor, people),
         withdraws=pending and (visitor.person.id == request.requester.user or OPERATOR in visitor.person.roles),
         deliveries=deliveries,
     )
@@ -245,7 +245,7 @@ def _count_votes(request: ApprovalRequest, people: Directory, formatter: Formatt
     return f"{words}. {still}"
 
 
-def _ending(request: ApprovalRequest, line: CallLine | None, visitor: Visitor, people: Directory) -> CardEnding:
+def _describe_end(request: ApprovalRequest, line: CallLine | None, visitor: Visitor, people: Directory) -> CardEnding:
     language = visitor.formatter.language
     # Of a withdrawal the request keeps the id alone.
     by = request.decided_by and (request.decided_name or display_name(people, request.decided_by, request.tenant))

@@ -27,9 +27,9 @@ def first_run(deps: GatewayDeps, person: Person) -> FirstRun:
     own = [row for row in rows if not set(row.approvers).isdisjoint(deps.rights(person))]
     titles = [row.title or row.tool for row in (*own, *rows)]
     command = f"signoff ask {shlex.quote(titles[0])}" if titles else ""
-    return FirstRun(_listed(titles), _listed([row.title or row.tool for row in own]), command)
+    return FirstRun(_join(titles), _join([row.title or row.tool for row in own]), command)
 
 
-def _listed(titles: Collection[str]) -> str:
+def _join(titles: Collection[str]) -> str:
     named = list(dict.fromkeys(titles))
     return ", ".join(named[:_NAMED]) + (", …" if len(named) > _NAMED else "")

@@ -141,12 +141,12 @@ def _bracket(host: str) -> str:
 
 def unexpected_receipt(approval_id: str, error: Exception) -> Receipt:
     """Returns the receipt of an answer that failed as nobody expected: it may have counted, so it is not refused."""
-    name = _logged(f"an answer to {approval_id!r}", error)
+    name = _log_failure(f"an answer to {approval_id!r}", error)
     message = f"something went wrong here, and it may have counted; the gateway's log has it under the id {name}"
     return Receipt(status="pending", approval_id=approval_id, message=message)
 
 
-def _logged(what: str, error: Exception) -> str:
+def _log_failure(what: str, error: Exception) -> str:
     name = secrets.token_hex(4)
     _log.error("%s failed, id %s (%s)", what, name, type(error).__name__)
     _log.debug("id %s", name, exc_info=error)
@@ -179,7 +179,7 @@ class ErrorMiddleware:
             return
         except Exception as error:
             # As Python writes it: a `%0A` in an address would begin a line of its own, as whoever wrote it likes.
-            name = _logged(f"{scope['method']} {scope['path']!r}", error)
+            name = _log_failure(f"{scope['method']} {scope['path']!r}", error)
             if not begun:
                 words = f"something went wrong here; the gateway's log has it under the id {name}"
                 response = await self._answer(Request(scope, receive), Fault(code="internal", message=words), 500)

@@ -74,11 +74,11 @@ def check_filters(actor: Actor, registry: ToolRegistry) -> None:
         _check_names(actor, "toolset", (actor.toolset,), {tool.toolset for tool in tools} - {""})
     _check_list(actor, "allowed_plugins", actor.allowed_plugins, {tool.plugin for tool in tools} - {""})
     _check_list(actor, "allowed_mcp_servers", actor.allowed_mcp_servers, servers)
-    for server, names in _mapping(actor, "allowed_mcp_tools", actor.allowed_mcp_tools).items():
+    for server, names in _make_mapping(actor, "allowed_mcp_tools", actor.allowed_mcp_tools).items():
         field = f"allowed_mcp_tools.{server}"
         _check_names(actor, "allowed_mcp_tools", (server,), servers)
         _check_list(actor, field, names, {mcp_parts(tool.name)[1] for tool in tools if _of(tool, server)})
-    for channel, surface in _mapping(actor, "surfaces", actor.surfaces).items():
+    for channel, surface in _make_mapping(actor, "surfaces", actor.surfaces).items():
         if not isinstance(channel, str) or not is_id(channel):
             # No turn comes by such a channel, so that what it leaves out would be there after all.
             why = f"is for `{channel}`, which is no channel's name: it must match `{ID_PATTERN[:-2]}$`"
@@ -122,7 +122,7 @@ def _of(tool: Tool, server: str) -> bool:
     return is_mcp(tool.name) and mcp_parts(tool.name)[0] == server
 
 
-def _mapping(actor: Actor, field: str, given: Any) -> Mapping[str, Any]:
+def _make_mapping(actor: Actor, field: str, given: Any) -> Mapping[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):

@@ -74,7 +74,7 @@ class _Proposal:
     corrected: bool = False
     note: str = ""
 
-    def settled(self, gate: GateName, code: CallCode, message: str, tool: Tool | None = None) -> LocalGateDecision:
+    def settle(self, gate: GateName, code: CallCode, message: str, tool: Tool | None = None) -> LocalGateDecision:
         return settled_decision(self.call, gate, code, message, tool)
 
 
@@ -142,7 +142,7 @@ def action_hash(call: CallPart, args: Any, found: LocalGateDecision) -> str:
 def shape(proposal: _Proposal) -> LocalGateDecision | None:
     """Checks that the arguments are one JSON object of bearable size that RFC 8785 can write."""
     why = shape_problem(proposal.call, proposal.args)
-    return proposal.settled("shape", "input_invalid", why) if why else None
+    return proposal.settle("shape", "input_invalid", why) if why else None
 
 
 def caps(proposal: _Proposal) -> LocalGateDecision | None:
@@ -150,7 +150,7 @@ def caps(proposal: _Proposal) -> LocalGateDecision | None:
     tally, call = proposal.tally, proposal.call
     # Before the counts: its arguments were dropped, and it must not be told that it repeats itself.
     if call.surplus:
-        return proposal.settled("caps", "too_many_calls", "too many calls in one completion; propose fewer at a time")
+        return proposal.settle("caps", "too_many_calls", "too many calls in one completion; propose fewer at a time")
     actor = proposal.view.actor
     # An actor's own limit can only be the lower one: the cap is part of what keeps a history within the server's.
     calls = MAX_CALLS if actor is None else min(MAX_CALLS, actor.limits.calls)
@@ -162,7 +162,7 @@ def caps(proposal: _Proposal) -> LocalGateDecision | None:
         why = f"the same call was made {equal} times among the last {len(tally.recent)} calls; do something else"
     else:
         return None
-    return proposal.settled("caps", "too_many_calls", why)
+    return proposal.settle("caps", "too_many_calls", why)
 
 
 def surface(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
@@ -173,7 +173,7 @@ def surface(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     # The words below tell that the tool exists: only who would have it elsewhere may read them.
     if view.hides(tool) or not view.permits(tool) or not view.sees(tool):
         return _not_there(proposal, "surface")
-    return proposal.settled("surface", "not_available", f"Tool {tool.name} is not available on this surface")
+    return proposal.settle("surface", "not_available", f"Tool {tool.name} is not available on this surface")
 
 
 def tag_policy(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
@@ -204,7 +204,7 @@ def available(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     # After all gates that hide: its words name the tool, as does what may be tried in its place.
     if proposal.view.is_available(tool):
         return None
-    return proposal.settled("available", "not_available", f"Tool {tool.name} is not currently available", tool)
+    return proposal.settle("available", "not_available", f"Tool {tool.name} is not currently available", tool)
 
 
 def schema(proposal: _Proposal, tool: Tool) -> LocalGateDecision | _Proposal:
@@ -223,7 +223,7 @@ def schema(proposal: _Proposal, tool: Tool) -> LocalGateDecision | _Proposal:
     if checked.problems:
         problems = problems_text(checked.problems)
         message = f"the arguments of {quote_name(tool.name)} are not valid: {problems}. Correct them and call it again"
-        return proposal.settled("schema", "input_invalid", message, tool)
+        return proposal.settle("schema", "input_invalid", message, tool)
     if not checked.misfits:
         return proposal
     misfit = f"The arguments do not fit the schema: {problems_text(checked.misfits)}."
@@ -238,7 +238,7 @@ def permission(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     if answer is None:
         # Settled as it is, it must not pass for a call that came to a good end.
         message = f"nobody has asked whether {quote_name(tool.name)} is permitted"
-        return proposal.settled("permission", "refused", message, tool).model_copy(update={"awaits_permission": True})
+        return proposal.settle("permission", "refused", message, tool).model_copy(update={"awaits_permission": True})
     if answer.allowed or _objection(proposal, tool):
         return None
     return denied_decision(proposal.call, "permission", f"Permission denied: {answer.why}", tool)
@@ -251,7 +251,7 @@ def capabilities(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     if not missing:
         return None
     message = f"{quote_name(tool.name)} needs {', '.join(missing)}, which is not set up here; do without it"
-    return proposal.settled("capabilities", "not_available", message, tool)
+    return proposal.settle("capabilities", "not_available", message, tool)
 
 
 def usage(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
@@ -263,14 +263,14 @@ def usage(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
         why = f"nobody has looked how often {quote_name(tool.name)} was used; do without it"
     else:
         why = spent.get(proposal.call.call, "")
-    return proposal.settled("usage", "not_available", why, tool) if why else None
+    return proposal.settle("usage", "not_available", why, tool) if why else None
 
 
 def dry_run(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     """Ends a dry run with the call that would have been made (E17); nobody is asked, nothing runs."""
     if not proposal.dry_run:
         return None
-    return proposal.settled("dry_run", "ok", dry_run_text(tool, proposal.args), tool)
+    return proposal.settle("dry_run", "ok", dry_run_text(tool, proposal.args), tool)
 
 
 def approval(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
@@ -349,7 +349,7 @@ def _not_there(proposal: _Proposal, gate: GateName) -> LocalGateDecision:
     message = (
         f"there is no tool {quote_name(proposal.call.tool)} for you{near or '; use one of the tools you were given'}"
     )
-    return proposal.settled(gate, "not_available", message)
+    return proposal.settle(gate, "not_available", message)
 
 
 def _tally_key(call: CallPart) -> str:

@@ -115,7 +115,7 @@ def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:
         domain_data=section.domain_data,
         domain_merge=section.domain_merge,
         # What is not given is left out, so that defaults stand in one place.
-        limits=TurnLimits(**_given(limits)),
+        limits=TurnLimits(**_drop_none(limits)),
         model_settings=section.model_settings,
         scope=section.scope,
         tags=tuple(section.tags),
@@ -259,7 +259,7 @@ def _is_raw(function: Callable[..., Any]) -> bool:
     return len(names) == 2 and names[0] == "args" and hints.get(names[1], ToolContext) is ToolContext
 
 
-def _given(section: Section) -> dict[str, Any]:
+def _drop_none(section: Section) -> dict[str, Any]:
     return {key: value for key, value in section if value is not None}
 
 

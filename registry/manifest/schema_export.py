@@ -185,10 +185,10 @@ def _join(known: dict[str, Any]) -> None:
     term = known["TermRule"]["properties"]
     term["escalate_to"]["items"] = policy["escalate_to"]["items"]
     for asking in (policy, term):
-        asking["approvers"]["items"] = _asked(policy["escalate_to"]["items"])
+        asking["approvers"]["items"] = _approver_schema(policy["escalate_to"]["items"])
 
 
-def _asked(approver: dict[str, Any]) -> dict[str, Any]:
+def _approver_schema(approver: dict[str, Any]) -> dict[str, Any]:
     """Returns the schema of one of a policy's `approvers`: a name, or a group of them."""
     of = {"anyOf": [approver, {"type": "array", "items": approver, "minItems": 1}]}
     quorum = {"type": "integer", "minimum": 1, "maximum": MAX_QUORUM, "default": 1}

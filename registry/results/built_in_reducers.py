@@ -143,7 +143,7 @@ def _kind(letters: str) -> str:
     return _LETTERS.get(letters.strip()[:1], "changed")
 
 
-def _matching(*patterns: re.Pattern[str]) -> Callable[[str], str]:
+def _make_matcher(*patterns: re.Pattern[str]) -> Callable[[str], str]:
     def shorten(text: str) -> str:
         return "\n".join(line for line in text.splitlines() if any(each.search(line) for each in patterns))
 
@@ -152,8 +152,8 @@ def _matching(*patterns: re.Pattern[str]) -> Callable[[str], str]:
 
 _COMMANDS: Final[tuple[tuple[Callable[[str], object], Callable[[str], str]], ...]] = (
     (_asks_git_status, _git_status),
-    (_TEST_RUN.search, _matching(_TEST_LINE, _TEST_SUMMARY)),
-    (_INSTALL.search, _matching(_INSTALL_LINE)),
+    (_TEST_RUN.search, _make_matcher(_TEST_LINE, _TEST_SUMMARY)),
+    (_INSTALL.search, _make_matcher(_INSTALL_LINE)),
 )
 
 

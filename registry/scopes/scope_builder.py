@@ -55,7 +55,7 @@ class _Build:
         )
         self._check_select("select", actor.select)
         positions = {("", ""): self._position("", "", outer, (), own, (actor.select,))}
-        routes = self._named("routes", actor.routes)
+        routes = self._check_names("routes", actor.routes)
         # Of all routes first: a step may require what another route's step collects.
         for route in routes:
             self._collects(route)
@@ -84,7 +84,7 @@ class _Build:
     def _route(self, route: Route, own: Mapping[str, Tool], outer: Sequence[Layer]) -> dict[tuple[str, str], Position]:
         where, place = f"routes.{route.name}", f"route `{route.name}`"
         self._check_select(f"{where}.select", route.select)
-        steps = self._named(f"{where}.steps", route.steps)
+        steps = self._check_names(f"{where}.steps", route.steps)
         order = {step.name: index for index, step in enumerate(steps)}
         listed = self._once(f"{where}.tools", route.tools)
         inline, tools, missing = {}, {}, []
@@ -343,7 +343,7 @@ class _Build:
             keys.add(key)
         return found
 
-    def _named(self, where: str, given: Sequence[Any]) -> Sequence[Any]:
+    def _check_names(self, where: str, given: Sequence[Any]) -> Sequence[Any]:
         names: set[str] = set()
         for each in given:
             if not is_id(each.name):

@@ -93,7 +93,7 @@ class Questions:
         def write(connection: Connection) -> Question | None:
             lock_approval(connection, question.id)
             rows = read_rows(connection, question.id)
-            about = question if rows is None else _proposed(rows, question)
+            about = question if rows is None else _add_proposers(rows, question)
             if rows is not None and rows.latest.revision > spent and _is_same(rows, about, since):
                 return rows.latest
             # Under the lock: whoever says no while a change is judged is heard before it is asked.
@@ -222,7 +222,7 @@ def end_by_turn(
     return end_question(connection, approval, revision, ending)
 
 
-def _proposed(rows: ApprovalRows, question: Question) -> Question:
+def _add_proposers(rows: ApprovalRows, question: Question) -> Question:
     """Returns `question` with everybody who changed its arguments in earlier revisions among its requesters."""
     proposers = dict.fromkeys((*rows.latest.proposers, *question.proposers))
     return question.model_copy(update={"proposers": tuple(proposers)})

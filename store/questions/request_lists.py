@@ -80,7 +80,7 @@ class RequestLists:
 
         That is a first selection: whoever shows a request to somebody checks whether they may read it.
         """
-        query = _QUESTIONS.where(*_waits(tenant), *_concerning(readers)).limit(PIECE)
+        query = _QUESTIONS.where(*_waits(tenant), *_match_readers(readers)).limit(PIECE)
         if sessions is not None:
             query = query.where(QUESTIONS.c.session.in_(sessions))
         place = (QUESTIONS.c.last_at, QUESTIONS.c.approval)
@@ -108,7 +108,7 @@ class RequestLists:
             turns = [key for key in turns if key not in found]
         if not turns:
             return found
-        query = _QUESTIONS.where(_named(turns)).order_by(QUESTIONS.c.approval, QUESTIONS.c.revision)
+        query = _QUESTIONS.where(_match_name(turns)).order_by(QUESTIONS.c.approval, QUESTIONS.c.revision)
         for request in await self._requests(await self._read(query)):
             found.setdefault(TurnKey(request.tenant, request.session, request.turn), []).append(request)
         return found
@@ -117,7 +117,7 @@ class RequestLists:
         """Reads the requests and tickets of one turn, and the freeze of its tenant at the same time."""
 
         def read(connection: Connection) -> tuple[_Found, list[Ticket], Freeze | None]:
-            found = _found(_OF_TURN, connection, turn._asdict())
+            found = _find(_OF_TURN, connection, turn._asdict())
             return found, read_tickets(connection, turn.workflow_id), freeze_of(connection, turn.tenant)
 
         found, tickets, freeze = await self._store.run(read)
@@ -126,13 +126,13 @@ class RequestLists:
     async def _concern(self, turns: Collection[TurnKey], readers: Collection[str]) -> dict[TurnKey, bool]:
         """Returns, for each turn that asked something, whether that may concern one of `readers`."""
         key = (QUESTIONS.c.tenant, QUESTIONS.c.session, QUESTIONS.c.turn)
-        concerns = func.max(case((and_(true(), *_concerning(readers)), 1), else_=0))
-        query = select(*key, concerns.label("may")).where(_named(turns)).group_by(*key)
+        concerns = func.max(case((and_(true(), *_match_readers(readers)), 1), else_=0))
+        query = select(*key, concerns.label("may")).where(_match_name(turns)).group_by(*key)
         rows = await self._store.run(lambda connection: connection.execute(query).all())
         return {TurnKey(row.tenant, row.session, row.turn): bool(row.may) for row in rows}
 
     async def _read(self, query: Select[Any]) -> _Found:
-        return await self._store.run(partial(_found, query))
+        return await self._store.run(partial(_find, query))
 
     async def _requests(self, found: _Found) -> list[ApprovalRequest]:
         """Builds the requests of the rows found, in the state that answers and time had made by then; a piece at a
@@ -170,7 +170,7 @@ def _waits(tenant: str) -> Sequence[ColumnElement[bool]]:
     )
 
 
-def _concerning(readers: Collection[str] | None) -> Sequence[ColumnElement[bool]]:
+def _match_readers(readers: Collection[str] | None) -> Sequence[ColumnElement[bool]]:
     """Builds the SQL conditions for questions that may concern one of `readers`; for very many entries Python selects
     alone.
     """
@@ -180,11 +180,11 @@ def _concerning(readers: Collection[str] | None) -> Sequence[ColumnElement[bool]
     return (or_(QUESTIONS.c.readers.is_(None), *named),)
 
 
-def _named(turns: Collection[TurnKey]) -> ColumnElement[bool]:
+def _match_name(turns: Collection[TurnKey]) -> ColumnElement[bool]:
     return tuple_(QUESTIONS.c.tenant, QUESTIONS.c.session, QUESTIONS.c.turn).in_([tuple(key) for key in turns])
 
 
-def _found(query: Select[Any], connection: Connection, values: Mapping[str, Any] | None = None) -> _Found:
+def _find(query: Select[Any], connection: Connection, values: Mapping[str, Any] | None = None) -> _Found:
     rows = connection.execute(query, values).all()
     # Of nothing no request is built, at whatever time.
     now = time_from_millis(rows[0].clock if rows else 0)
@@ -199,11 +199,11 @@ def _found(query: Select[Any], connection: Connection, values: Mapping[str, Any]
 def _listed_all(
     rows: Sequence[Row[Any]], given: Mapping[str, Sequence[Row[Any]]], now: datetime
 ) -> list[ApprovalRequest]:
-    found = [_listed(row, [*map(answer_from_row, given.get(row.approval, ()))], now) for row in rows]
+    found = [_build_listed(row, [*map(answer_from_row, given.get(row.approval, ()))], now) for row in rows]
     return [each for each in found if each is not None]
 
 
-def _listed(row: Row[Any], answers: Sequence[StoredAnswer], now: datetime) -> ApprovalRequest | None:
+def _build_listed(row: Row[Any], answers: Sequence[StoredAnswer], now: datetime) -> ApprovalRequest | None:
     """Builds the request of a row; None for a row that holds no question, which must not take down the list of all
     others.
     """

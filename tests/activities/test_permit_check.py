@@ -57,13 +57,13 @@ async def rows_of(store: Store) -> ApprovalRows | None:
     return await Questions(store).read(decision().approval_id)
 
 
-async def weighed(store: Store, tool: Tool, permit: Permit, witness: SignaturePolicy = LENIENT) -> PermitCheck:
+async def weighed(store: Store, tool: Tool, permit: Permit, signature_policy: SignaturePolicy = LENIENT) -> PermitCheck:
     """What the permit is worth for `tool` as it is now, by what the store has of its approval."""
     room = room_of(store, tool, people=APPROVERS)
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
     found = judge(room.catalog, permit.ctx, call, ARGS, Tally())
     rows = await rows_of(store)
-    approval = approval_of(permit, rows, accept_unsigned=witness.development)
+    approval = approval_of(permit, rows, accept_unsigned=signature_policy.development)
     questions = () if approval is None else (approval.question,)
     terms = room.catalog.terms("pay", found.verdict)
     return check_permit(
@@ -72,7 +72,7 @@ async def weighed(store: Store, tool: Tool, permit: Permit, witness: SignaturePo
         found,
         room.catalog.policy("pay"),
         terms,
-        signature_policy=witness,
+        signature_policy=signature_policy,
         voters=voter_set(room.catalog, room.people, permit.ctx, "pay", terms, datetime.now(UTC), questions),
         approval=approval,
         now=datetime.now(UTC) if rows is None else rows.now,

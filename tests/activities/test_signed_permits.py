@@ -224,10 +224,10 @@ def test_the_gateway_vouches_for_a_decision(development: bool, accept_unsigned: 
 
 def test_a_signed_decision_that_names_nothing_is_refused(store: Store) -> None:
     """What fits any question proves no consent to this one."""
-    witness = Desk(store).room.signature_policy
+    signature_policy = Desk(store).room.signature_policy
     for vague in ({"question_hash": ""}, {"revision": None}):
         said = SIGNER.sign_decision(decision(**{"received_at": NOW, "question_hash": "0" * 64} | vague))
-        problem = witness.decision_problem(said, accept_unsigned=False)
+        problem = signature_policy.decision_problem(said, accept_unsigned=False)
         assert problem == "a signed decision in the permit does not say what it is about"
 
 
@@ -526,9 +526,9 @@ async def test_an_unsigned_word_about_a_try_counts_where_unsigned_answers_do(sto
         request = await asked(room, tool, doubt=1)
         permit = permit_for(tool, doubts=(about(request),))
         seats = voter_set(room.catalog, room.people, permit.ctx, "pay", room.catalog.terms("pay"), NOW)
-        witness = SignaturePolicy(Verifier(), development=development)
+        signature_policy = SignaturePolicy(Verifier(), development=development)
         words = words_on(permit, await Questions(store).read(request.id), 1)
-        assert is_given_up(words, 1, room.catalog.policy("pay"), witness, seats) is counts
+        assert is_given_up(words, 1, room.catalog.policy("pay"), signature_policy, seats) is counts
 
 
 @pytest.mark.parametrize("development", [True, False])

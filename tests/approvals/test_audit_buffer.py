@@ -194,7 +194,7 @@ def test_what_was_not_written_comes_back_in_front() -> None:
 
 
 def test_an_answer_that_the_store_holds_is_not_proved_once_more() -> None:
-    """Where the author's answer was taken into the store; else the turn is its only witness."""
+    """Where the author's answer was taken into the store; else only the turn has it."""
     for received, signature in ((NOW, ""), (None, "c2ln")):
         made = desk()
         made.settle(answer(signature="c2ln", key_id="k"), ANA.model_copy(update={"received_at": received}), NOW)

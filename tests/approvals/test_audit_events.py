@@ -499,12 +499,12 @@ BARE_FACTS: dict[str, Any] = {
         ),
         pytest.param(
             lambda: audit_events.attempt_entry(
-                ANSWER.model_copy(update={"signature": ""}), COUNTED, AT, witness="gateway",
+                ANSWER.model_copy(update={"signature": ""}), COUNTED, AT, reporter="gateway",
             ),
             entry(
                 "attempt", ATTEMPT_KEY, "ana@example.org",
                 **{name: fact for name, fact in ATTEMPT.items() if name != "signature"},
-                assurance="channel", witness="gateway",
+                assurance="channel", reporter="gateway",
             ),
             id="the gateway knows them itself, and says nothing of signatures",
         ),
@@ -545,7 +545,7 @@ def test_an_answer_without_delivery_id_is_known_by_its_moment_and_its_words() ->
     words = nameless.model_dump() | {"received_at": BEFORE}
     told = audit_events.attempt_entry(nameless, ACCEPTED, AT)
     assert told.key == f"attempt/{WHEN}/{sha256(words)[:16]}/{CALL}/2/accepted"
-    assert audit_events.attempt_entry(nameless, ACCEPTED, AT, ANA, witness="gateway").key == told.key
+    assert audit_events.attempt_entry(nameless, ACCEPTED, AT, ANA, reporter="gateway").key == told.key
     assert audit_events.attempt_entry(nameless.model_copy(update={"reason": "no"}), ACCEPTED, AT).key != told.key
     assert audit_events.attempt_entry(nameless, ACCEPTED, EARLIER).key != told.key
 

@@ -45,7 +45,7 @@ async def test_a_denied_call_runs_by_no_remembered_answer(call: str, site: Attac
 async def test_a_call_that_waits_runs_by_no_remembered_answer(site: AttackSite, impostor: Impostor) -> None:
     """Ana is being asked when Bo remembers a yes to other gifts: the call that waits is hers to decide.
 
-    With `ToolActivity._unbarred` always true the 5 were given while Ana was being asked.
+    With `RunRights._is_unbarred` always true the 5 were given while Ana was being asked.
     """
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
     args = {"amount": 5, "to": to}

@@ -20,7 +20,7 @@ FREEZE_SECONDS = 15 + 5
 async def test_lists_of_strangers_hold_up_nobody(site: AttackSite) -> None:
     """One person has 800 questions asked; a stranger, who may read none of them, looks at both lists five times each.
 
-    It takes 2.3 s, and an answer meanwhile 0.3 s. With `_concerning` out and `Store.run_in_thread` run on the event
+    It takes 2.3 s, and an answer meanwhile 0.3 s. With `_match_readers` out and `Store.run_in_thread` run on the event
     loop, health was answered in 13.3 s.
     """
     maxi = site.person("max")

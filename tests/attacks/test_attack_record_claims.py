@@ -22,7 +22,7 @@ BOARD = RuleReference(kind="global", name="board_resolution")
 async def test_nobody_ends_another_turns_question(state: str, site: AttackSite, impostor: Impostor) -> None:
     """A turn of Zoe's writes of Rui's question that it has ended: it waits, and can be answered.
 
-    Without the comparison of the approval with the stream in `journal._ending` it was gone from all lists, and
+    Without the comparison of the approval with the stream in `journal._write_endings` it was gone from all lists, and
     whoever answered it was told that the turn had been stopped.
     """
     to, ana = payee(), site.person("ana")

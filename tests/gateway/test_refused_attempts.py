@@ -59,7 +59,7 @@ async def test_a_decided_call_is_recorded_from_request_to_outcome(gateway: Gatew
     kinds = [record.kind for record in records]
     assert kinds == ["turn", "request", "attempt", "attempt", "ending", "execution", "outcome"]
     refused, counted = facts(records, "attempt")
-    assert (refused["status"], refused["receipt"], refused["witness"]) == ("refused", "not_allowed", "gateway")
+    assert (refused["status"], refused["receipt"], refused["reporter"]) == ("refused", "not_allowed", "gateway")
     assert (counted["status"], counted["reason"], counted["assurance"]) == ("accepted", "fine", "session")
     assert (counted["unsigned"], bool(counted["key_id"])) == (False, True)
     assert [record.subject for record in records if record.kind == "attempt"] == ["bo", "approver"]

@@ -63,7 +63,7 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     ),
     (
         "attempt",
-        {"witness": "channel", "status": "counted"},
+        {"reporter": "channel", "status": "counted"},
         "answered something unreadable (over ?, nobody known, as the channel knows them): counted",
     ),
     (

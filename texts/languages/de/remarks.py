@@ -122,7 +122,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "entry.how": "über {channel}, {assurance}, {proof}",
     "entry.unsigned": "ohne Unterschrift",
     "entry.signed": "unterschrieben mit Schlüssel {signer}",
-    "entry.vouched": "wie {witness} sie kennt",
+    "entry.vouched": "wie {reporter} sie kennt",
     "entry.no_verdict": "etwas Unlesbares",
     "entry.no_assurance": "niemand Bekanntes",
     "entry.heard": "hat der Sitzung etwas geschickt ({what}): {status}",

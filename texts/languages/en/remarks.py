@@ -122,7 +122,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "entry.how": "over {channel}, {assurance}, {proof}",
     "entry.unsigned": "unsigned",
     "entry.signed": "signed by key {signer}",
-    "entry.vouched": "as the {witness} knows them",
+    "entry.vouched": "as the {reporter} knows them",
     "entry.no_verdict": "something unreadable",
     "entry.no_assurance": "nobody known",
     "entry.heard": "sent the session a {what}: {status}",

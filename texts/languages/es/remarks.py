@@ -122,7 +122,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "entry.how": "por {channel}, {assurance}, {proof}",
     "entry.unsigned": "sin firma",
     "entry.signed": "firmado con la clave {signer}",
-    "entry.vouched": "según los conoce {witness}",
+    "entry.vouched": "según los conoce {reporter}",
     "entry.no_verdict": "algo ilegible",
     "entry.no_assurance": "nadie conocido",
     "entry.heard": "envió a la sesión ({what}): {status}",

@@ -124,7 +124,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "entry.how": "par {channel}, {assurance}, {proof}",
     "entry.unsigned": "sans signature",
     "entry.signed": "signé par la clé {signer}",
-    "entry.vouched": "tels que {witness} les connaît",
+    "entry.vouched": "tels que {reporter} les connaît",
     "entry.no_verdict": "quelque chose d’illisible",
     "entry.no_assurance": "personne de connu",
     "entry.heard": "a envoyé à la session ({what}) : {status}",

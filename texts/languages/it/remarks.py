@@ -124,7 +124,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "entry.how": "tramite {channel}, {assurance}, {proof}",
     "entry.unsigned": "senza firma",
     "entry.signed": "firmato con la chiave {signer}",
-    "entry.vouched": "come li conosce {witness}",
+    "entry.vouched": "come li conosce {reporter}",
     "entry.no_verdict": "qualcosa di illeggibile",
     "entry.no_assurance": "nessuno di noto",
     "entry.heard": "ha inviato alla sessione ({what}): {status}",

@@ -122,7 +122,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "entry.how": "por {channel}, {assurance}, {proof}",
     "entry.unsigned": "sem assinatura",
     "entry.signed": "assinado com a chave {signer}",
-    "entry.vouched": "como {witness} os conhece",
+    "entry.vouched": "como {reporter} os conhece",
     "entry.no_verdict": "algo ilegível",
     "entry.no_assurance": "ninguém conhecido",
     "entry.heard": "enviou à sessão ({what}): {status}",
