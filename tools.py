@@ -1,4 +1,4 @@
-"""What authors of tools need beside the face: registries, hooks, results, reducers and other signatures of handlers."""
+"""What authors of tools need beside `signoff`: registries, hooks, results, reducers, other signatures of handlers."""
 
 from typing import TYPE_CHECKING
 

@@ -219,7 +219,7 @@ class Journal:
 
         `rows` are those read before of the call's approval.
         """
-        return self._written(seen, rows) if self._required else None
+        return self._write_entries(seen, rows) if self._required else None
 
     async def apart(self, seen: Sequence[AuditEntry]) -> None:
         """Records the entries that no other transaction records."""
@@ -234,14 +234,14 @@ class Journal:
         if not (self._owed or seen):
             return
         try:
-            await self._deps.store.run(self._written(seen))
+            await self._deps.store.run(self._write_entries(seen))
             self._owed = []
         except StoreUnavailable as error:
             if self._required:
                 raise
             activity.logger.warning("%s goes on without its record: %s", self._tool.name, error.message)
 
-    def _written(self, seen: Sequence[AuditEntry], rows: ApprovalRows | None = None) -> Also:
+    def _write_entries(self, seen: Sequence[AuditEntry], rows: ApprovalRows | None = None) -> Also:
         return _write_endings(self._owed, entry_writer([*self._owed, *seen]), rows)
 
 

@@ -1,4 +1,4 @@
-"""Draws cards for the details that Temporal shows of a turn; a worker lends its turns this, and nothing of it is kept.
+"""Draws cards for the details that Temporal shows of a turn; a worker gives its turns this, and nothing of it is kept.
 
 A turn knows neither which arguments are secret nor where the inbox is. What it is told here goes into the answer to a
 query alone: into no command and no history, and so it need not be the same when a history is read anew.
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class DetailCards(Interceptor):
-    """Lends the turns of a worker the cards that its catalog makes of their calls, and the cards' addresses."""
+    """Gives the turns of a worker the cards that its catalog makes of their calls, and the cards' addresses."""
 
     def __init__(self, deps: WorkerDeps) -> None:
         self._deps = deps
@@ -37,7 +37,7 @@ class DetailCards(Interceptor):
     def workflow_interceptor_class(
         self, input: WorkflowInterceptorClassInput
     ) -> type[WorkflowInboundInterceptor] | None:
-        """See `Interceptor`; no run is intercepted, only lent something."""
+        """See `Interceptor`; no run is intercepted, only given two functions."""
         input.unsafe_extern_functions[names.DETAIL_CARD] = self.card
         input.unsafe_extern_functions[names.DETAIL_LINK] = self.link
         return None

@@ -52,7 +52,7 @@ def read_withdrawal(envelopes: Sequence[Any]) -> Decision | Receipt:
     problem = envelope_problem(envelopes)
     if problem:
         return malformed_receipt(problem)
-    # Its own verdict stands: a yes that comes by this door is refused, not taken for a withdrawal.
+    # Its own verdict stands: a yes that comes as a withdrawal is refused, not taken for a withdrawal.
     wish = _read({"verdict": "withdrawn"} | envelopes[0])
     if isinstance(wish, Decision) and wish.verdict != "withdrawn":
         return malformed_receipt("`verdict`: must be `withdrawn`", wish.approval_id)
@@ -150,7 +150,7 @@ class ApprovalBook:
 
         `asked` is what the gates made of the arguments it changes, if it changes any.
         """
-        # Again: while the author was identified, the same delivery may have come by the other door.
+        # Again: while the author was identified, the same delivery may have come by the Signal, or the Update.
         repeated = self._find_repeated(decision)
         if repeated is not None:
             return self.record_reply(decision, repeated, now, authority)

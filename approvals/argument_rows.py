@@ -45,7 +45,7 @@ class ArgumentLeaf(NamedTuple):
 def leaves(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str]) -> Iterator[ArgumentLeaf]:
     """Yields every value of `args` in order, nested ones by dotted names; secret values are not opened."""
     # No recursion: how deeply arguments are nested is up to whoever wrote them.
-    stack = list(reversed(_children(None, args, SchemaNode.of(schema).resolved(), secrets)))
+    stack = list(reversed(_children(None, args, SchemaNode.of(schema).resolve(), secrets)))
     while stack:
         leaf = stack.pop()
         if leaf.secret or not _opens(leaf.value):
@@ -130,7 +130,7 @@ def _children(
         return [_item(parent, index, item, schema, secrets) for index, item in enumerate(value)]
     known, others, found = schema.fields, schema.values, []
     for key, item in value.items():
-        below = known.get(key, others).resolved()
+        below = known.get(key, others).resolve()
         name = step_from_key(key) if parent is None else f"{parent.name}.{step_from_key(key)}"
         dotted = key if parent is None else f"{parent.dotted}.{key}"
         bare = key if parent is None else f"{parent.bare}.{key}"
@@ -150,7 +150,7 @@ def _item(parent: ArgumentLeaf, index: int, item: Any, schema: SchemaNode, secre
     dotted = f"{parent.dotted}.{index}"
     label = f"{parent.label} {index + 1}"
     return ArgumentLeaf(
-        f"{parent.name}.{index}", dotted, parent.bare, parent.top, label, item, schema.item(index).resolved(),
+        f"{parent.name}.{index}", dotted, parent.bare, parent.top, label, item, schema.item(index).resolve(),
         dotted in secrets, parent.declared,
     )  # fmt: skip
 

@@ -232,8 +232,8 @@ def attempt_entry(
     """Records an attempt to decide and its receipt. `authority` is who its author turned out to be.
 
     `stored`: the answer lies in the store, and its text and proof in the entry that was written with it.
-    `reporter` is `gateway` where that reports it: it knows its people itself, and checks no signature. The same delivery with the
-    same answer is one attempt, whoever reports it.
+    `reporter` is `gateway` where that reports it: it knows its people itself, and checks no signature. The same
+    delivery with the same answer is one attempt, whoever reports it.
     """
     who = authority or Authority(allowed=False)
     decision = _bound(decision)

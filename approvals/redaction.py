@@ -71,7 +71,7 @@ def _forms(secrets: frozenset[str]) -> tuple[str, ...]:
 
     The longest first: where one secret is part of another, the other's rest would stay in the text.
     """
-    found = {form for secret in secrets if secret for form in _written(secret)}
+    found = {form for secret in secrets if secret for form in _spellings(secret)}
     return tuple(sorted(found, key=lambda form: (-len(form), form)))
 
 
@@ -116,7 +116,7 @@ def _show(value: Any, names: Collection[str], secrets: Collection[str], path: st
     return [_show(item, names, secrets, path) for item in value] if isinstance(value, list) else value
 
 
-def _written(secret: str) -> Iterator[str]:
+def _spellings(secret: str) -> Iterator[str]:
     yield secret
     # As it stands in addresses, forms and pages.
     # Half characters cannot be encoded, and what a model proposes may hold them: that must not keep a card from people.

@@ -69,7 +69,7 @@ class ChannelContext:
 
 
 Receive = Callable[[InboundRequest], Awaitable[InboundBatch]]
-"""Hands a raw message in, as the door does; returns once it is kept safely, so that the vendor may be told so."""
+"""Hands a raw message in, as a vendor's route does; returns once it is kept safely: the vendor may be told so."""
 
 
 class Channel(ABC):
@@ -147,7 +147,7 @@ class Channel(ABC):
         for connection in self._connections:
             await connection.close()
 
-    def fetched(self, body: bytes) -> InboundRequest:
+    def mark_fetched(self, body: bytes) -> InboundRequest:
         """Returns a message that the channel fetched itself, marked as its own, for the way in."""
         mark = hmac_hex(self.context.secret, FETCHED.encode() + body)
         return InboundRequest(body, {FETCHED: mark, "content-type": "application/json"}, at=self.context.clock())

@@ -36,7 +36,7 @@ SA_STATE: Final = "SignoffState"
 SA_ACTOR: Final = "SignoffActor"
 SA_TENANT: Final = "SignoffTenant"
 
-# Lent to turns by the worker that runs them, never written to a history.
+# Given to turns by the worker that runs them, never written to a history.
 DETAIL_CARD: Final = "signoff.detail_card"
 DETAIL_LINK: Final = "signoff.detail_link"
 

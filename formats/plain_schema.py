@@ -1,4 +1,4 @@
-"""Recognises valid JSON Schemas at a glance, for the keywords that nearly all tools' schemas are made of.
+"""Recognises valid JSON Schemas by a quick look, for the keywords that nearly all tools' schemas are made of.
 
 Checking against the metaschema takes most of what a catalog takes to build: a millisecond a tool.
 """

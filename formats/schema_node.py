@@ -129,7 +129,7 @@ class SchemaNode(NamedTuple):
         ]
         return self.below(real[0]) if len(real) == 1 else None
 
-    def resolved(self) -> "SchemaNode":
+    def resolve(self) -> "SchemaNode":
         """Returns the node meant here: references and single alternatives followed, the keywords beside them kept.
 
         A node without keywords where it cannot be read.

@@ -182,7 +182,7 @@ def _make_counter(app: FastAPI) -> Callable[[RefusalKind], None]:
 def _body_bytes(app: FastAPI, routes: RouteTable) -> Callable[[Scope], int | None]:
     """Says how many bytes a request may bring; None where no route takes it."""
 
-    def allowed(scope: Scope) -> int | None:
+    def allow(scope: Scope) -> int | None:
         access = routes.access(scope)
         if isinstance(access, VendorAccess):
             receiver: InboundReceiver | None = app.state.receiver
@@ -192,7 +192,7 @@ def _body_bytes(app: FastAPI, routes: RouteTable) -> Callable[[Scope], int | Non
             return 0 if routes.has_path(scope) else None
         return access.body_bytes
 
-    return allowed
+    return allow
 
 
 def _answer_errors(app: FastAPI, routes: RouteTable) -> None:

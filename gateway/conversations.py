@@ -47,7 +47,7 @@ class Conversations:
         begun, _ = await self._admit(key, person)
         view = await self._deps.claimed_view(key)
         await self._owe_again(key, view)
-        return await self._deps.proved(view, begun)
+        return await self._deps.prove(view, begun)
 
     async def session(self, key: SessionKey, person: Person | None) -> SessionView:
         """Returns a session as it stands, for whose it is; whom one of its turns asks reads that turn."""
@@ -98,7 +98,7 @@ class Conversations:
         What the turn says of itself is anybody's word who may start a workflow in its place; and a stranger must not
         learn by a worker that is away that it is there. Raises `NotFound`, `ServerUnavailable`.
         """
-        begun = await self._deps.begun(key)
+        begun = await self._deps.read_start(key)
         about = of_turn(key.tenant, begun.requester, begun.requests)
         session = SessionKey(key.tenant, key.session)
         if not (self._may_read(person, about) or self.may_read_session(session, person)):
@@ -167,9 +167,9 @@ class Conversations:
 
     async def request(self, approval: str, person: Person | None) -> ApprovalRequest:
         """Returns one request, waiting or settled."""
-        return (await self.loaded(approval, person)).request
+        return (await self.load(approval, person)).request
 
-    async def loaded(self, approval: str, person: Person | None) -> LoadedRequest:
+    async def load(self, approval: str, person: Person | None) -> LoadedRequest:
         """Returns one request with its arguments, from the store alone: no worker has to be there."""
         key = parse_approval_id(approval)
         unknown = NotFound(f"there is no request `{approval}`")

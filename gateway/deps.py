@@ -55,7 +55,7 @@ class GatewayDeps:
             self.store, self.client, self.people, self.signer, self.clock, development=self.development
         )
 
-    async def begun(self, key: TurnKey) -> SignedStart:
+    async def read_start(self, key: TurnKey) -> SignedStart:
         """Says who asked for a turn and what it asks, without its word. Raises as `view`, but asks no worker."""
         given = await self.client.input_of(key)
         requests = await self.requests.list_of_turn(key)
@@ -63,7 +63,7 @@ class GatewayDeps:
 
     async def view(self, key: TurnKey) -> TurnView:
         """Returns a turn as it may be shown. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
-        return await self.proved(await self.claimed_view(key), await self.begun(key))
+        return await self.prove(await self.claimed_view(key), await self.read_start(key))
 
     async def claimed_view(self, key: TurnKey) -> TurnView:
         """Returns a turn by its own word; one that is over without a worker, where none answers in time.
@@ -75,14 +75,14 @@ class GatewayDeps:
         except ServerUnavailable:
             return await self.client.ended_view(key)
 
-    async def proved(self, view: TurnView, begun: SignedStart) -> TurnView:
+    async def prove(self, view: TurnView, begun: SignedStart) -> TurnView:
         """Returns `view` as far as the store bears it out."""
         return await proved_view(view, begun, self.store, self.requests, self.catalog)
 
     async def watch(self, key: TurnKey) -> AsyncIterator[TurnView]:
         """Returns the turn's views as they may be shown, one whenever it changed, until it has its result."""
         async for view in self.client.watch(key):
-            yield await self.proved(view, await self.begun(key))
+            yield await self.prove(view, await self.read_start(key))
 
     @property
     def development(self) -> bool:

@@ -113,9 +113,9 @@ class FileVerifier(Verifier):
         self._state = _file_state(path)
         super().__init__(read_public(path).keys if self._state is not None else ())
 
-    def _known(self) -> Mapping[str, _Known]:
+    def _index_keys(self) -> Mapping[str, _Known]:
         self._look()
-        return super()._known()
+        return super()._index_keys()
 
     def _look(self) -> None:
         state = _file_state(self._path)

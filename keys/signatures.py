@@ -168,7 +168,7 @@ class Verifier:
     @property
     def key_ids(self) -> tuple[str, ...]:
         """Returns the keys in force, retired ones included."""
-        return tuple(self._known())
+        return tuple(self._index_keys())
 
     def check_decision(self, decision: Decision) -> bool:
         """Returns whether the gateway vouched for every field of this decision."""
@@ -204,11 +204,11 @@ class Verifier:
             for key in keys
         }
 
-    def _known(self) -> Mapping[str, _Known]:
+    def _index_keys(self) -> Mapping[str, _Known]:
         return self._keys
 
     def _holds(self, mark: Signature, at: datetime | None, signed: Callable[[], bytes]) -> bool:
-        known = self._known().get(mark.key_id)
+        known = self._index_keys().get(mark.key_id)
         if known is None:
             # A worker that was not given the gateway's keys refuses everything; it should be seen why.
             # Cut and quoted: anybody who reaches a turn can choose this text.

@@ -193,7 +193,7 @@ def _by_human(people: tuple[Person, ...], known: Mapping[tuple[str, str], Person
             near = did_you_mean(person.person_id, [each for tenant, each in known if tenant == person.tenant])
             why = f"has the `person_id` `{person.person_id}`, who is not declared in tenant `{person.tenant}`{near}"
             raise _wrong(index, person, "person_id", person.person_id, why)
-        # One hop: of a chain, or a circle, nobody could say at a glance whose entries these are.
+        # One hop: of a chain, or a circle, nobody could see at once whose entries these are.
         if first.person_id not in ("", first.id):
             why = f"has the `person_id` `{first.id}`, which is itself an entry of `{first.person_id}`; name that one"
             raise _wrong(index, person, "person_id", person.person_id, why)

@@ -80,10 +80,10 @@ def _anywhere(rights: VotingRights, added: frozenset[str], spec: ApproverSpec) -
     """Returns `rights` where whoever is asked because of an escalation fills a place of any group."""
     every = frozenset(entry for group in spec.groups for entry in group.of)
 
-    def widened(entries: frozenset[str]) -> frozenset[str]:
+    def widen(entries: frozenset[str]) -> frozenset[str]:
         return entries if entries.isdisjoint(added) else entries | every
 
-    own = None if rights.own is None else widened(rights.own)
+    own = None if rights.own is None else widen(rights.own)
     return dataclasses.replace(
-        rights, own=own, delegated={human: widened(each) for human, each in rights.delegated.items()}
+        rights, own=own, delegated={human: widen(each) for human, each in rights.delegated.items()}
     )

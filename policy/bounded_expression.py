@@ -1,6 +1,6 @@
 """Evaluates expressions whose cost grows faster than their data: bounded by the sizes at hand, in a limited process.
 
-This room does no I/O: the process with limits of memory and time is behind a protocol, and a program sets it once, at
+This module does no I/O: the process with limits of memory and time is behind a protocol, and a program sets it once, at
 its start. Where none is set such an expression is an error, which asks or denies.
 """
 

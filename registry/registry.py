@@ -16,7 +16,7 @@ from signoff.registry.tool_fields import hashed_content
 class ToolRegistry:
     """Holds tools by exact name. Raises `RegistrationError` for a wrong or duplicate declaration.
 
-    Its face is `resolve`, `list`, `size` and `hash`; it cannot be changed: another set of tools is another deploy.
+    It offers `resolve`, `list`, `size` and `hash`, and cannot be changed: another set of tools is another deploy.
     """
 
     __slots__ = ("_hash", "_names", "_tools")

@@ -152,12 +152,12 @@ class DeliveryQueue:
             told="",
         )
 
-    async def record_failure(self, token: str, code: str, told: str, *, again_after: float | None) -> None:
+    async def record_failure(self, token: str, code: str, message: str, *, again_after: float | None) -> None:
         """Records that the card was not sent; it is due again in `again_after` seconds, or with None never.
 
         A reminder that fails for good leaves its card as it is.
         """
-        words = {"code": clip_text(code, _CODE_CHARS), "told": clip_text(told, _TOLD_CHARS), "claimed_until": 0}
+        words = {"code": clip_text(code, _CODE_CHARS), "told": clip_text(message, _TOLD_CHARS), "claimed_until": 0}
         ours = DELIVERIES.c.token == token
         if again_after is not None:
             await self._set(ours, **words, due_at=in_seconds(again_after))
@@ -166,15 +166,15 @@ class DeliveryQueue:
         await self._set(ours, DELIVERIES.c.remind_at.is_not(None), **words, remind_at=None)
 
     async def state(
-        self, channel: str, vendor_id: str, state: Reported, code: str = "", told: str = ""
+        self, channel: str, vendor_id: str, state: Reported, code: str = "", message: str = ""
     ) -> DeliveryRow | None:
         """Records a vendor's report of a card that it took; returns the card as it is then. A report never leads back.
 
         Returns None where no card has that vendor id, which may only be because it is not written down yet.
         """
         changes: dict[str, Any] = {"changed_at": StoreClock()}
-        if code or told:
-            changes |= {"code": clip_text(code, _CODE_CHARS), "told": clip_text(told, _TOLD_CHARS)}
+        if code or message:
+            changes |= {"code": clip_text(code, _CODE_CHARS), "told": clip_text(message, _TOLD_CHARS)}
         named = _match_vendor_ids(channel, [vendor_id])
         moving = update(DELIVERIES).where(named, DELIVERIES.c.state.in_(_BEFORE[state])).values(**changes, state=state)
         noting = update(DELIVERIES).where(named).values(**changes)

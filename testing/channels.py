@@ -229,7 +229,7 @@ class ChannelSuite:
     async def test_many_at_once_are_one_message(self, rig: ChannelRig) -> None:
         """A digest says how many there are, and decides nothing by itself."""
         for number in range(1, 9):
-            await rig.ask(number, told=False, approvers=("user:bo",))
+            await rig.ask(number, notify=False, approvers=("user:bo",))
         await rig.dispatch()
         mine = [card for card in rig.vendor.cards() if card.to == rig.bo]
         assert len(mine) == 1

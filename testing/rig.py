@@ -90,8 +90,8 @@ class ChannelRig:
         self.processor = InboundProcessor(store, channels, self.people, self.decisions, self._records, time.now)
         self.receiver = InboundReceiver(store, channels, self._records, time.now)
 
-    async def ask(self, number: int = 1, *, told: bool = True, **fields: Any) -> ApprovalRequest:
-        """Returns a request that waits, of which Bo and Ana were told unless not `told`."""
+    async def ask(self, number: int = 1, *, notify: bool = True, **fields: Any) -> ApprovalRequest:
+        """Returns a request that waits, of which Bo and Ana were told unless not `notify`."""
         name = f"{TENANT}.s.t.c{number}.1"
         args = fields.pop("args", {"to": f"Payee {number}", "amount": number})
         card = render_card(effect=f"Pay {number} to {{to}}", title="", tool="pay", args=args, schema={})
@@ -116,7 +116,7 @@ class ChannelRig:
         }
         request = self.decisions.open(ApprovalRequest(**given | fields))
         await self.report_event("opened", request)
-        if told:
+        if notify:
             await self.dispatch()
         return request
 

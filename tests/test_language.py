@@ -3,7 +3,9 @@
 import ast
 import dataclasses
 import inspect
+import io
 import re
+import tokenize
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
@@ -31,6 +33,41 @@ NOT_VERBS = {"Its", "Sentences", "This", "Words"}
 """Words that end like a verb in the third person and are none."""
 
 EXPLAINED_IN = ("docs/concepts.md", "docs/architecture.md")
+
+UNCLEAR_NAMES = {
+    "told": "what is told is a message, an entry, a receipt",
+    "said": "what was said is an answer, a decision, a body",
+    "heard": "what was heard is an action, an input, an answer",
+    "asked_of": "who is asked is an approver",
+    "ruling": "the gates' word on a call is a gate decision, that of the rules a verdict",
+    "gated": "what the gates answer is a reply",
+    "notice": "what a channel sends is a card",
+    "witness": "who reports an attempt is its reporter, what checks signatures is a policy",
+}
+"""Names of variables and parameters that say nothing of what they hold, and what does."""
+METAPHORS = {
+    "doors?": "a route, an Update, a Signal, a way in",
+    "lends?|lent|lending": "gives",
+    "couriers?|carriers?": "a dispatcher, a sender",
+    "faces?": "the public names, or the methods, themselves",
+    "glance|sparing|furnish(?:es|ed)?|mouth": "say what is done",
+    "desks?": "a book of approvals, a client, a service; the actor of examples is `desk` in backticks",
+}
+"""Words of comments and docstrings that stand for something else, and what they stand for."""
+LITERAL = {
+    ("channels/mail/footer_phrases.py", "desk"),
+    ("channels/mail/sns.py", "notice"),
+    ("gateway/pages/sign_in.py", "notice"),
+}
+"""Where some of these words mean what they say: in addresses, in what Amazon calls so, and on a page."""
+PARTICIPLE = re.compile(
+    "told|said|heard|given|taken|brought|sent|shown|known|found|kept|held|made|meant|begun|left|seen|drawn|written"
+    "|[a-z]+ed"
+)
+VERBS = {"embed", "exceed", "feed", "need", "proceed", "seed", "shed", "speed"}
+"""Words that end like a past participle and are none."""
+PREDICATES = {"proved", "opened", "happened"}
+"""Methods that say that it is so, `visitor.opened(token)`; and the answer that a call `happened`, beside `approve`."""
 
 
 def _roots() -> Iterator[Path]:
@@ -239,3 +276,86 @@ def test_every_field_of_a_public_model_is_documented() -> None:
         documented = {name for fields in declared for name, is_documented in fields.items() if is_documented}
         undocumented += [f"{model.__name__}.{name}" for name in sorted(declared[-1].keys() - documented)]
     assert undocumented == []
+
+
+def _own_names(source: str) -> Iterator[tuple[int, str]]:
+    """The variables and parameters of functions, each with its line. Fields of classes are not among them."""
+    for function in ast.walk(ast.parse(source)):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        for node in ast.walk(function):
+            if isinstance(node, ast.arg):
+                yield node.lineno, node.arg
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                yield node.lineno, node.id
+            elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+                yield node.lineno, node.name
+
+
+def _prose(source: str) -> Iterator[tuple[int, str]]:
+    """The comments and docstrings, without what stands in them between backticks."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and token.string.startswith('"""')):
+            yield token.start[0], re.sub(r"`[^`]*`", "", token.string)
+
+
+def _unclear(source: str) -> list[tuple[int, str, str]]:
+    """Names and words that are not to be found in `source`: line, word, and what to write in its place."""
+    names = {(line, name, UNCLEAR_NAMES[name]) for line, name in _own_names(source) if name in UNCLEAR_NAMES}
+    words = {
+        (line, found[0].lower(), better)
+        for line, text in _prose(source)
+        for word, better in METAPHORS.items()
+        for found in re.finditer(rf"\b(?:{word})\b", text, re.IGNORECASE)
+    }
+    return sorted(names | words)
+
+
+def _participles(source: str) -> list[tuple[int, str]]:
+    """Functions and methods that are named by a past participle alone; properties may be."""
+    return [
+        (node.lineno, node.name)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and PARTICIPLE.fullmatch(node.name.lstrip("_"))
+        and node.name.lstrip("_") not in VERBS | PREDICATES
+        and not any("property" in ast.unparse(each) for each in node.decorator_list)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("def f(told, *, said=0): ...", ["said", "told"]),
+        ("def f():\n    for heard in ():\n        with a as gated: pass", ["heard", "gated"]),
+        ("def f(): return [1 for told in ()], lambda ruling: 0", ["ruling", "told"]),
+        ("def f():\n    match 1:\n        case witness: pass", ["witness"]),
+        ("x = 1  # By the other Door.\n", ["door"]),
+        ('"""Lends a mouth."""\n', ["lends", "mouth"]),
+        ('class A:\n    told: str\n    """Of `desk`, indoors, on the surface."""\n', []),
+        ("def f(a): return a(told='told by a door')", []),
+    ],
+)
+def test_unclear_words_are_noticed(source: str, words: list[str]) -> None:
+    """Each kind of variable, comments and docstrings; not fields, longer words, code in backticks, other strings."""
+    assert [word for _, word, _ in _unclear(source)] == words
+
+
+def test_a_participle_as_a_function_s_name_is_noticed() -> None:
+    """A function that is a past participle, not one with more words in its name, nor a property or a predicate."""
+    source = "async def _told(): ...\nclass A:\n    def refused(self): ...\n    def is_refused(self): ...\n"
+    plain = "class A:\n    @property\n    def kept(self): ...\n    def feed(self): ...\n    def opened(self): ...\n"
+    assert [name for _, name in _participles(source)] == ["_told", "refused"]
+    assert _participles(plain) == []
+
+
+def test_names_and_comments_say_what_things_are() -> None:
+    """No variable says only that something was told, no comment speaks in a figure, no function is a participle."""
+    found: list[str] = []
+    for path in _modules():
+        name, source = str(path.relative_to(ROOT)), path.read_text()
+        if "versions" in path.parts:
+            continue
+        found += [f"{name}:{line} {word}: {why}" for line, word, why in _unclear(source) if (name, word) not in LITERAL]
+        found += [f"{name}:{line} {function}: name it by a verb" for line, function in _participles(source)]
+    assert found == []

@@ -38,7 +38,7 @@ class _Facts:
         """Returns a fact as it is; `instead` where there is none."""
         return self.facts.get(name, instead)
 
-    def named(self, name: str, key: str) -> Any:
+    def translate(self, name: str, key: str) -> Any:
         """Returns a fact as it is; the text `key` where there is none."""
         return self.facts[name] if name in self.facts else self.text(key)
 
@@ -62,7 +62,7 @@ class _Facts:
     @property
     def call(self) -> str:
         """Names the call."""
-        return f"{self.named('tool', 'entry.a_tool')} {self.get('call', '')}".strip()
+        return f"{self.translate('tool', 'entry.a_tool')} {self.get('call', '')}".strip()
 
     @property
     def rule(self) -> str:
@@ -85,7 +85,7 @@ def _turn(of: _Facts) -> str:
         error = of.get("error", "")
         return of.text("entry.turn.failed" if error else "entry.turn.ended", state=of.code("ended"), error=error)
     return of.text(
-        "entry.turn", actor=of.named("actor", "entry.no_actor"), channel=of.named("channel", "entry.no_channel")
+        "entry.turn", actor=of.translate("actor", "entry.no_actor"), channel=of.translate("channel", "entry.no_channel")
     )
 
 
@@ -172,7 +172,7 @@ def _write_retired(of: _Facts) -> str:
 
 def _act(of: _Facts) -> str:
     more = _join(f"{name} {value}" for name, value in of.facts.items() if name not in ("act", "reason"))
-    return f"{of.named('act', 'entry.no_act')}{f' ({more})' if more else ''}"
+    return f"{of.translate('act', 'entry.no_act')}{f' ({more})' if more else ''}"
 
 
 def _write_snapshot(of: _Facts) -> str:

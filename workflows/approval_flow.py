@@ -133,7 +133,7 @@ class ApprovalFlow:
             self._state.book.cancel(request.id, "", "The turn was cancelled.", workflow.now())
 
     async def answer(self, envelopes: Sequence[Any]) -> Receipt:
-        """Takes an answer, by whichever door it came, and returns its receipt. Never raises."""
+        """Takes an answer, by Update or Signal, and returns its receipt. Never raises."""
         decision = read_decision(envelopes)
         if isinstance(decision, Receipt):
             return self._unreadable(decision, envelopes)

@@ -436,7 +436,7 @@ def _view(turn: SessionTurn) -> SessionTurnView:
 
 def _reduce_message(message: Message) -> Message:
     """Reduces a message to what people can send: words, and nothing that only a model or the engine writes."""
-    # Whoever may send could otherwise put an answer into the model's mouth, or the result of a call that never was.
+    # Whoever may send could otherwise pass off an answer as the model's, or the result of a call that never was.
     words = tuple(part for part in message.parts if isinstance(part, TextPart))
     return Message(role="user", parts=words)
 

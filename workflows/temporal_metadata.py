@@ -63,7 +63,7 @@ class TemporalMetadata:
         self._cards = {(each.id, each.revision): self._card(each) for each in waiting[:DETAILED_REQUESTS]}
         cards = {approval_id: card for (approval_id, _), card in self._cards.items() if card is not None}
         link = workflow.extern_functions().get(names.DETAIL_LINK, _no_link)
-        # Costs no event, so it is set whether or not it changed. What the worker lends goes into nothing else.
+        # Costs no event, so it is set whether or not it changed. What the worker gives goes into nothing else.
         workflow.set_current_details(details(state.book.all(), settled, cards, link))
 
     def _card(self, request: ApprovalRequest) -> Card | None:

@@ -79,15 +79,15 @@ class ToolRunner:
         There it outlives the turn's history: a turn that is begun anew finds it, and asks nobody again.
         """
         word = request.votes[-1].decision
-        told = happened_outcome(call.call, call.tool, word)
+        happened = happened_outcome(call.call, call.tool, word)
         task = self._question(call, gate_decision, permit, ticket).model_copy(update={"happened": word})
         try:
             reply = await _became(task, f"Write down that {call.tool} happened")
         except ActivityError:
             self._state.book.unwritten.give_back(task.audit)
-            return told
+            return happened
         # A worker that was only slow has told more than anybody who looked later.
-        return self._count_lost(reply).outcome or told
+        return self._count_lost(reply).outcome or happened
 
     def _stop(self, calls: Collection[str]) -> None:
         if calls:

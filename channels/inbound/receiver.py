@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class InboundReceiver:
-    """Takes raw messages for `channels`, whoever brings them: the gateway's doors, or what a channel fetched itself.
+    """Takes raw messages for `channels`, whoever brings them: the gateway's routes, or the channel that fetched them.
 
     `woken` is called when there is something new to hear.
     """

@@ -1,7 +1,7 @@
 """Interprets a mail: an answer to a card, a returned card, or nothing.
 
-Which card is meant is told only by what the sender himself has signed: who has an old mail of his cannot lend its `yes`
-to another card. What proves too little is asked about, or sent to the inbox, and decides nothing.
+Which card is meant is told only by what the sender himself has signed: who has an old mail of his cannot use its `yes`
+for another card. What proves too little is asked about, or sent to the inbox, and decides nothing.
 """
 
 import hashlib
@@ -105,7 +105,7 @@ class MailReceiver:
     def _about(self, answer: MailAnswer, proof: Authenticity) -> tuple[str, tuple[str, ...]]:
         """Returns the token of the one card that is meant, and ids of mails it replies to; never neither.
 
-        A mail that names no card needs its code: an old `yes` would else be lent to whatever is open now.
+        A mail that names no card needs its code: an old `yes` would else count for whatever is open now.
         """
         if self.keeps_ids and answer.references and not self.replies.tokens_of_ids(answer.references[:1]):
             # A `yes` to somebody's own question, whatever address for answers that gave.

@@ -164,13 +164,13 @@ class Email(Channel):
     async def listen(self, take: Receive) -> None:
         """See `Channel`: the mailbox, or the port for our mail server."""
 
-        async def kept(raw: bytes, recipients: tuple[str, ...] = ()) -> InboundBatch:
+        async def keep(raw: bytes, recipients: tuple[str, ...] = ()) -> InboundBatch:
             return await take(FetchedMail(raw, at=self.context.clock(), recipients=recipients))
 
         if self._inbound.imap is not None:
-            await fetch(self._inbound.imap, MAX_MAIL, kept, self._queue.proved)
+            await fetch(self._inbound.imap, MAX_MAIL, keep, self._queue.proved)
         elif self._inbound.lmtp is not None:
-            await serve(self._inbound.lmtp, MAX_MAIL, self._replies.is_ours, kept)
+            await serve(self._inbound.lmtp, MAX_MAIL, self._replies.is_ours, keep)
 
     async def check(self) -> list[CheckFinding]:
         """See `Channel`."""

@@ -224,17 +224,19 @@ def _grew(box: BaseMailBox, count: _Count) -> bool:
     return count.grew([each for each in exists if each is not None], sum(each is not None for each in expunged))
 
 
-def _told(lines: Sequence[bytes], count: _Count) -> bool:
+def _has_changes(lines: Sequence[bytes], count: _Count) -> bool:
     """Returns whether there may be new mail by these lines, which were told while nothing was asked."""
-    told = [found for each in lines if (found := _TOLD.match(each)) is not None]
-    return count.grew([each[1] for each in told if each[2] == b"EXISTS"], sum(each[2] == b"EXPUNGE" for each in told))
+    changes = [found for each in lines if (found := _TOLD.match(each)) is not None]
+    return count.grew(
+        [each[1] for each in changes if each[2] == b"EXISTS"], sum(each[2] == b"EXPUNGE" for each in changes)
+    )
 
 
 def _wait(box: BaseMailBox, over: threading.Event, count: _Count) -> None:
     """Waits until something is new, it is time to look anyway, or all is over."""
     # Asked for after signing in: what was told before may differ (RFC 3501).
-    _, told = box.client.capability()
-    if b"IDLE" not in told[-1].upper().split():
+    _, capabilities = box.client.capability()
+    if b"IDLE" not in capabilities[-1].upper().split():
         over.wait(DEAF_SECONDS)
         # NOOP is how a server that pushes nothing is asked for new mail (RFC 3501).
         box.client.noop()
@@ -243,13 +245,13 @@ def _wait(box: BaseMailBox, over: threading.Event, count: _Count) -> None:
     if _grew(box, count):
         return
     with box.idle as idle:
-        new = _told(_read_already(box), count)
+        new = _has_changes(_read_already(box), count)
         # By the second, since only between two polls is it seen that all is over. Servers may end an IDLE of 30 minutes
         # (RFC 2177): a minute stays well below.
         for _ in range(LOOK_SECONDS // _POLL_SECONDS):
             if new or over.is_set():
                 return
-            new = _told(idle.poll(timeout=_POLL_SECONDS), count)
+            new = _has_changes(idle.poll(timeout=_POLL_SECONDS), count)
 
 
 def _read_already(box: BaseMailBox) -> list[bytes]:

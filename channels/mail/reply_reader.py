@@ -52,7 +52,7 @@ def read_mail(raw: bytes) -> MailAnswer:
         raise Malformed("the mail is too long")
     header, body = split_mail(raw)
     sender, _ = only_sender(header)
-    written = _written(written_body(header, body))
+    written = _read_new_text(written_body(header, body))
     # Only for reading what stands below an answer: who may answer is known by the address alone.
     name = decode_words(mailboxes(header.first("from")[:_MAX_NAME]).around) if sender else ""
     ids = message_ids(header.first("message-id"))
@@ -71,7 +71,7 @@ def read_mail(raw: bytes) -> MailAnswer:
     )
 
 
-def _written(body: MailBody) -> WrittenText:
+def _read_new_text(body: MailBody) -> WrittenText:
     lines = html_lines(body.text) if body.html else body.text.split("\n")
     written = find_new_text(lines, flowed=body.flowed)
     # What was cut off may take back what stands above it.

@@ -230,11 +230,11 @@ class _Writer:
             effect=effect,
             rows=lines,
             note=self.note(),
-            asked=self.asked(),
+            asked=self.question(),
             rule="" if digest else self.rule(),
             says_lead=text("card.says", language) if agent and says else "",
             says=cut_visible(agent, says) if agent and says else "",
-            counted=self.counted(),
+            counted=self.votes(),
             due=self.due(),
             more=text("card.more", language, n=card.more) if card.more else "",
             incomplete=incomplete,
@@ -279,7 +279,7 @@ class _Writer:
         words = cut_visible(remark_words(request.card.note, self.formatter.language), NOTE_CHARS) or MISSING
         return text("card.again", self.formatter.language, n=request.revision, note=words)
 
-    def asked(self) -> str:
+    def question(self) -> str:
         request = self.request
         who = one_line(request.requester.name or request.requester.user, NAME_CHARS).text
         actor = one_line(request.actor or request.tool, NAME_CHARS).text
@@ -290,7 +290,7 @@ class _Writer:
         words = rule_words(request.rule, request.rule_text, self.formatter.language)
         return " ".join(filter(None, (words, *self.formatter.stricter_reasons(request.applied))))
 
-    def counted(self) -> str:
+    def votes(self) -> str:
         request = self.request
         if request.quorum < 2:
             return ""

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from signoff.approvals.notifications import RequestEvent
 from signoff.channels.base import Channel
-from signoff.channels.outbound.route_plan import asked, plan
+from signoff.channels.outbound.route_plan import find_asked, plan
 from signoff.channels.outbound.sender import ChannelSender, SenderDeps
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import Unavailable
@@ -120,7 +120,7 @@ class Dispatcher:
 
     async def _plan(self, request: ApprovalRequest) -> int:
         deps, now = self._deps, self._deps.clock()
-        people = asked(request, deps.people, now)
+        people = find_asked(request, deps.people, now)
         found = plan(request, people, self._identities, self._rules, now)
         if found.unreached:
             names = ", ".join(person.id for person in found.unreached)

@@ -41,13 +41,13 @@ class RoutePlan:
     """People whom no channel reaches: they find the request in the inbox only."""
 
 
-def asked(request: ApprovalRequest, people: Directory, now: datetime) -> tuple[Person, ...]:
+def find_asked(request: ApprovalRequest, people: Directory, now: datetime) -> tuple[Person, ...]:
     """Returns everybody who may answer `request` now, for themselves or for somebody else, in order of the
     directory.
     """
-    table = approver_spec_of(request)
+    spec = approver_spec_of(request)
     return tuple(
-        person for person in people.all(request.tenant) if not resolve_eligibility(person, people, table, now).code
+        person for person in people.all(request.tenant) if not resolve_eligibility(person, people, spec, now).code
     )
 
 

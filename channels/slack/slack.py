@@ -157,7 +157,7 @@ class Slack(Channel):
             if not isinstance(name, str):
                 continue
             try:
-                await take(self.fetched(json.dumps(envelope).encode()))
+                await take(self.mark_fetched(json.dumps(envelope).encode()))
             except StoreUnavailable:
                 # Not acknowledged, so Slack brings it again.
                 _log.warning("what came by the socket of `%s` could not be kept", self.name)

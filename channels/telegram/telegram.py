@@ -182,7 +182,7 @@ class Telegram(Channel):
     async def _take(self, update: Any, take: Receive) -> None:
         """Hands in one update. Raises `StoreUnavailable`, and then it is fetched again."""
         try:
-            await take(self.fetched(json.dumps(update).encode()))
+            await take(self.mark_fetched(json.dumps(update).encode()))
         except (Forged, Malformed) as error:
             _log.warning("an update of `%s` cannot be read: %r", self.name, error.message)
 

@@ -38,7 +38,7 @@ def read_update(raw: InboundRequest) -> InboundBatch:
         raise Malformed("the body is not a JSON object")
     if isinstance(update.get("callback_query"), dict):
         return _press(update["callback_query"])
-    return _written(update["message"]) if isinstance(update.get("message"), dict) else InboundBatch()
+    return _parse_message(update["message"]) if isinstance(update.get("message"), dict) else InboundBatch()
 
 
 def vendor_id(chat: int, message: int) -> str:
@@ -61,7 +61,7 @@ def _press(query: Mapping[str, Any]) -> InboundBatch:
     return _one(InboundAction(key=f"press:{name}", identity=str(who), token=token, verdict=verdict, where=where))
 
 
-def _written(message: Mapping[str, Any]) -> InboundBatch:
+def _parse_message(message: Mapping[str, Any]) -> InboundBatch:
     """Reads words to the bot alone: what is said in a group, or passed on, is said to others."""
     words = message.get("text")
     passed_on = "forward_origin" in message or "forward_date" in message

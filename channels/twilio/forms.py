@@ -45,7 +45,7 @@ def signature(token: str, url: str, fields: Sequence[tuple[str, str]]) -> str:
     return hmac_base64(token.encode(), signed.encode(), "sha1")
 
 
-def spelled(url: str) -> tuple[str, ...]:
+def list_spellings(url: str) -> tuple[str, ...]:
     """Returns an address as Twilio may sign it: as it is, and with the port or without it."""
     parts = urlsplit(url)
     host = parts.netloc.removesuffix(f":{parts.port}")

@@ -26,7 +26,7 @@ from signoff.channels.envelopes import (
 )
 from signoff.channels.signature_check import check_same
 from signoff.channels.twilio.errors import ERRORS, OUTSIDE
-from signoff.channels.twilio.forms import form_fields, read_form, signature, spelled
+from signoff.channels.twilio.forms import form_fields, list_spellings, read_form, signature
 from signoff.channels.twilio.messages import (
     PREFIX,
     Fields,
@@ -153,7 +153,7 @@ class Twilio(Channel):
             fields = form_fields(raw.body)
         except ValueError:
             raise Forged("it is no form") from None
-        called = spelled(f"{self._address}?{query}" if query else self._address)
+        called = list_spellings(f"{self._address}?{query}" if query else self._address)
         marks = (signature(self._options.auth_token, url, fields) for url in called)
         check_same(raw.headers.get(_SIGNATURE, ""), *marks)
 
@@ -189,7 +189,9 @@ class Twilio(Channel):
             return CheckFinding(False, f"the account has no number {sender}", "check `sender`")
         url = numbers[0].get("sms_url")
         shown = one_line(str(url or "nobody"), 2 * _NAME_CHARS).text
-        return CheckFinding(url in spelled(self._address), f"when {sender} is written to, Twilio calls {shown}", remedy)
+        return CheckFinding(
+            url in list_spellings(self._address), f"when {sender} is written to, Twilio calls {shown}", remedy
+        )
 
     async def _templates(self) -> list[CheckFinding]:
         options = self._options

@@ -105,7 +105,7 @@ def revoke(
 def _record_act(name: str) -> Callable[[Token], Also]:
     """Makes the record of an act on a token. Nobody proves who they are here; it has the account that did it."""
 
-    def seen(token: Token) -> Also:
+    def write(token: Token) -> Also:
         facts: dict[str, Any] = {
             "token": token.id,
             "person": token.person,
@@ -117,7 +117,7 @@ def _record_act(name: str) -> Callable[[Token], Also]:
         )
         return entry_writer([entry])
 
-    return seen
+    return write
 
 
 def _table(tokens: list[Token], now: datetime) -> RenderableType:

@@ -24,7 +24,7 @@ def stop_signals() -> Iterator[asyncio.Event]:
     loop = asyncio.get_running_loop()
     first = 0.0
 
-    def asked() -> None:
+    def request_stop() -> None:
         nonlocal first
         if not stop.is_set():
             first = loop.time()
@@ -36,7 +36,7 @@ def stop_signals() -> Iterator[asyncio.Event]:
 
     ours = _SIGNALS if threading.current_thread() is threading.main_thread() else ()
     for each in ours:
-        loop.add_signal_handler(each, asked)
+        loop.add_signal_handler(each, request_stop)
     try:
         yield stop
     finally:
@@ -46,11 +46,11 @@ def stop_signals() -> Iterator[asyncio.Event]:
 
 async def until_stopped(stop: asyncio.Event, *running: asyncio.Task[None]) -> None:
     """Waits until `stop` is set or one of `running` ends; raises what it ended with."""
-    asked = asyncio.create_task(stop.wait())
+    waiting = asyncio.create_task(stop.wait())
     try:
-        await asyncio.wait((asked, *running), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((waiting, *running), return_when=asyncio.FIRST_COMPLETED)
     finally:
-        asked.cancel()
+        waiting.cancel()
     for task in running:
         if task.done():
             task.result()

@@ -103,7 +103,7 @@ async def decide_several(
 async def show_approval(approval: str, deps: Deps, caller: TokenReader) -> ApprovalRequest:
     """By approval id or short code; all arguments are there, secret ones masked, and `seen` goes with them."""
     approval_id = await _find(deps, approval, caller)
-    return whole_request(await Conversations(deps).loaded(approval_id, person_of(caller)))
+    return whole_request(await Conversations(deps).load(approval_id, person_of(caller)))
 
 
 @router.post(

@@ -29,7 +29,7 @@ def describe(app: FastAPI, routes: RouteTable) -> dict[str, Any]:
         described["components"]["schemas"] |= {**draft.pop("$defs"), DecisionDraft.__name__: draft}
         for path, operations in described["paths"].items():
             for method, operation in operations.items():
-                access = routes.declared(path, method.upper())
+                access = routes.find(path, method.upper())
                 if isinstance(access, TokenAccess) and access.scope is not None:
                     operation["security"] = [{name: [access.scope] for name in each} for each in operation["security"]]
     return app.openapi_schema or {}

@@ -38,7 +38,7 @@ async def preview_edit(approval: str, body: PreviewBody, deps: Deps, caller: Tok
     """The arguments and the card as they would be, for who may read the request; `edited_args` decides it."""
     conversations, person = Conversations(deps), person_of(caller)
     approval_id = await conversations.approval_id(approval, person, own_tenant(caller, None))
-    loaded = await conversations.loaded(approval_id, person)
+    loaded = await conversations.load(approval_id, person)
     typed = _parse_changed(loaded, body, deps.catalog)
     if problems := problem_words(typed):
         raise BadRequest(problems)

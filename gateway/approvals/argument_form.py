@@ -96,7 +96,7 @@ def fields_of(
     """
     form = _Form(frozenset(secrets), masked_args(args, secrets))
     args = redact_arguments(args, secrets, secret_values(args, secrets))
-    root = SchemaNode.of(schema).resolved()
+    root = SchemaNode.of(schema).resolve()
     found = tuple(form.fields((), "", args, root)) if _simple_object(root) else ()
     few = 0 < len(found) <= FIELDS or not (found or args)
     return found if few else (whole_field(args, secrets),)
@@ -118,7 +118,7 @@ class _Form:
         properties, required = schema.fields, schema.required
         given: Mapping[str, Any] = {} if isinstance(args, AbsentValue) else args
         for name, written in properties.items():
-            below = written.resolved()
+            below = written.resolve()
             label = (f"{above} / " if above else "") + label_of(name, below)
             value = given.get(name, ABSENT)
             here = (*path, name)
@@ -134,7 +134,7 @@ class _Form:
 
     def field(self, path: Path, label: str, value: Any, written: SchemaNode, *, needed: bool) -> ArgumentField:
         """Returns the field of one value; of JSON where nothing simpler would keep it as it is."""
-        schema = written.resolved()
+        schema = written.resolve()
         described = schema.keywords.get("description")
         field = replace(
             self.json(path, label, value, needed=needed),
@@ -229,7 +229,7 @@ def _text(field: ArgumentField) -> ArgumentField:
 
 
 def _list(field: ArgumentField, schema: SchemaNode) -> ArgumentField:
-    value, items = field.original, schema.item().resolved().keywords.get("type")
+    value, items = field.original, schema.item().resolve().keywords.get("type")
     if items not in _SCALARS or "prefixItems" in schema.keywords or field.secret or not _fits_lines(value):
         return field
     lines = "\n".join(_line(item) for item in value) if isinstance(value, list) else ""

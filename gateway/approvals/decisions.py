@@ -136,7 +136,7 @@ async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: 
 
 async def _readable(deps: GatewayDeps, approval_id: str, person: Person) -> bool:
     try:
-        await Conversations(deps).loaded(approval_id, person)
+        await Conversations(deps).load(approval_id, person)
     except NotFound:
         return False
     return True

@@ -32,7 +32,7 @@ class OpenedRequest:
 async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> OpenedRequest:
     """Returns a request, waiting or settled. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
     key = own_approval(visitor, approval)
-    loaded = await Conversations(deps).loaded(approval, visitor.person)
+    loaded = await Conversations(deps).load(approval, visitor.person)
     request, args = loaded.request, loaded.args
     language = visitor.formatter.language
     line = await _line(deps, key, language)

@@ -32,7 +32,7 @@ class RouteTable:
         """Returns whether a route has the path of `scope`, for this method or another."""
         return any(route.matches(scope)[0] is not Match.NONE for route, _ in self._routes)
 
-    def declared(self, path: str, method: str) -> Access | None:
+    def find(self, path: str, method: str) -> Access | None:
         """Returns the access of the route that is declared with this path and method."""
         found = (
             access

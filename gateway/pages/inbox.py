@@ -100,7 +100,7 @@ async def show_card(request: Request, approval: str, site: CurrentSite, visitor:
 async def show_values(request: Request, approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
     """A page of every value of a request; who opened all of them may approve what its card does not show whole."""
     own_approval(visitor, approval)
-    loaded = await site.conversations.loaded(approval, visitor.person)
+    loaded = await site.conversations.load(approval, visitor.person)
     context = await open_values(site.deps, loaded, visitor, request)
     return site.renderer.page("values.html", visitor, nav="waiting", back=f"/approvals/{approval}", **context)
 

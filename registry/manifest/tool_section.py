@@ -23,7 +23,7 @@ def _record_section(record: type) -> type[Section]:
     for each in fields(record):
         kind, *declared = get_args(hints[each.name])
         # A number of seconds is written as a span, as everywhere in a manifest.
-        written = Seconds if kind is float else _written(kind)
+        written = Seconds if kind is float else _type_in_yaml(kind)
         keys[each.name] = (annotated[(written, *declared)], ... if each.default is MISSING else each.default)
     words = str(record.__doc__).partition("\n")[0]
     made: type[Section] = create_model(f"{record.__name__}Section", __base__=Section, __doc__=words, **keys)
@@ -64,17 +64,17 @@ def _key_type(field: ToolField) -> Any:
         return field.spec.key
     if field.hook is not None:
         return Reference
-    return _written(field.info.annotation)
+    return _type_in_yaml(field.info.annotation)
 
 
-def _written(annotation: Any) -> Any:
+def _type_in_yaml(annotation: Any) -> Any:
     """Returns the type of a value in YAML: what stands in a file has lists, mappings and sections."""
     origin = get_origin(annotation)
     if origin in (Union, types.UnionType):
         [annotation] = [each for each in get_args(annotation) if each is not type(None)]
-        return _written(annotation)
+        return _type_in_yaml(annotation)
     if origin is Annotated:
-        return _written(get_args(annotation)[0])
+        return _type_in_yaml(get_args(annotation)[0])
     if origin is tuple:
         return list[str]
     if is_dataclass(annotation) and isinstance(annotation, type):

@@ -105,7 +105,7 @@ def test_names_read_as_words(name: str, words: str) -> None:
 )
 def test_a_schema_that_leads_nowhere_is_an_empty_one(schema: Any) -> None:
     """Circular, dangling, foreign and malformed references end."""
-    assert SchemaNode(schema, {"$defs": {"A": {"$ref": "#/$defs/A"}}}).resolved().keywords == {}
+    assert SchemaNode(schema, {"$defs": {"A": {"$ref": "#/$defs/A"}}}).resolve().keywords == {}
 
 
 def test_items_by_place_come_before_items_for_all() -> None:
@@ -121,7 +121,7 @@ def test_items_by_place_come_before_items_for_all() -> None:
 def test_references_are_json_pointers(name: str, pointer: str) -> None:
     """`~1` is a slash and `~0` a tilde in the name of a definition."""
     node = SchemaNode({"$ref": f"#/$defs/{pointer}"}, {"$defs": {name: {"type": "string"}}})
-    assert node.resolved().keywords == {"type": "string"}
+    assert node.resolve().keywords == {"type": "string"}
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_every_way_to_point_elsewhere_is_followed(key: str) -> None:
     """A reference or a single alternative stands for what it names; what stands beside it counts more."""
     target = "#/$defs/A" if key == "$ref" else [{"type": "integer", "title": "A"}, {"type": "null"}]
     root = {"$defs": {"A": {"type": "integer", "title": "A"}}}
-    assert SchemaNode({key: target, "title": "B"}, root).resolved().keywords == {"type": "integer", "title": "B"}
+    assert SchemaNode({key: target, "title": "B"}, root).resolve().keywords == {"type": "integer", "title": "B"}
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,7 @@ async def test_what_people_let_read_or_deny_is_read_so_often(attacked_server: Se
     """What is being asked, or was denied, is read by no rule that believes a turn; what was approved is read once.
 
     With reads let pass by `_was_denied` and `_is_unbarred` `peek` ran while Ana was asked and after she denied it;
-    without
-    a ticket for what people let read, `view` ran three times more, and the record named one run.
+    without a ticket for what people let read, `view` ran three times more, and the record named one run.
     """
     async with changed_site(attacked_server, tmp_path, READS) as (site, impostor, desk):
         impostor.manifest = desk / "signoff.yaml"

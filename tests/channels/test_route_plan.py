@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signoff.channels.outbound.route_plan import RoutePlan, asked, due, plan, rest_ends
+from signoff.channels.outbound.route_plan import RoutePlan, due, find_asked, plan, rest_ends
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.person import ContactPreferences, Delegation, Person
 from signoff.people.directory import FixedDirectory
@@ -86,9 +86,9 @@ def test_those_are_asked_who_may_answer() -> None:
             somebody("eva", roles=()),
         ]
     )
-    assert [person.id for person in asked(request(), people, NOON)] == ["ana", "eva"]
-    assert [person.id for person in asked(request(), people, NOON + timedelta(hours=1))] == ["ana"]
-    assert [person.id for person in asked(request(allow_self=True), people, NOON)] == ["guest", "ana", "eva"]
+    assert [person.id for person in find_asked(request(), people, NOON)] == ["ana", "eva"]
+    assert [person.id for person in find_asked(request(), people, NOON + timedelta(hours=1))] == ["ana"]
+    assert [person.id for person in find_asked(request(allow_self=True), people, NOON)] == ["guest", "ana", "eva"]
 
 
 NIGHT = ContactPreferences(quiet_from="22:00", quiet_to="07:00", timezone="Europe/Lisbon")

@@ -111,7 +111,7 @@ def test_one_of_several_is_enough() -> None:
 def test_what_a_channel_fetched_itself_is_known_by_its_mark() -> None:
     """Its own alone: not another channel's, not of other words, and nobody's who only knows the header."""
     ours, theirs = recording_channel("ours"), recording_channel("theirs")
-    fetched = ours.fetched(b'{"a": 1}')
+    fetched = ours.mark_fetched(b'{"a": 1}')
     assert ours.is_fetched(fetched)
     assert not ours.is_fetched(InboundRequest(fetched.body, {FETCHED: ""}))
     for forged in (

@@ -16,7 +16,7 @@ from signoff.channels.base import ChannelContext
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.envelopes import ChannelReply, InboundRequest
 from signoff.channels.twilio.errors import ERRORS
-from signoff.channels.twilio.forms import read_form, signature, spelled
+from signoff.channels.twilio.forms import list_spellings, read_form, signature
 from signoff.channels.twilio.messages import is_address, text_fields
 from signoff.channels.twilio.templates import check_template
 from signoff.channels.twilio.twilio import Twilio
@@ -292,7 +292,7 @@ def test_a_field_of_several_values_is_signed_in_their_order() -> None:
 )
 def test_an_address_is_signed_with_its_port_or_without(url: str, others: list[str]) -> None:
     """Nobody knows which."""
-    assert list(spelled(url)) == [url, *others]
+    assert list(list_spellings(url)) == [url, *others]
 
 
 @pytest.mark.parametrize(

@@ -93,12 +93,12 @@ def test_a_type_is_the_one_beside_null(schema: Any, kind: str, has_null: bool) -
 def test_a_circle_of_references_ends() -> None:
     """Followed so often and no further; a chain of as many is followed to its end."""
     circle = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}
-    assert SchemaNode.of(circle).resolved().keywords == {}
+    assert SchemaNode.of(circle).resolve().keywords == {}
     assert read_schema(circle) == ANY
     chain: dict[str, Any] = {"0": {"type": "string"}}
     chain |= {str(hop): {"$ref": f"#/$defs/{hop - 1}"} for hop in range(1, MAX_HOPS + 1)}
-    assert SchemaNode({"$ref": f"#/$defs/{MAX_HOPS - 2}"}, {"$defs": chain}).resolved().kind == "string"
-    assert SchemaNode({"$ref": f"#/$defs/{MAX_HOPS}"}, {"$defs": chain}).resolved().kind == ""
+    assert SchemaNode({"$ref": f"#/$defs/{MAX_HOPS - 2}"}, {"$defs": chain}).resolve().kind == "string"
+    assert SchemaNode({"$ref": f"#/$defs/{MAX_HOPS}"}, {"$defs": chain}).resolve().kind == ""
 
 
 @pytest.mark.parametrize("key", ["items", "not", "additionalProperties", "strange"])

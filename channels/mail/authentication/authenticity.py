@@ -50,7 +50,7 @@ class Authenticity:
     why: str = ""
     """What is missing; "" if it is proved."""
     surely: frozenset[str] = frozenset()
-    """The header fields, in lower case, that nobody can have changed or lent to another mail.
+    """The header fields, in lower case, that nobody can have changed or moved to another mail.
 
     Only by them, and the body, is known what the mail is about.
     """
