@@ -24,7 +24,7 @@ T = TypeVar("T")
 TRANSIENT = (ConnectionError, TimeoutError)
 
 
-class HandlerRunner:
+class HandlerExecution:
     """Runs the handler of one tool, and makes an outcome of whatever it returns or raises."""
 
     def __init__(self, deps: WorkerDeps, tool: Tool, results: ResultProcessor) -> None:

@@ -17,7 +17,7 @@ from signoff.activities.approval_reader import approval_id_of
 from signoff.activities.call_journal import CallContent, Journal, hand_over
 from signoff.activities.caller_check import current_caller
 from signoff.activities.grant_use import frozen_decision
-from signoff.activities.handler_execution import HandlerRunner, finish, is_unwanted
+from signoff.activities.handler_execution import HandlerExecution, finish, is_unwanted
 from signoff.activities.heartbeat import send_heartbeats
 from signoff.activities.hooks.probes import ProbeRunner, recorded_reply
 from signoff.activities.permit_check import caller_problem
@@ -60,7 +60,7 @@ class ToolActivity:
         self._refused = RefusedCalls(deps, tool, self._journal)
         self._rights = RunRights(deps, tool, self._refused)
         self._results = ResultProcessor(deps, tool, pause)
-        self._handler = HandlerRunner(deps, tool, self._results)
+        self._handler = HandlerExecution(deps, tool, self._results)
         self._probing = ProbeRunner(deps, tool, self._results)
 
     async def run(self, task: ToolTask) -> ToolReply:

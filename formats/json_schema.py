@@ -154,10 +154,10 @@ def _unknown(name: str, known: list[str]) -> str:
     if not known:
         return "is not an argument (there are none)"
     near = did_you_mean(name, known).removeprefix("; ")
-    return f"is not an argument ({near})" if near else f"is not an argument (allowed: {', '.join(map(_quoted, known))})"
+    return f"is not an argument ({near})" if near else f"is not an argument (allowed: {', '.join(map(_quote, known))})"
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return f"`{name}`"
 
 
