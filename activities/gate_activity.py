@@ -11,7 +11,7 @@ from signoff.activities.approval_reader import ApprovalReader
 from signoff.activities.call_journal import write
 from signoff.activities.grant_use import GrantUse, frozen_decision
 from signoff.activities.hooks.tool_hooks import apply_hooks, past_call_facts, unavailable_tools
-from signoff.activities.permit_check import is_expired, judge_doubt
+from signoff.activities.permit_check import ask_if_doubted, is_expired
 from signoff.activities.question_writer import QuestionWriter, Subject, edit_problem
 from signoff.activities.run_state import check_ended
 from signoff.activities.usage_check import exhausted_calls
@@ -100,7 +100,7 @@ class GateActivity:
         # Once for the batch: a freeze that comes later is found again where the call is run.
         rows = TurnRows([], [], None) if forged else await self._approvals.rows_of_turn(task.ctx)
         for (call, proposed, _, _, action), found in zip(batch, judged, strict=True):
-            found = _quiet(judge_doubt(found, doubt), secrets)
+            found = _quiet(ask_if_doubted(found, doubt), secrets)
             args = found.args(proposed)
             if task.doubt:
                 gate_decisions.append(await self._doubt(task, call, proposed, found, rows))

@@ -178,7 +178,7 @@ def is_expired(user: Principal, now: datetime) -> bool:
     return ends.tzinfo is None or ends <= now
 
 
-def judge_doubt(found: LocalGateDecision, why: str) -> LocalGateDecision:
+def ask_if_doubted(found: LocalGateDecision, why: str) -> LocalGateDecision:
     """Returns `found` for a requester in whose name no rule runs a call, for this reason: what would run by rule is
     asked.
     """

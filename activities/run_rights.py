@@ -13,7 +13,7 @@ from signoff.activities.gate_activity import digest_of
 from signoff.activities.grant_use import GrantUse
 from signoff.activities.hooks.policy_handlers import terms_at
 from signoff.activities.hooks.tool_hooks import judge_call
-from signoff.activities.permit_check import approval_of, check_permit, is_given_up, judge_doubt, undone_by
+from signoff.activities.permit_check import approval_of, ask_if_doubted, check_permit, is_given_up, undone_by
 from signoff.activities.refused_calls import RefusedCalls, own_ticket
 from signoff.activities.stored_permit import prove_permit, undone
 from signoff.activities.worker_deps import WorkerDeps
@@ -138,7 +138,7 @@ class RunRights:
         args = found.args(args)
         # The directory may have changed since the gates: no rule runs a call for a tier that its requester has lost.
         if found.kind == "run":
-            found = judge_doubt(found, await self._deps.doubt(permit.ctx))
+            found = ask_if_doubted(found, await self._deps.doubt(permit.ctx))
         if permit.kind == "auto":
             found = await self._remembered.holds(permit.grant, permit.ctx, call, args, found)
             if found.kind not in ("run", "ask"):

@@ -38,7 +38,7 @@ NAMES_TOLD: Final = 100
 _PAGE: Final = 50
 _log = logging.getLogger(__name__)
 
-Standing = Literal["people", "policy"]
+SnapshotKind = Literal["people", "policy"]
 
 
 async def note_catalog(store: Store, catalog: Catalog, where: str, *, clock: Clock = system_clock) -> bool:
@@ -112,7 +112,7 @@ async def _record_people(
 
 
 async def _note(
-    store: Store, kind: Standing, where: str, tenant: str, parts: Mapping[str, str], at: datetime, **facts: Any
+    store: Store, kind: SnapshotKind, where: str, tenant: str, parts: Mapping[str, str], at: datetime, **facts: Any
 ) -> bool:
     last = await _last(store, kind, where, tenant)
     before = "" if last is None else str(last.facts.get("after", ""))
@@ -142,7 +142,7 @@ async def _note(
     return await AuditLog(store).append([entry]) == 1
 
 
-async def _last(store: Store, kind: Standing, where: str, tenant: str) -> Record | None:
+async def _last(store: Store, kind: SnapshotKind, where: str, tenant: str) -> Record | None:
     """Returns the newest record of this kind that `where` wrote; one that somebody touched is passed over."""
     columns = [AUDIT_RECORDS.c[name] for name in Record.model_fields]
     wanted = (

@@ -34,13 +34,13 @@ _END_SECONDS: Final = 5.0
 _HAND_SECONDS: Final = 60.0
 _log = logging.getLogger(__name__)
 
-Take = Callable[[bytes], Awaitable[object]]
+TakeMail = Callable[[bytes], Awaitable[object]]
 _Hand = Callable[[bytes], "Future[None]"]
 _UID: Final = re.compile(rb"\bUID (\d+)")
 _TOLD: Final = re.compile(rb"\* (\d+) (EXISTS|EXPUNGE)\b")
 
 
-async def fetch(options: ImapOptions, max_bytes: int, take: Take, first: Callable[[str], bool]) -> None:
+async def fetch(options: ImapOptions, max_bytes: int, take: TakeMail, first: Callable[[str], bool]) -> None:
     """Takes mail of at most `max_bytes` until cancelled. Refused mail is not offered again; what cannot be kept is.
 
     Mails of several senders' domains are taken at the same time, those of one in their order, and domains that are
@@ -76,7 +76,7 @@ def try_mailbox(options: ImapOptions) -> str:
         return error.message
 
 
-async def _take(take: Take, raw: bytes) -> None:
+async def _take(take: TakeMail, raw: bytes) -> None:
     with contextlib.suppress(Forged, Malformed):
         await take(raw)
 

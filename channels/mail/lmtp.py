@@ -12,7 +12,7 @@ from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.mail.options import LmtpOptions
 from signoff.contracts.errors import Unavailable
 
-Take = Callable[[bytes, tuple[str, ...]], Awaitable[object]]
+TakeMail = Callable[[bytes, tuple[str, ...]], Awaitable[object]]
 """Keeps a mail for the recipients of its envelope. Raises `Forged`, `Malformed`, `Unavailable`."""
 _IDLE_SECONDS: Final = 60.0
 # RFC 5321 wants room for 100, and 452 for the next: the sender then brings the mail for the rest by itself.
@@ -20,7 +20,7 @@ _MAX_RECIPIENTS: Final = 100
 _log = logging.getLogger(__name__)
 
 
-async def serve(options: LmtpOptions, max_bytes: int, ours: Callable[[str], bool], take: Take) -> None:
+async def serve(options: LmtpOptions, max_bytes: int, ours: Callable[[str], bool], take: TakeMail) -> None:
     """Takes mail for addresses that are `ours`, of at most `max_bytes`, until cancelled. Raises `Unavailable`."""
     loop = asyncio.get_running_loop()
     spoken: type[SMTP] = LMTP if options.protocol == "lmtp" else SMTP
@@ -42,7 +42,7 @@ async def serve(options: LmtpOptions, max_bytes: int, ours: Callable[[str], bool
 class _MailHandler:
     """What a conversation asks for. Names are aiosmtpd's."""
 
-    def __init__(self, ours: Callable[[str], bool], take: Take, *, each: bool) -> None:
+    def __init__(self, ours: Callable[[str], bool], take: TakeMail, *, each: bool) -> None:
         self._ours = ours
         self._take = take
         self._each = each

@@ -16,11 +16,11 @@ from signoff.activities.permit_check import (
     PermitCheck,
     SignaturePolicy,
     approval_of,
+    ask_if_doubted,
     caller_problem,
     check_permit,
     is_believed,
     is_expired,
-    judge_doubt,
     voter_set,
 )
 from signoff.contracts.activity_messages import Tally
@@ -308,18 +308,18 @@ async def test_a_doubted_requester_is_asked_about(store: Store) -> None:
     tool = pay_tool(LEDGER, ApprovalPolicy(auto_approve_if="true"))
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
     run = judge(room_of(store, tool).catalog, pinned(), call, ARGS, Tally())
-    found = judge_doubt(run, "it is too long ago")
+    found = ask_if_doubted(run, "it is too long ago")
     assert (found.kind, found.tool, found.verdict.verdict) == ("ask", run.tool, "ask")
     assert (found.verdict.rule, found.verdict.rule_text) == (DOUBTED_RULE, "")
     assert found.verdict.why == "it is too long ago"
     assert found.verdict.policy_hash == run.verdict.policy_hash
     asked = judge(room_of(store, GATED).catalog, pinned(), call, ARGS, Tally())
-    assert judge_doubt(asked, "it is too long ago") is asked
+    assert ask_if_doubted(asked, "it is too long ago") is asked
     routed = pay_tool(LEDGER, ApprovalPolicy(auto_approve_if="true", route_to="['role:finance']"))
-    found = judge_doubt(judge(room_of(store, routed).catalog, pinned(), call, ARGS, Tally()), "it is too long ago")
+    found = ask_if_doubted(judge(room_of(store, routed).catalog, pinned(), call, ARGS, Tally()), "it is too long ago")
     assert (found.kind, found.verdict.terms.approvers) == ("ask", ("role:finance",))
     bare = LocalGateDecision(call="c1.1", kind="run")
-    assert judge_doubt(bare, "it is too long ago") is bare
+    assert ask_if_doubted(bare, "it is too long ago") is bare
 
 
 ASKED = timedelta(seconds=ASKED_SECONDS)

@@ -89,9 +89,9 @@ class MailQueue:
         """Returns the next one: the first that waits, of domains that have proved mail if there are any."""
         if len(self._busy) >= MAIL_PROVED_AT_ONCE:
             return None
-        strangers = sum(domain not in self._proved for domain in self._busy)
+        unproved = sum(domain not in self._proved for domain in self._busy)
         free = [each for each in self._waiting if each.domain not in self._busy and not each.turn.done()]
         known = next((each for each in free if each.domain in self._proved), None)
-        if known is None and strangers < MAIL_STRANGERS_AT_ONCE:
+        if known is None and unproved < MAIL_STRANGERS_AT_ONCE:
             return next(iter(free), None)
         return known
