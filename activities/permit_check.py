@@ -15,7 +15,7 @@ from signoff.approvals.binding import is_answer_to
 from signoff.approvals.digest import doubt_digest, question_hash
 from signoff.approvals.earlier_questions import ending_of
 from signoff.contracts.approval import JUDGED_SECONDS, Question
-from signoff.contracts.call import DOUBTED_RULE, CallContext, Permit
+from signoff.contracts.call import REQUESTER_RULE, CallContext, Permit
 from signoff.contracts.decision import Decision, Verdict, at_least
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.names import ACTOR_TURN
@@ -184,7 +184,7 @@ def ask_if_doubted(found: LocalGateDecision, why: str) -> LocalGateDecision:
     """
     if found.kind != "run" or found.verdict is None or not why:
         return found
-    verdict = dataclasses.replace(found.verdict, verdict="ask", rule=DOUBTED_RULE, rule_text="", why=why)
+    verdict = dataclasses.replace(found.verdict, verdict="ask", rule=REQUESTER_RULE, rule_text="", why=why)
     return found.model_copy(update={"kind": "ask", "verdict": verdict})
 
 

@@ -46,15 +46,15 @@ class RuleReference(FrozenModel):
         if self.kind in ("global", "grant"):
             return f"{self.kind}:{self.name}"
         own = self.name if self.kind == "policy" else "" if self.kind == "handler" else self.kind
-        heard = f"handler:{self.handler}" if self.handler else ""
-        return ", ".join(filter(None, (own, heard))) + (f" ({self.answer})" if self.answer else "")
+        handler = f"handler:{self.handler}" if self.handler else ""
+        return ", ".join(filter(None, (own, handler))) + (f" ({self.answer})" if self.answer else "")
 
 
 REQUIRES_APPROVAL: Final = RuleReference(name="requires_approval")
 """What decides where no expression does: the policy is just `true` or `false`, or none of its rules applied."""
 PERMISSION_RULE: Final = RuleReference(kind="permission")
 """People are asked as the tool's permission check would deny the call (X10)."""
-DOUBTED_RULE: Final = RuleReference(kind="requester")
+REQUESTER_RULE: Final = RuleReference(kind="requester")
 """People are asked as nobody is sure who the requester is."""
 IN_DOUBT_RULE: Final = RuleReference(kind="in_doubt")
 """People are asked whether a call happened."""

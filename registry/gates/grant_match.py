@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from signoff.approvals.grant_rules import exact_digest, wish_problem
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import DOUBTED_RULE, PERMISSION_RULE, CallContext
+from signoff.contracts.call import PERMISSION_RULE, REQUESTER_RULE, CallContext
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ConfigError
@@ -44,7 +44,7 @@ class GrantMatcher:
             return "`remember`: changed arguments are not remembered"
         if decision.verdict == "denied" and not request.veto:
             return "`remember`: one denial does not end this request, so it cannot be remembered"
-        if decision.verdict == "approved" and request.rule == DOUBTED_RULE:
+        if decision.verdict == "approved" and request.rule == REQUESTER_RULE:
             return "`remember`: who asked for this is not who the directory says, so each call is asked about"
         if decision.verdict == "approved" and request.rule == PERMISSION_RULE:
             return "`remember`: a permission is overridden for one call at a time"

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
 from signoff.contracts.activity_messages import Tally
-from signoff.contracts.call import DOUBTED_RULE, PERMISSION_RULE, CallCode, CallContext, RuleReference
+from signoff.contracts.call import PERMISSION_RULE, REQUESTER_RULE, CallCode, CallContext, RuleReference
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.ids import is_tool_name
 from signoff.contracts.limits import MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS, RECENT_CALLS
@@ -33,7 +33,7 @@ from signoff.registry.gates.tool_view import ToolView
 from signoff.registry.hooks import Permission
 from signoff.registry.tool import Tool
 
-UNREMEMBERED_RULES: Final = (DOUBTED_RULE, PERMISSION_RULE)
+UNREMEMBERED_RULES: Final = (REQUESTER_RULE, PERMISSION_RULE)
 """Rules of calls that people are asked about one by one: no answer to them is remembered, and none answers them."""
 # No tool can be called so, see `TOOL_NAME_PATTERN`.
 _UNNAMEABLE: Final = "?"

@@ -12,7 +12,7 @@ from signoff.activities.gate_activity import GateActivity
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.digest import digest_mark, question_hash
 from signoff.contracts.activity_messages import GateReply, GateTask, RunOptions, Tally
-from signoff.contracts.call import DOUBTED_RULE, REQUIRES_APPROVAL, RuleReference, ToolDenied
+from signoff.contracts.call import REQUESTER_RULE, REQUIRES_APPROVAL, RuleReference, ToolDenied
 from signoff.contracts.content import Content
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import read_code
@@ -143,7 +143,7 @@ async def test_a_requester_the_directory_does_not_bear_out_is_asked_about(store:
     """What a rule would let run is asked when the requester is not who the directory says."""
     tool = free(LEDGER)
     ruling = (await gate(room_of(store, tool, people=[Person(id="guest", tier="trusted")]))).rulings[0]
-    assert (ruling.kind, ruling.rule) == ("ask", DOUBTED_RULE)
+    assert (ruling.kind, ruling.rule) == ("ask", REQUESTER_RULE)
     assert request_of(ruling.request).rule_text == "who asked for this is not, or no longer, who the directory says"
 
 

@@ -25,7 +25,7 @@ from signoff.activities.permit_check import (
 )
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Question
-from signoff.contracts.call import DOUBTED_RULE, Permit
+from signoff.contracts.call import REQUESTER_RULE, Permit
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.limits import ASKED_SECONDS
@@ -310,7 +310,7 @@ async def test_a_doubted_requester_is_asked_about(store: Store) -> None:
     run = judge(room_of(store, tool).catalog, pinned(), call, ARGS, Tally())
     found = ask_if_doubted(run, "it is too long ago")
     assert (found.kind, found.tool, found.verdict.verdict) == ("ask", run.tool, "ask")
-    assert (found.verdict.rule, found.verdict.rule_text) == (DOUBTED_RULE, "")
+    assert (found.verdict.rule, found.verdict.rule_text) == (REQUESTER_RULE, "")
     assert found.verdict.why == "it is too long ago"
     assert found.verdict.policy_hash == run.verdict.policy_hash
     asked = judge(room_of(store, GATED).catalog, pinned(), call, ARGS, Tally())

@@ -9,9 +9,9 @@ from registry_kit import a_tool, an_actor, pinned
 
 from signoff.contracts.activity_messages import Tally, TurnLimits
 from signoff.contracts.call import (
-    DOUBTED_RULE,
     IN_DOUBT_RULE,
     PERMISSION_RULE,
+    REQUESTER_RULE,
     REQUIRES_APPROVAL,
     CallCode,
     RuleReference,
@@ -361,7 +361,7 @@ def test_a_model_is_told_of_tools_in_its_actors_order() -> None:
     assert [tool.name for tool in found.tool_view(pinned("till")).visible()] == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("own", [DOUBTED_RULE, PERMISSION_RULE, IN_DOUBT_RULE, REQUIRES_APPROVAL])
+@pytest.mark.parametrize("own", [REQUESTER_RULE, PERMISSION_RULE, IN_DOUBT_RULE, REQUIRES_APPROVAL])
 def test_a_global_rule_is_never_taken_for_a_question_of_the_gates_own(own: RuleReference) -> None:
     """Whatever it is called: a yes to `permission` lets pass what a tool's own check denies, one to a rule does not."""
     rule = GlobalRule(name=own.label, rule="true", effect="require_approval")

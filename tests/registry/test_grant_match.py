@@ -10,7 +10,7 @@ from registry_kit import a_call, a_tool, an_actor, pinned
 from signoff.approvals.grant_rules import exact_digest
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.approval import ApprovalRequest, Card
-from signoff.contracts.call import DOUBTED_RULE, PERMISSION_RULE, REQUIRES_APPROVAL, CallContext, RuleReference
+from signoff.contracts.call import PERMISSION_RULE, REQUESTER_RULE, REQUIRES_APPROVAL, CallContext, RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.grant import Grant, GrantScope
@@ -76,7 +76,7 @@ def test_a_wish_that_can_be_kept_has_no_problem(wish: GrantRequest | None, verdi
         ({}, {"edited_args": {"flight": "TP 9"}}, "changed arguments are not remembered"),
         ({}, {"edited_args": {}}, "changed arguments are not remembered"),
         ({"veto": False}, {"verdict": "denied"}, "one denial does not end this request, so it cannot be remembered"),
-        ({"rule": DOUBTED_RULE}, {}, "who asked for this is not who the directory says, so each call is asked about"),
+        ({"rule": REQUESTER_RULE}, {}, "who asked for this is not who the directory says, so each call is asked about"),
         ({"rule": PERMISSION_RULE}, {}, "a permission is overridden for one call at a time"),
         ({}, {"subject": ""}, "an answer that names nobody is not remembered"),
         ({"definition": "f" * 64}, {}, "the tool has changed since this was asked"),
@@ -89,7 +89,7 @@ def test_a_wish_that_cannot_be_kept_says_why(asked: dict[str, Any], said: dict[s
     assert problem(request(**asked), **said, remember=None) == ""
 
 
-@pytest.mark.parametrize("rule", [DOUBTED_RULE, PERMISSION_RULE])
+@pytest.mark.parametrize("rule", [REQUESTER_RULE, PERMISSION_RULE])
 def test_a_denial_is_remembered_whatever_was_asked(rule: RuleReference) -> None:
     """Only a yes to a doubted requester or to an objection is for the one call: a no errs on the safe side."""
     assert problem(request(rule=rule), verdict="denied") == ""
@@ -259,7 +259,7 @@ def test_an_approval_has_to_hold_today_and_a_denial_has_not(fields: dict[str, An
     assert applies(found, grant(found, verdict="denied", **fields))
 
 
-@pytest.mark.parametrize("rule", [DOUBTED_RULE, PERMISSION_RULE])
+@pytest.mark.parametrize("rule", [REQUESTER_RULE, PERMISSION_RULE])
 def test_no_approval_applies_where_each_call_is_asked_about(rule: RuleReference) -> None:
     """Neither for a doubted requester nor over an objection, even where the grant names that very rule."""
     found = judged()

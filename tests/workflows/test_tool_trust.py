@@ -18,7 +18,7 @@ from signoff.activities.gate_activity import digest_of
 from signoff.approvals.digest import question_hash
 from signoff.contracts import names
 from signoff.contracts.activity_messages import OutcomeTask, ToolReply, ToolTask
-from signoff.contracts.call import DOUBTED_RULE, CallContext, CallOutcome, Permit
+from signoff.contracts.call import REQUESTER_RULE, CallContext, CallOutcome, Permit
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
@@ -298,7 +298,7 @@ async def test_a_turn_started_with_a_raised_tier_asks_a_person(client: Client, s
         question = await desk.question(key)
         await desk.signoff.decide(yes(key))
         result = await desk.signoff.result(key)
-    assert question.rule == DOUBTED_RULE
+    assert question.rule == REQUESTER_RULE
     assert "directory" in question.rule_text
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert len(ledger.rows) == 1

@@ -4,7 +4,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from signoff.contracts.call import DOUBTED_RULE, IN_DOUBT_RULE, PERMISSION_RULE, REQUIRES_APPROVAL, RuleReference
+from signoff.contracts.call import IN_DOUBT_RULE, PERMISSION_RULE, REQUESTER_RULE, REQUIRES_APPROVAL, RuleReference
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.texts.catalogue import LANGUAGES, has_text, text
 from signoff.texts.reasons import rule_expression, rule_words
@@ -37,7 +37,7 @@ def test_a_global_rule_is_told_by_its_name_whatever_that_is(language: str, name:
 def test_every_reason_of_the_gates_has_a_sentence_of_its_own(language: str) -> None:
     """None is told by a name of ours."""
     policy = [RuleReference(name=field) for field in ("auto_approve_if", "require_approval_if")]
-    own = (REQUIRES_APPROVAL, PERMISSION_RULE, DOUBTED_RULE, IN_DOUBT_RULE)
+    own = (REQUIRES_APPROVAL, PERMISSION_RULE, REQUESTER_RULE, IN_DOUBT_RULE)
     by_name = text("rule.other", language, rule="?").partition("?")[0]
     told = [rule_words(rule, "", language) for rule in (*own, *policy)]
     assert len(set(told)) == len(told)
