@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from signoff.contracts.canonical_json import sha256_hex
-from signoff.policy.approval_policy import ApprovalPolicy, RequiresApproval, ShownArguments
+from signoff.policy.approval_policy import ApprovalPolicy, RequiresApproval, ShownArguments, TermRule
 from signoff.policy.compiled_policy import CompiledPolicy, compile_policy
 from signoff.policy.facts import ToolFacts
 from signoff.policy.policy_stack import UnderlyingPolicy, incomparable, stack_policies
@@ -208,6 +208,8 @@ def test_escalation_is_kept_only_where_all_agree_on_it() -> None:
 DYNAMIC = "a policy with `{}` cannot be compared with another; name `approvers` and write rules"
 STRANGE = "`{}` may not decide there; those who may: {}"
 B = ApprovalPolicy(approvers=("role:b",))
+TERM = TermRule(when="args.amount > 10.0", quorum=2)
+IN_GROUPS = ApprovalPolicy.model_validate({"approvers": [{"of": ["role:a"], "quorum": 1}, {"of": ["role:b"]}]})
 A_AND_C = ApprovalPolicy(approvers=("role:a", "role:c"))
 
 
@@ -219,6 +221,8 @@ A_AND_C = ApprovalPolicy(approvers=("role:a", "role:c"))
         (ApprovalPolicy(handler="a:b"), [False], ""),
         (ApprovalPolicy(handler="a:b"), [True], DYNAMIC.format("handler")),
         (False, [ApprovalPolicy(route_to="['role:a']")], DYNAMIC.format("route_to")),
+        (False, [ApprovalPolicy(terms=(TERM,))], DYNAMIC.format("terms")),
+        (True, [IN_GROUPS], DYNAMIC.replace("`{}`", "groups in `approvers`")),
         (B, [A_AND_C], STRANGE.format("role:b", "`role:a`, `role:c`")),
         (B, [A_AND_C, B], STRANGE.format("role:b", "nobody may decide for all of them")),
         (False, [A_AND_C, B], "approvers differ: nobody may decide for all of them"),
