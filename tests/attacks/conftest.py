@@ -5,13 +5,14 @@ from collections.abc import AsyncIterator
 import pytest
 from attack_site import MANIFEST, AttackSite, StoreUrls, running_site
 from impostor import Impostor, impostor_of
+from provider_login import provider
 from store_fixtures import postgres_server
 from store_roles import RoleUrls, given_roles, made_roles
 from stranger import channel_settings
 
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
 
-__all__ = ["postgres_server"]
+__all__ = ["postgres_server", "provider"]
 
 
 @pytest.fixture(scope="session")

@@ -13,13 +13,13 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
 from gateway_login import bearer, browser, hidden, locked_desk, token_of, words
 from gateway_rig import PEOPLE, SIGNER, GatewayRig, gateway_rig
-from oidc_provider import CLIENT, SECRET, Provider, running_provider
+from oidc_provider import CLIENT, Provider
+from provider_login import asked, login_settings, sign_in_at_provider
 from temporalio.client import Client
 
 from signoff.contracts.ids import SessionKey, TurnKey
@@ -35,14 +35,6 @@ from signoff.store.vouched_people import VouchedPeople, vouched_writer
 
 BO = Person(id="bo", name="Bo", roles=("finance",), identities={"email": ("bo@example.com",)})
 DECLARED = (*(each for each in PEOPLE if each.id != "bo"), BO)
-
-
-@pytest.fixture
-async def provider(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Provider]:
-    """A provider of this test's own."""
-    monkeypatch.setenv("THE_SECRET", SECRET)
-    async with running_provider() as running:
-        yield running
 
 
 @pytest.fixture
@@ -63,30 +55,8 @@ async def desk_of(client: Client, folder: Path, provider: Provider, *people: Per
         yield locked_desk(
             open_desk,
             people=people,
-            oidc_issuer=provider.issuer,
-            oidc_client_id=CLIENT,
-            oidc_client_secret="env:THE_SECRET",
-            oidc_roles={"money": ("finance",)},
+            **login_settings(provider, {"money": ("finance",)}),
         )
-
-
-async def sign_in(page: httpx.AsyncClient) -> httpx.Response:
-    """To the provider, which agrees at once, and back."""
-    sent = await page.get("/login/oidc?next=%2Ftools")
-    async with httpx.AsyncClient(verify=False) as elsewhere:
-        agreed = await elsewhere.get(sent.headers["location"])
-    address = urlsplit(agreed.headers["location"])
-    return await page.get(f"{address.path}?{address.query}")
-
-
-async def asked(desk: GatewayRig, text: str = "both") -> str:
-    """A request of guest's that waits for two of `finance`."""
-    headers = bearer(await token_of(desk, "guest"))
-    answer = await desk.http.post("/v1/turns", json={"text": text, "actor": "desk"}, headers=headers)
-    assert answer.status_code == 201, answer.text
-    body = answer.json()
-    view = await desk.desk.waiting(TurnKey(body["tenant"], body["session"], body["turn"]))
-    return next(call.approval.id for call in view.calls if call.approval is not None)
 
 
 async def approve_by_token(desk: GatewayRig, approval: str, person: str) -> httpx.Response:
@@ -126,12 +96,12 @@ async def test_one_human_is_no_second_approver(
     Without `DeclaredNames` in `ClaimsDirectory._make_person` the login was let in, and without the names in `_doubt`
     and `joined_logins` as well the quorum was met.
     """
-    approval = await asked(desk)
+    approval = await asked(desk, "both")
     assert (await approve_by_token(desk, approval, "bo")).json()["status"] == "counted"
     provider.claims = {"sub": "b-2", "name": "Robert", "groups": ["money"], **claims}
     with caplog.at_level(logging.WARNING):
         async with browser(desk) as page:
-            back = await sign_in(page)
+            back = await sign_in_at_provider(page)
             await approve_in_browser(page, approval)
     request = await desk.desk.signoff.request(approval)
     assert (request.state, [vote.subject for vote in request.votes]) == ("pending", ["bo"])
@@ -179,7 +149,7 @@ async def test_a_login_from_before_the_declaration_approves_nothing(desk: Gatewa
     await desk.deps.store.run(vouched_writer(row))
     deps = with_provider_people(desk.deps)
     await ProviderPeople(deps).look()
-    approval = await asked(desk)
+    approval = await asked(desk, "both")
     await approve_by_token(desk, approval, "bo")
     shown = (await deps.requests.load(approval)).request.question_hash
     draft = DecisionDraft(approval_id=approval, verdict="approved", revision=1, question_hash=shown)
@@ -194,7 +164,7 @@ async def test_two_entries_of_one_human_are_one_of_a_quorum(client: Client, tmp_
     """
     second = Person(id="bo-admin", person_id="bo", name="Bo (admin)", roles=("finance", "admin"))
     async with desk_of(client, tmp_path, provider, *DECLARED, second) as desk:
-        approval = await asked(desk)
+        approval = await asked(desk, "both")
         await approve_by_token(desk, approval, "bo")
         await approve_by_token(desk, approval, "bo-admin")
         request = await desk.desk.signoff.request(approval)
@@ -226,7 +196,7 @@ async def test_who_asked_by_a_login_does_not_approve_it_once_declared(
         )
         provider.claims = {"sub": "b-2", "name": "Bo", "groups": ["money"], "email": "bo@example.com"}
         async with browser(before) as page:
-            assert (await sign_in(page)).status_code == 303
+            assert (await sign_in_at_provider(page)).status_code == 303
             form = hidden((await page.get("/new")).text, "/sessions")
             sent = await page.post("/sessions", data={**form, "text": "both", "actor": "desk"})
         session = SessionKey(*sent.headers["location"].rpartition("/")[2].split("."))

@@ -15,7 +15,7 @@ import pytest
 from desk_fixtures import Ledger, catalog_of, pay_tool
 from gateway_login import bearer, browser, hidden, locked_desk, token_of
 from gateway_rig import PEOPLE, GatewayRig, gateway_rig
-from oidc_provider import CLIENT, SECRET, Provider, running_provider
+from oidc_provider import CLIENT, Provider
 from temporalio.client import Client
 
 from signoff.contracts.ids import TurnKey
@@ -25,14 +25,6 @@ from signoff.registry.catalog import Catalog
 from signoff.store.store import open_store
 
 ACR = "https://refeds.example/profile/mfa"
-
-
-@pytest.fixture
-async def provider(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Provider]:
-    """A provider of this test's own."""
-    monkeypatch.setenv("THE_SECRET", SECRET)
-    async with running_provider() as running:
-        yield running
 
 
 def wire_catalog(ledger: Ledger) -> Catalog:

@@ -2,18 +2,16 @@ import base64
 import hmac
 import json
 import time
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-import httpx
 import pytest
 from gateway_login import browser, hidden, locked_desk, words
 from gateway_rig import GatewayRig
 from joserfc import jwt
-from oidc_provider import CLIENT, SECRET, Provider, answer_of, new_key, running_provider
+from oidc_provider import CLIENT, Provider, answer_of, new_key
+from provider_login import START, login_settings, sign_in_at_provider, to_provider
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Person
@@ -22,16 +20,6 @@ from signoff.gateway.auth.oidc_provider import AGAIN
 from signoff.gateway.pages.sign_in import ATTEMPT
 from signoff.keys.secrets import SecretProvider
 from signoff.settings import Settings, load_settings
-
-START = "/login/oidc?next=%2Ftools"
-
-
-@pytest.fixture
-async def provider(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Provider]:
-    """A provider of this test's own, and its client's secret in a variable."""
-    monkeypatch.setenv("THE_SECRET", SECRET)
-    async with running_provider() as running:
-        yield running
 
 
 @pytest.fixture
@@ -45,26 +33,8 @@ def locked(gateway: GatewayRig, provider: Provider) -> GatewayRig:
     return locked_desk(
         gateway,
         people=people,
-        oidc_issuer=provider.issuer,
-        oidc_client_id=CLIENT,
-        oidc_client_secret="env:THE_SECRET",
-        oidc_roles={"money": ("finance",)},
+        **login_settings(provider, {"money": ("finance",)}),
     )
-
-
-async def to_provider(page: httpx.AsyncClient) -> str:
-    """Go to the provider, which agrees at once; returns the address it sends the browser back to."""
-    sent = await page.get(START)
-    assert sent.status_code == 303, sent.text
-    async with httpx.AsyncClient(verify=False) as elsewhere:
-        agreed = await elsewhere.get(sent.headers["location"])
-    address = urlsplit(agreed.headers["location"])
-    return f"{address.path}?{address.query}"
-
-
-async def signed_in(page: httpx.AsyncClient) -> httpx.Response:
-    """The whole way there and back."""
-    return await page.get(await to_provider(page))
 
 
 async def test_a_declared_login_signs_in(gateway: GatewayRig, locked: GatewayRig, provider: Provider) -> None:
@@ -73,7 +43,7 @@ async def test_a_declared_login_signs_in(gateway: GatewayRig, locked: GatewayRig
     async with browser(locked) as page:
         shown = (await page.get("/login?next=/tools")).text
         assert "Sign in with 127.0.0.1" in words(shown)
-        back = await signed_in(page)
+        back = await sign_in_at_provider(page)
         assert (back.status_code, back.headers["location"]) == (303, "/tools")
         assert ATTEMPT not in page.cookies
         card = (await page.get(f"/approvals/{approval}")).text
@@ -103,7 +73,7 @@ async def test_who_a_login_is(locked: GatewayRig, provider: Provider, claims: di
     """By declared login, by verified address, by group; nobody else comes in, whatever they are called."""
     provider.claims = claims
     async with browser(locked) as page:
-        back = await signed_in(page)
+        back = await sign_in_at_provider(page)
         home = await page.get("/tools")
     if who:
         assert back.status_code == 303, words(back.text)
@@ -139,7 +109,7 @@ async def test_a_decision_after_a_second_factor_says_so(
     provider.claims = {"amr": ["pwd", "otp", "mfa"]}
     approval = await gateway.asked("pay")
     async with browser(locked) as page:
-        await signed_in(page)
+        await sign_in_at_provider(page)
         form = hidden((await page.get(f"/approvals/{approval}")).text, f"/approvals/{approval}/decide")
         await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "denied"})
     assert (await gateway.desk.signoff.request(approval)).votes[0].decision.assurance == "mfa"
@@ -169,7 +139,7 @@ async def test_an_id_token_that_is_not_right_is_not_believed(locked: GatewayRig,
     """Signed with the provider's own key and all the same wrong: nobody is signed in, and nothing breaks."""
     provider.claims = LIES[lie]
     async with browser(locked) as page:
-        back = await signed_in(page)
+        back = await sign_in_at_provider(page)
         assert back.status_code == 401, lie
         assert "You are not signed in" in words(back.text)
         assert (await page.get("/tools")).status_code == 303
@@ -194,7 +164,7 @@ async def test_an_id_token_by_another_s_key_is_not_believed(locked: GatewayRig, 
     for what, written in tokens.items():
         provider.id_token = written
         async with browser(locked) as page:
-            assert (await signed_in(page)).status_code == 401, what
+            assert (await sign_in_at_provider(page)).status_code == 401, what
             assert (await page.get("/tools")).status_code == 303
 
 
@@ -221,7 +191,7 @@ async def test_a_new_key_is_fetched_once_it_is_used(gateway: GatewayRig, provide
 
     async def status() -> int:
         async with browser(locked) as page:
-            return (await signed_in(page)).status_code
+            return (await sign_in_at_provider(page)).status_code
 
     assert [await status(), await status(), provider.asked.count("keys")] == [303, 303, 1]
     provider.key = new_key()

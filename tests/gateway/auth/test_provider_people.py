@@ -5,13 +5,13 @@ import uuid
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
 from gateway_login import bearer, browser, hidden, locked_desk, token_of, words
 from gateway_rig import PEOPLE, SIGNER, GatewayRig, gateway_rig
-from oidc_provider import CLIENT, SECRET, Provider, running_provider
+from oidc_provider import Provider
+from provider_login import asked, login_settings, sign_in_at_provider
 from temporalio.client import Client
 
 from signoff.audit.log import AuditLog
@@ -34,14 +34,6 @@ GROUPS = {"desk": ("approvers",), "money": ("finance",), "staff": ()}
 
 
 @pytest.fixture
-async def provider(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Provider]:
-    """A provider of this test's own."""
-    monkeypatch.setenv("THE_SECRET", SECRET)
-    async with running_provider() as running:
-        yield running
-
-
-@pytest.fixture
 async def desk(client: Client, tmp_path: Any, provider: Provider) -> AsyncIterator[GatewayRig]:
     """A worker of the production profile that declares a few people, and a gateway that asks the provider as well."""
     queue = f"claims-{uuid.uuid4().hex[:12]}"
@@ -49,36 +41,7 @@ async def desk(client: Client, tmp_path: Any, provider: Provider) -> AsyncIterat
         open_store(f"sqlite:///{tmp_path}/signoff.db") as store,
         gateway_rig(client, store, queue, profile="production", people=FixedDirectory(PEOPLE)) as open_desk,
     ):
-        yield locked_desk(open_desk, people=PEOPLE, **login_settings(provider))
-
-
-def login_settings(provider: Provider) -> dict[str, Any]:
-    """By whom people sign in, and what their groups give them."""
-    return {
-        "oidc_issuer": provider.issuer,
-        "oidc_client_id": CLIENT,
-        "oidc_client_secret": "env:THE_SECRET",
-        "oidc_roles": GROUPS,
-    }
-
-
-async def sign_in(page: httpx.AsyncClient) -> httpx.Response:
-    """To the provider, which agrees at once, and back."""
-    sent = await page.get("/login/oidc?next=%2Ftools")
-    async with httpx.AsyncClient(verify=False) as elsewhere:
-        agreed = await elsewhere.get(sent.headers["location"])
-    address = urlsplit(agreed.headers["location"])
-    return await page.get(f"{address.path}?{address.query}")
-
-
-async def asked(desk: GatewayRig, text: str = "pay") -> str:
-    """A request of guest's that waits."""
-    headers = bearer(await token_of(desk, "guest"))
-    answer = await desk.http.post("/v1/turns", json={"text": text, "actor": "desk"}, headers=headers)
-    assert answer.status_code == 201, answer.text
-    body = answer.json()
-    view = await desk.desk.waiting(TurnKey(body["tenant"], body["session"], body["turn"]))
-    return next(call.approval.id for call in view.calls if call.approval is not None)
+        yield locked_desk(open_desk, people=PEOPLE, **login_settings(provider, GROUPS))
 
 
 async def approve(page: httpx.AsyncClient, approval: str) -> httpx.Response:
@@ -112,7 +75,7 @@ async def test_who_is_known_by_claims_alone_approves_and_the_tool_runs(desk: Gat
     approval = await asked(desk)
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["desk"]}
     async with browser(desk) as page:
-        assert (await sign_in(page)).status_code == 303
+        assert (await sign_in_at_provider(page)).status_code == 303
         assert "Signed in as Cy" in words((await page.get("/tools")).text)
         assert (await approve(page, approval)).status_code == 303
     result = await asyncio.wait_for(desk.desk.signoff.result(key_of(approval)), 60)
@@ -128,7 +91,7 @@ async def test_who_is_known_by_claims_alone_asks(desk: GatewayRig, provider: Pro
     """Workers bear out who asks, so what a policy lets pass passes."""
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["staff"]}
     async with browser(desk) as page:
-        await sign_in(page)
+        await sign_in_at_provider(page)
         form = hidden((await page.get("/new")).text, "/sessions")
         sent = await page.post("/sessions", data={**form, "text": "small", "actor": "desk"})
         assert sent.status_code == 303, words(sent.text)
@@ -144,11 +107,11 @@ async def test_a_role_taken_away_counts_at_once(desk: GatewayRig, provider: Prov
     approval = await asked(desk, "both")
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["money"]}
     async with browser(desk) as page:
-        await sign_in(page)
+        await sign_in_at_provider(page)
         await approve(page, approval)
         assert [each.subject for each in (await desk.desk.signoff.request(approval)).votes] == [cy(provider).id]
         provider.claims = {"sub": "cy", "name": "Cy", "groups": ["staff"]}
-        await sign_in(page)
+        await sign_in_at_provider(page)
     headers = bearer(await token_of(desk, "ana"))
     body = {"verdict": "approved", "question_hash": (await desk.request(approval)).question_hash}
     counted = await desk.http.post(f"/v1/approvals/{approval}/decide", json=body, headers=headers)
@@ -191,8 +154,8 @@ async def test_another_gateway_knows_who_signed_in_and_who_was_signed_out(desk: 
     """A cookie of one is good at the other; an operator's sign-out at both."""
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["desk"]}
     async with browser(desk) as page:
-        await sign_in(page)
-        other = locked_desk(desk, people=PEOPLE, **login_settings(provider))
+        await sign_in_at_provider(page)
+        other = locked_desk(desk, people=PEOPLE, **login_settings(provider, GROUPS))
         async with browser(other) as there:
             there.cookies.update(page.cookies)
             assert "Signed in as Cy" in words((await there.get("/tools")).text)
@@ -206,9 +169,9 @@ async def test_who_left_every_group_is_nobody_any_more(desk: GatewayRig, provide
     approval = await asked(desk)
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["desk"]}
     async with browser(desk) as page:
-        await sign_in(page)
+        await sign_in_at_provider(page)
         provider.claims = {"sub": "cy", "name": "Cy", "groups": []}
-        assert (await sign_in(page)).status_code == 401
+        assert (await sign_in_at_provider(page)).status_code == 401
         assert (await page.get("/tools")).status_code == 303
     assert (await vote(desk, approval, cy(provider, "approvers"))).code == "not_allowed"
 
