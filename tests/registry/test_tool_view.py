@@ -101,6 +101,15 @@ def test_a_verdict_holds_for_the_same_arguments_in_the_same_context(asked: list[
     assert len(asked) == 1
 
 
+def test_a_policy_is_asked_about_the_actor_whose_call_it_is() -> None:
+    """What one actor may do by a rule, another may not."""
+    policy = ApprovalPolicy(auto_approve_if="actor.name == 'desk'")
+    tool = a_tool("pay", input_schema=SCHEMA, requires_approval=policy)
+    known = build_catalog(tools=[tool], actors=[an_actor("desk"), an_actor("till")])
+    views = [known.tool_view(pinned(actor)) for actor in ("desk", "till")]
+    assert [view.verdict(known.policy("pay"), {"amount": 1}).verdict for view in views] == ["auto", "ask"]
+
+
 def test_no_more_than_a_hundred_verdicts_are_kept_a_context(asked: list[str]) -> None:
     """The hundred-and-first question begins anew, so a long turn costs no more memory than that."""
     known = catalog()
