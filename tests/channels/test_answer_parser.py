@@ -22,6 +22,7 @@ from signoff.channels.inbound.answer_parser import (
 from signoff.channels.inbound.answer_tokens import LINE_CHARS, find_code, fold
 from signoff.channels.inbound.answer_vocabulary import APPROVE, DENY, LANGUAGES, NO, YES
 from signoff.contracts.ids import show_code
+from signoff.contracts.limits import ANSWER_LINES
 from signoff.texts import catalogue
 from signoff.texts.catalogue import texts_of
 
@@ -97,6 +98,7 @@ _TEXT = st.text(max_size=400) | st.lists(
         ("yes and thanks", "en", "approved"),
         ("thanks and no", "en", "denied"),
         ("yes".ljust(READ_CHARS), "en", "approved"),
+        ("yes" + "\nthanks" * (ANSWER_LINES - 1), "en", "approved"),
     ],
 )
 def test_what_is_wholly_words_of_the_person_decides(text: str, locale: str, verdict: str | None) -> None:
@@ -252,6 +254,9 @@ def test_the_effect_may_be_repeated_word_for_word() -> None:
         *("Yes, pay 300 EUR to Hotel Sol?", "Yes, pay 300 EUR to Hotel Sol tomorrow", "Yes, pay 300 EUR to Hotel"),
     ):
         assert parse_answer(text, sender).verdict is None, text
+    assert parse_answer("Yes, pay 300 EUR to Hotel Sol tomorrow", sender).effects == {"K7Q2FM"}
+    denied = parse_answer("No. Pay 300 EUR to Hotel Sol", sender)
+    assert (denied.verdict, denied.effects) == ("denied", {"K7Q2FM"})
     told = "Yes, pay 300 EUR to Hotel Sol,"
     assert parse_answer(told, sender) == ParsedAnswer(None, "", told, "more", told, frozenset({"K7Q2FM"}))
 
