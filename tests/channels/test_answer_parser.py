@@ -256,7 +256,7 @@ def test_the_effect_may_be_repeated_word_for_word() -> None:
         assert parse_answer(text, sender).verdict is None, text
     assert parse_answer("Yes, pay 300 EUR to Hotel Sol tomorrow", sender).effects == {"K7Q2FM"}
     denied = parse_answer("No. Pay 300 EUR to Hotel Sol", sender)
-    assert (denied.verdict, denied.effects) == ("denied", {"K7Q2FM"})
+    assert (denied.verdict, denied.effects) == ("denied", frozenset({"K7Q2FM"}))
     told = "Yes, pay 300 EUR to Hotel Sol,"
     assert parse_answer(told, sender) == ParsedAnswer(None, "", told, "more", told, frozenset({"K7Q2FM"}))
 
