@@ -23,6 +23,7 @@ from pydantic_settings import (
 
 from signoff.client.environment import refuse_misspelt_variables
 from signoff.contracts.errors import ConfigError
+from signoff.contracts.limits import RESULT_BYTES, RESULT_CHARS_PER_BATCH
 from signoff.contracts.names import (
     DEFAULT_HOST,
     DEFAULT_PORT,
@@ -128,6 +129,8 @@ class Settings(BaseSettings):
     """The values of the claim `acr`, each in full, by which the provider says that a second factor was used."""
     oidc_days: int = Field(default=7, ge=1, le=90)
     """For how many days what a sign-in said of somebody who is not declared is believed."""
+    result_chars: int = Field(default=RESULT_CHARS_PER_BATCH, ge=1, le=RESULT_BYTES)
+    """How many characters of results a model reads of one completion's calls together, where its actor says nothing."""
     retention: int = Field(default=RETENTION_DAYS, ge=1, le=3650)
     """For how many days the embedded server remembers finished turns."""
     temporal_port: int = Field(default=7233, ge=1, le=65535)

@@ -39,6 +39,7 @@ from signoff.activities.worker_deps import Profile, WorkerDeps
 from signoff.audit.config_snapshots import follow_people, note_catalog
 from signoff.contracts import names
 from signoff.contracts.errors import ConfigError, SignoffError
+from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.keys.key_files import FileVerifier
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Verifier
@@ -79,12 +80,14 @@ async def build_deps(
     backends: Mapping[str, Backend] | None = None,
     secrets: SecretProvider | None = None,
     public_url: str = "",
+    result_chars: int = RESULT_CHARS_PER_BATCH,
 ) -> WorkerDeps:
     """Builds the objects that the activities of a worker share; `model` answers for scripted models, not their scripts.
 
     `verifier` checks what the gateway signed; without one no signature is believed. `backends` are for the
     capabilities that tools declare, by kind; left out, those that need no setting up. `secrets` reads secrets; left
-    out, one without a source of one's own. `public_url` leads from what Temporal shows to the inbox. Raises
+    out, one without a source of one's own. `public_url` leads from what Temporal shows to the inbox.
+    `result_chars` are shared by the results of one completion's calls, where their actor says no other number. Raises
     `ConfigError` for a model that has no driver, for a backend of `secrets`, and in the production profile without
     a verifier that knows a key.
     """
@@ -111,6 +114,7 @@ async def build_deps(
         backends=built_in_backends() if backends is None else backends,
         secrets=secrets,
         public_url=public_url,
+        result_chars=result_chars,
     )
 
 
@@ -137,6 +141,7 @@ async def prepared_deps(installation: Installation, store: Store, where: str) ->
         secrets=installation.secrets,
         # Made of this machine's own name an address leads nobody anywhere who looks at Temporal's UI elsewhere.
         public_url=settings.public_url if named or settings.profile == "development" else "",
+        result_chars=settings.result_chars,
     )
     # Before the worker runs: the record has the policies before anything is judged by them.
     await note_catalog(store, installation.catalog, where, clock=deps.clock)

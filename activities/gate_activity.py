@@ -39,7 +39,7 @@ from signoff.contracts.call import IN_DOUBT_TEXT, CallContext, CallOutcome, Perm
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.content import Content
 from signoff.contracts.ids import SessionKey, TurnKey, is_stand_in
-from signoff.contracts.limits import MAX_TOOLS_AT_ONCE, RESULT_CHARS_PER_BATCH, TURN_RESTS_SECONDS
+from signoff.contracts.limits import MAX_TOOLS_AT_ONCE, TURN_RESTS_SECONDS
 from signoff.contracts.message import CallPart
 from signoff.formats.nearest_name import cut_text
 from signoff.policy.approval_policy import ApprovalPolicy
@@ -87,7 +87,7 @@ class GateActivity:
         gate_decisions: list[GateDecision] = []
         doubt = await self._deps.doubt(task.ctx)
         forged = self._deps.signature_policy.requester_problem(task.ctx)
-        budget = RESULT_CHARS_PER_BATCH // max(len(task.calls), 1)
+        budget = self._deps.result_budget(task.ctx.actor, len(task.calls))
         known = await self._collect_facts(task, forged)
         batch, tally = await self._judge_calls(task, known)
         if forged:

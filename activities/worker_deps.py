@@ -10,6 +10,7 @@ from signoff.contracts.call import CallContext
 from signoff.contracts.clock import Clock, system_clock
 from signoff.contracts.completion import Driver
 from signoff.contracts.errors import ConfigError
+from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Verifier
 from signoff.people.directory import Directory
@@ -30,7 +31,8 @@ class WorkerDeps:
     `verifier` believes no signature. `backends` are by kind of capability; a tool that declares another does not run
     here. `secrets` reads what tools and models need, and hides it in all that is told here.
     `clock` tells whether it is within the hours of a tool. `public_url` is where people reach the inbox, "" where
-    nobody named an address: it only leads there from what Temporal shows.
+    nobody named an address: it only leads there from what Temporal shows. `result_chars` are the characters of results
+    that a model reads of one completion's calls together, where its actor does not say how many.
     """
 
     catalog: Catalog
@@ -44,6 +46,7 @@ class WorkerDeps:
     secrets: SecretProvider = field(default_factory=SecretProvider, repr=False)
     clock: Clock = system_clock
     public_url: str = ""
+    result_chars: int = RESULT_CHARS_PER_BATCH
 
     def driver(self, model: str) -> Driver:
         """Returns the driver of an actor's model string. Raises `ConfigError` when there is none."""
@@ -51,6 +54,12 @@ class WorkerDeps:
         if driver is None:
             raise ConfigError(f"no driver for the model `{model}`", field="model", value=model)
         return driver
+
+    def result_budget(self, actor: str, calls: int) -> int:
+        """Returns how many characters of its result each of `calls` calls of one completion may hand to the model."""
+        known = self.catalog.actors.get(actor)
+        total = self.result_chars if known is None or known.result_chars is None else known.result_chars
+        return total // max(calls, 1)
 
     @property
     def kinds(self) -> frozenset[str]:

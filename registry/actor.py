@@ -49,6 +49,8 @@ class Actor:
     """Whether the calls of one completion run beside each other, or one after the other."""
     on_failure: Literal["continue", "abort_siblings"] = "continue"
     """Whether a call that fails stops those beside it, as far as they can be stopped (X17)."""
+    result_chars: int | None = None
+    """Characters of results that the model reads of one completion (E10); None: as the settings say."""
     limits: TurnLimits = field(default_factory=TurnLimits)
     """Caps of one turn."""
     model_settings: Mapping[str, Any] = field(default_factory=dict)

@@ -5,6 +5,7 @@ from typing import Final
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import ID_PATTERN, is_id
+from signoff.contracts.limits import RESULT_BYTES
 from signoff.contracts.names import READ_REST, RESPOND
 from signoff.formats.nearest_name import did_you_mean
 from signoff.keys.secret_references import FORMS, literal_secrets
@@ -40,6 +41,7 @@ def check_actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, A
         _check_secrets(actor)
         check_filters(actor, registry)
         _check_mode(actor)
+        _check_result_chars(actor)
         _check_domain_data(actor)
         known[actor.name] = actor
     return known
@@ -94,6 +96,14 @@ def _check_domain_data(actor: Actor) -> None:
 def actor_error(actor: Actor, field: str, value: object, why: str) -> ConfigError:
     """Returns the error about one field of an actor."""
     return ConfigError(f"actor `{actor.name}` {why}", actor=actor.name, field=field, value=value)
+
+
+def _check_result_chars(actor: Actor) -> None:
+    given = actor.result_chars
+    # `bool` is an `int` to Python, and one character is what `true` would give.
+    if given is not None and (type(given) is not int or not 1 <= given <= RESULT_BYTES):
+        why = f"needs `result_chars` to be a whole number from 1 to {RESULT_BYTES}, as long as one result may be"
+        raise actor_error(actor, "result_chars", given, why)
 
 
 def _check_mode(actor: Actor) -> None:

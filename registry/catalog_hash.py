@@ -59,7 +59,11 @@ def _filters(actor: Actor) -> dict[str, object]:
 
 
 def _conduct(actor: Actor) -> dict[str, object]:
-    given = {"mode": (actor.mode, "parallel"), "on_failure": (actor.on_failure, "continue")}
+    given: dict[str, tuple[object, object]] = {
+        "mode": (actor.mode, "parallel"),
+        "on_failure": (actor.on_failure, "continue"),
+    }
+    given |= {"result_chars": (actor.result_chars, None)}
     return {name: value for name, (value, default) in given.items() if value != default}
 
 

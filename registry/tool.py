@@ -126,7 +126,7 @@ class ToolOptions:
         FieldSpec(
             form="a whole number above 0, or none",
             aliases=("max_result_size_chars", "maxResultSizeChars"),
-            unset="share of 80,000",
+            unset="its share of the total",
         ),
     ] = None
     """How much of its result the model reads at most, in characters."""

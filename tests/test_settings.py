@@ -68,6 +68,8 @@ def test_store_and_address_follow_what_they_are_made_of(clean_env: pytest.Monkey
         ("SIGNOFF_PROFILE", "prod", ("`SIGNOFF_PROFILE` is `prod`", "'development' or 'production'")),
         ("SIGNOFF_DURABLE", "maybe", ("`SIGNOFF_DURABLE` is `maybe`", "boolean")),
         ("SIGNOFF_PUBLIC_URL", "ftp://x", ("`SIGNOFF_PUBLIC_URL` is `ftp://x`", "https://")),
+        ("SIGNOFF_RESULT_CHARS", "0", ("`SIGNOFF_RESULT_CHARS` is `0`", "greater")),
+        ("SIGNOFF_RESULT_CHARS", "1048577", ("`SIGNOFF_RESULT_CHARS` is `1048577`", "1048576")),
         ("SIGNOFF_RETENTION", "0", ("`SIGNOFF_RETENTION` is `0`", "greater")),
         ("SIGNOFF_PROFLE", "production", ("`SIGNOFF_PROFLE` is not known", "did you mean `SIGNOFF_PROFILE`?")),
     ],

@@ -112,6 +112,7 @@ def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:
         surfaces={channel: Surface(exclude=tuple(each.exclude)) for channel, each in section.surfaces.items()},
         mode=section.mode,
         on_failure=section.on_failure,
+        result_chars=section.result_chars,
         domain_data=section.domain_data,
         domain_merge=section.domain_merge,
         # What is not given is left out, so that defaults stand in one place.

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from signoff.contracts.limits import RESULT_BYTES
 from signoff.formats.durations import Seconds
 from signoff.formats.yaml_section import Section
 
@@ -108,6 +109,9 @@ class ActorSection(Section):
     )
     on_failure: Literal["continue", "abort_siblings"] = Field(
         "continue", description="What a call that fails does to those beside it."
+    )
+    result_chars: Annotated[int, Field(ge=1, le=RESULT_BYTES)] | None = Field(
+        None, description="Characters of results that it reads of one completion's calls together."
     )
     domain_data: dict[str, Any] | None = Field(None, description="JSON Schema of data that its answers may bring.")
     domain_merge: Literal["replace", "append", "deep-merge"] = Field(

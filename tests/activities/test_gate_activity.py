@@ -1,6 +1,7 @@
 """`signoff.gate`: one ruling a call, in order, with everything that the turn and the card need."""
 
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -234,6 +235,24 @@ async def test_a_batch_shares_one_budget_of_characters(store: Store) -> None:
     room = room_of(store, free(LEDGER))
     reply = await gate(room, *(proposed(call=f"c1.{n}", args={"amount": n}) for n in (1, 2, 3)))
     assert {each.options.budget_chars for each in reply.rulings} == {RESULT_CHARS_PER_BATCH // 3}
+
+
+@pytest.mark.row("E10")
+@pytest.mark.parametrize("calls", [0, 1, 3, 7])
+@pytest.mark.parametrize(
+    ("setting", "own", "total"), [(None, None, 80_000), (9_000, None, 9_000), (9_000, 100, 100), (None, 5, 5)]
+)
+async def test_the_budget_is_the_floor_of_the_total_by_the_calls(
+    store: Store, calls: int, setting: int | None, own: int | None, total: int
+) -> None:
+    """`floor(total / max(calls, 1))`, 80,000 by default; a setting says another total, an actor one before it."""
+    room = room_of(store, free(LEDGER), actors=[Actor(name="desk", model="scripted", result_chars=own)])
+    if setting is not None:
+        room = replace(room, result_chars=setting)
+    assert room.result_budget("desk", calls) == math.floor(total / max(calls, 1))
+    if calls:
+        reply = await gate(room, *(proposed(call=f"c1.{n}", args={"amount": n}) for n in range(calls)))
+        assert [each.options.budget_chars for each in reply.rulings] == [math.floor(total / max(calls, 1))] * calls
 
 
 async def test_caps_count_through_a_batch(store: Store) -> None:

@@ -65,6 +65,14 @@ def test_an_actor_says_in_known_words_how_its_calls_run(field: str, allowed: str
     assert allowed in refused.value.message
 
 
+@pytest.mark.parametrize("given", [0, -1, True, 1.5, "80000", 2**20 + 1])
+def test_a_total_of_results_that_cannot_be_meant_is_refused(given: Any) -> None:
+    """It is a whole number above 0, and no more than one result may be long."""
+    with pytest.raises(ConfigError, match=r"needs `result_chars` to be a whole number from 1 to 1048576") as refused:
+        build_catalog(actors=[an_actor(result_chars=given)])
+    assert (refused.value.context["actor"], refused.value.context["field"]) == ("desk", "result_chars")
+
+
 @pytest.mark.parametrize(
     ("tool", "actor"),
     [
@@ -73,6 +81,7 @@ def test_an_actor_says_in_known_words_how_its_calls_run(field: str, allowed: str
         ({"fallbacks": ("other",)}, {}),
         ({}, {"mode": "sequential"}),
         ({}, {"on_failure": "abort_siblings"}),
+        ({}, {"result_chars": 9_000}),
     ],
 )
 def test_how_calls_run_is_in_the_catalogs_hash_and_in_no_definition(
@@ -92,7 +101,7 @@ def test_a_manifest_says_the_same(tmp_path: Path) -> None:
         f"""
 version: 1
 actors:
-  desk: {{model: "scripted:m:m", mode: sequential, onFailure: abort_siblings}}
+  desk: {{model: "scripted:m:m", mode: sequential, onFailure: abort_siblings, resultChars: 9000}}
 tools:
   rates:
     handler: market:rates
@@ -115,4 +124,4 @@ tools:
     assert rates is not None
     assert (rates.concurrency, rates.attempts, rates.fallbacks) == ("exclusive", 2, ("older",))
     desk = catalog.actor("desk")
-    assert (desk.mode, desk.on_failure) == ("sequential", "abort_siblings")
+    assert (desk.mode, desk.on_failure, desk.result_chars) == ("sequential", "abort_siblings", 9_000)
