@@ -133,6 +133,8 @@ class Settings(BaseSettings):
     """How many characters of results a model reads of one completion's calls together, where its actor says nothing."""
     retention: int = Field(default=RETENTION_DAYS, ge=1, le=3650)
     """For how many days the embedded server remembers finished turns."""
+    event_days: int = Field(default=30, ge=1, le=3650)
+    """For how many days events are kept for whoever reads them; the record is kept without an end."""
     temporal_port: int = Field(default=7233, ge=1, le=65535)
     """The embedded server's port."""
     ui_port: int = Field(default=8233, ge=1, le=65535)

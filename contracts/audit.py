@@ -30,3 +30,47 @@ class AuditEntry(FrozenModel):
     """The person or thing that it is about."""
     data: dict[str, Any] = Field(default_factory=dict)
     """Facts as JSON. Holds no arguments, only their digest, but for specialists'."""
+
+
+class CloudEvent(FrozenModel):
+    """Something that happened, as programs outside are told of it: by the attribute names of CloudEvents 1.0."""
+
+    specversion: Literal["1.0"] = "1.0"
+    """The version of CloudEvents."""
+    id: str
+    """Names the event for good: the stream and the number of the record that it is made of."""
+    source: str
+    """Who it comes from: `actor:<name>` for a dispatched call, else `turn:<name>` or `tenant:<name>`."""
+    type: str
+    """What happened, such as `approval.requested`, or `tool_call:<tool>` for a dispatched call."""
+    subject: str = ""
+    """What it happened to: a call or its request, a turn, a grant or a tenant."""
+    time: str
+    """When it happened: ISO 8601 in UTC."""
+    datacontenttype: Literal["application/json"] = "application/json"
+    """The form of `data`."""
+    dataschema: str = ""
+    """The address of the JSON Schema of `data`."""
+    data: dict[str, Any] = Field(default_factory=dict)
+    """The facts of its type."""
+    tenant: str = ""
+    """The tenant."""
+    number: int = 0
+    """Its number in the stream of its tenant, from 1; one that is higher is never there before it."""
+    private: bool = False
+    """Whether it is of a specialist, whose events operators and auditors alone may read."""
+    claimed: bool = False
+    """Whether it is the word of its turn alone, which nobody proves."""
+
+
+class EventList(FrozenModel):
+    """A part of a tenant's events."""
+
+    events: tuple[CloudEvent, ...] = ()
+    """The events, in the order of their numbers; some of those between may be left out as not for this reader."""
+    next: int
+    """The number to go on after."""
+    oldest: int
+    """The number of the oldest event that is kept; one above `newest` where none is."""
+    newest: int
+    """The number of the newest event."""

@@ -18,7 +18,19 @@ from signoff.contracts.errors import SignoffError
 from signoff.contracts.names import VERSION
 from signoff.contracts.responses import Fault
 from signoff.engine.turn_client import TurnClient
-from signoff.gateway.api import approvals, audit, description, freezes, grants, health, previews, sessions, tools, turns
+from signoff.gateway.api import (
+    approvals,
+    audit,
+    description,
+    events,
+    freezes,
+    grants,
+    health,
+    previews,
+    sessions,
+    tools,
+    turns,
+)
 from signoff.gateway.api.health import Readiness
 from signoff.gateway.auth.authenticator import Authenticator
 from signoff.gateway.auth.caller import SignInNeeded
@@ -62,6 +74,7 @@ ROUTERS: Final = (
     grants.router,
     freezes.router,
     audit.router,
+    events.router,
     tools.router,
     health.router,
     description.router,

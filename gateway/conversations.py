@@ -49,6 +49,10 @@ class Conversations:
         await self._owe_again(key, view)
         return await self._deps.prove(view, begun)
 
+    async def require_turn(self, key: TurnKey, person: Person | None) -> None:
+        """Raises `NotFound` where a person may not read a turn; asks no worker."""
+        await self._admit(key, person)
+
     async def session(self, key: SessionKey, person: Person | None) -> SessionView:
         """Returns a session as it stands, for whose it is; whom one of its turns asks reads that turn."""
         # Before the session is asked, which may be away: that it is there is nothing to tell to others.

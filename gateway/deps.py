@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from urllib.parse import quote
 
+from signoff.audit.event_stream import EventStream
 from signoff.contracts.clock import Clock, system_clock
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey
@@ -54,6 +55,16 @@ class GatewayDeps:
         return DecisionWriter(
             self.store, self.client, self.people, self.signer, self.clock, development=self.development
         )
+
+    @cached_property
+    def events(self) -> EventStream:
+        """Returns the events that programs outside are told."""
+        return EventStream(self.store, self._is_private)
+
+    def _is_private(self, tool: str) -> bool:
+        found = self.catalog.tools_named(tool)
+        # Of a tool that the manifest does not have any more nobody knows whose it was.
+        return not found or any(each.scope == "specialist" for each in found)
 
     async def read_start(self, key: TurnKey) -> SignedStart:
         """Says who asked for a turn and what it asks, without its word. Raises as `view`, but asks no worker."""

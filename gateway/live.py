@@ -43,6 +43,12 @@ class Live:
         """Ends every stream, so that the server can stop."""
         self._closing.set()
 
+    async def pause(self, seconds: float) -> bool:
+        """Waits; returns whether streams go on: False at once where they end."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._closing.wait(), seconds)
+        return not self._closing.is_set()
+
     async def _events(self, shared: "_Topic") -> AsyncIterator[str]:
         seen = 0
         while not self._closing.is_set():

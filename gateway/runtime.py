@@ -14,6 +14,7 @@ from signoff.contracts.clock import system_clock
 from signoff.gateway.auth.oidc import check_secret
 from signoff.gateway.checkpoint_task import keep_checkpoints
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.event_task import keep_events
 from signoff.gateway.vendors.channel_tasks import run_channels
 from signoff.keys.key_files import ensure_development_keys, read_private
 from signoff.keys.signatures import Signer
@@ -29,14 +30,14 @@ _log = logging.getLogger(__name__)
 async def gateway_tasks(deps: GatewayDeps, people: Directory) -> AsyncIterator[InboundReceiver | None]:
     """Runs what belongs to a gateway until the block ends; yields what takes in what channels are brought.
 
-    Checkpoints of the record are signed, and `people`, those for whom no login vouches, are recorded where they change.
-    Channels send,
-    receive and listen; one that lacks something is named in a warning, and the others run. Raises `ConfigError` for a
+    Checkpoints of the record are signed, events are numbered, and `people`, those for whom no login vouches, are
+    recorded where they change. Channels send, receive and listen; one that lacks something is named in a warning, and the others run. Raises `ConfigError` for a
     sign-in provider's secret that cannot be read.
     """
     await check_secret(deps.settings, deps.secrets)
     async with (
         keep_checkpoints(deps.store, deps.signer),
+        keep_events(deps.events, deps.settings.event_days),
         follow_people(deps.store, people, "gateway", clock=deps.clock),
         run_channels(deps, await _channels(deps), deps.catalog.channels.routing) as receiver,
     ):

@@ -22,6 +22,8 @@ from signoff.store.tables import (
     BLOBS,
     COMPLETIONS,
     DELIVERIES,
+    EVENT_HEADS,
+    EVENTS,
     FOOTERS,
     FREEZES,
     GRANT_USES,
@@ -127,17 +129,20 @@ _WORKER: Final = {
     # Else a worker could say that somebody has read what they have not.
     OPENED_VALUES: NOTHING,
     # The chain of checkpoints is the gateway's: with its head moved, the next one would name none that there is.
-    # Nor does a worker say that the checkpoints cover what it wrote.
+    # Nor does a worker say that the checkpoints cover what it wrote, or that it was told.
     AUDIT_HEADS: Rights(
         select=True,
         insert=True,
         update=_only(AUDIT_HEADS, "seq", "hash"),
         rows=_NO_CHAIN,
-        added=f"{_NO_CHAIN} AND covered = 0",
+        added=f"{_NO_CHAIN} AND covered = 0 AND told = 0",
     ),
     # What people did at the gateway (signing in, freezing, making tokens), and what was taken out, is its word alone.
     AUDIT_RECORDS: Rights(select=True, insert=True, added="kind NOT IN ('admin', 'retired')"),
     AUDIT_CHECKPOINTS: _READ,
+    # Made of the record by the gateway: with these a worker could tell of answers that nobody gave.
+    EVENT_HEADS: NOTHING,
+    EVENTS: NOTHING,
     REFUSALS: _COUNTS,
     PROBES: _PROBE,
 }
@@ -164,6 +169,8 @@ _GATEWAY: Final = {
     # Old turns are taken out whole, under a record that its key signs (`signoff audit retire`).
     AUDIT_RECORDS: Rights(select=True, insert=True, delete=True),
     AUDIT_CHECKPOINTS: _ADD,
+    EVENT_HEADS: Rights(select=True, insert=True, update=_only(EVENT_HEADS, "number")),
+    EVENTS: Rights(select=True, insert=True, delete=True),
     REFUSALS: _COUNTS,
     PROBES: _PROBE,
 }

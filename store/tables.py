@@ -13,6 +13,7 @@ from sqlalchemy.sql.expression import FunctionElement
 METADATA: Final = MetaData()
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST: Final = text("revision = 1")
+_UNTOLD: Final = text("seq > told")
 
 
 class StoreClock(FunctionElement[int]):
@@ -322,8 +323,12 @@ AUDIT_HEADS: Final = Table(
     Column("seq", BigInteger, nullable=False),
     Column("hash", String(64), nullable=False),
     Column("covered", BigInteger, nullable=False),
+    Column("told", BigInteger, nullable=False, server_default=text("0")),
+    # Those alone that are in it have grown: whoever looks for them, every few seconds, reads no other.
+    Index("audit_heads_untold", "stream", sqlite_where=_UNTOLD, postgresql_where=_UNTOLD),
 )
-"""The last record of each stream, and up to which one the checkpoints vouch; a writer locks the row of its stream."""
+"""The last record of each stream, up to which one the checkpoints vouch, and up to which one events were made of them;
+a writer locks the row of its stream."""
 
 AUDIT_RECORDS: Final = Table(
     "audit_records",
@@ -355,6 +360,31 @@ AUDIT_CHECKPOINTS: Final = Table(
     Column("signature", String(128), nullable=False),
 )
 """Signed statements of how far the streams had come, each naming the one before."""
+
+EVENT_HEADS: Final = Table(
+    "event_heads",
+    METADATA,
+    Column("tenant", String(64), primary_key=True),
+    Column("number", BigInteger, nullable=False),
+)
+"""The number of each tenant's newest event; that of no tenant is locked by whoever numbers, and is always 0."""
+
+EVENTS: Final = Table(
+    "events",
+    METADATA,
+    Column("tenant", String(64), primary_key=True),
+    # Counted under a lock: a sequence gives a number before it is known whether, and when, its row is there.
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("stream", String(200), nullable=False),
+    Column("call", String(32), nullable=False),
+    Column("private", Boolean, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("numbered_at", BigInteger, nullable=False, default=StoreClock()),
+    Index("events_of_streams", "stream", "number"),
+    Index("events_age", "numbered_at"),
+)
+"""What programs outside are told, in the order of its numbers. `body` is a `CloudEvent` as JSON, without its number;
+`private` where it is of a specialist. Rows go after `SIGNOFF_EVENT_DAYS`."""
 
 REFUSALS: Final = Table(
     "refusals",

@@ -1,0 +1,289 @@
+"""Converts records to events: what programs outside are told of turns, calls, requests, grants and freezes. Pure.
+
+An event tells the facts of its type and no other: neither results nor what people wrote, and no argument but a
+specialist's, in which the secret ones are masked already.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from signoff.approvals.audit_events import admin_stream
+from signoff.audit.record import Record
+from signoff.contracts.audit import CloudEvent
+from signoff.contracts.ids import TurnKey, parse_workflow_id
+
+SCHEMA_VERSION: Final = 1
+"""Counted up where a type loses a fact, or one means something else; facts are added without."""
+DISPATCH: Final = "tool_call:"
+"""How the types of dispatched calls begin; the name of the tool follows."""
+_TEXT: Final = MappingProxyType({"type": "string"})
+_NUMBER: Final = MappingProxyType({"type": "number"})
+_COUNT: Final = MappingProxyType({"type": "integer"})
+_FLAG: Final = MappingProxyType({"type": "boolean"})
+_TEXTS: Final = MappingProxyType({"type": "array", "items": {"type": "string"}})
+_OBJECT: Final = MappingProxyType({"type": "object"})
+_OBJECTS: Final = MappingProxyType({"type": "array", "items": {"type": "object"}})
+_FACTS: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = MappingProxyType(
+    {
+        "person": (_TEXT, "Who did it, or for whom it was done."),
+        "actor": (_TEXT, "The actor."),
+        "channel": (_TEXT, "By which channel it came."),
+        "ended": (_TEXT, "The state in which the turn ended."),
+        "error": (_TEXT, "The code of the error that ended it."),
+        "approval": (_TEXT, "The id of the call, by which a request about it is named, too."),
+        "call": (_TEXT, "The call's id in its turn."),
+        "tool": (_TEXT, "The tool's name."),
+        "revision": (_COUNT, "Which time people are asked about the call, from 1."),
+        "code": (_TEXT, "Of a request the code that people type; of a call what it came to."),
+        "digest": (_TEXT, "Binds the arguments."),
+        "rule": (_TEXT, "The rule that decided."),
+        "policy_hash": (_TEXT, "The hash of the policy."),
+        "approvers": (_TEXTS, "Who is asked."),
+        "quorum": (_COUNT, "How many have to approve."),
+        "groups": (_OBJECTS, "How many of which roles have to approve."),
+        "min_assurance": (_TEXT, "How strongly approvers have to be identified."),
+        "requester": (_TEXT, "For whom the call is."),
+        "edited_by": (_TEXT, "Who changed the arguments."),
+        "changed": (_TEXTS, "The names of what changed."),
+        "verdict": (_TEXT, "What was answered."),
+        "assurance": (_TEXT, "How strongly whoever answered was identified."),
+        "on_behalf": (_TEXT, "For whom somebody answered."),
+        "votes": (_COUNT, "How many votes there are."),
+        "needed": (_COUNT, "How many votes are needed."),
+        "state": (_TEXT, "How the request ended."),
+        "expires_at": (_TEXT, "Until when it can be answered."),
+        "gate": (_TEXT, "The gate that ended the call."),
+        "source": (_TEXT, "Whose denial it is."),
+        "grant": (_TEXT, "The id of the remembered answer."),
+        "permit": (_TEXT, "Whether the call runs by rule or by approval."),
+        "scope": (_TEXT, "Whether the tool is a generalist or a specialist."),
+        "routing": (_TEXT, "How the tool's calls are dispatched."),
+        "tags": (_TEXTS, "The tool's tags."),
+        "duration_ms": (_NUMBER, "How long the call ran."),
+        "cost": (_NUMBER, "What the call cost."),
+        "value": (_TEXT, "Binds the result."),
+        "truncated": (_FLAG, "Whether the model reads only a part of the result."),
+        "updates": (_TEXTS, "The names of the context's fields that the call changed."),
+        "arguments": (_OBJECT, "A specialist's arguments, secrets masked."),
+        "arguments_kept": (_OBJECT, "Where a specialist's long arguments are kept."),
+        "probe": (_TEXT, "What the tool's probe found."),
+        "people": (_TEXTS, "Whose answer is remembered."),
+        "session": (_TEXT, "The session it is remembered for; none for all."),
+        "uses": (_COUNT, "How often it may answer."),
+        "seconds": (_NUMBER, "How long it may answer."),
+        "kind": (_TEXT, "What was taken back."),
+        "reason": (_TEXT, "Why everything was frozen."),
+        "where": (_TEXT, "The process that works by it."),
+        "before": (_TEXT, "The hash of what was in force before."),
+        "after": (_TEXT, "The hash of what is in force now."),
+        "count": (_COUNT, "How many parts it has."),
+        "added": (_TEXTS, "The names of what is new."),
+        "removed": (_TEXTS, "The names of what is gone."),
+    }
+)
+"""Each fact that some event tells: its JSON Schema, and what it says."""
+_CALL: Final = ("approval", "call", "tool")
+_ASKED: Final = (
+    *_CALL, "person", "revision", "code", "digest", "rule", "policy_hash", "approvers", "quorum", "groups",
+    "min_assurance", "requester", "edited_by", "changed",
+)  # fmt: skip
+_ANSWERED: Final = (
+    *_CALL, "person", "revision", "verdict", "channel", "assurance", "on_behalf", "votes", "needed",
+)  # fmt: skip
+_OVER: Final = (*_CALL, "person", "revision", "digest", "state", "channel")
+_TIMED: Final = (*_CALL, "revision", "approvers", "expires_at")
+_RAN: Final = (
+    *_CALL, "person", "actor", "code", "gate", "scope", "routing", "tags", "duration_ms", "cost", "value", "truncated",
+    "updates", "arguments", "arguments_kept",
+)  # fmt: skip
+
+
+class EventType(NamedTuple):
+    """What one type of events tells."""
+
+    summary: str
+    """When such an event is there."""
+    facts: tuple[str, ...]
+    """The names of the facts that it may have."""
+
+
+EVENT_TYPES: Final[Mapping[str, EventType]] = MappingProxyType(
+    {
+        "turn.started": EventType("A turn began.", ("person", "actor", "channel")),
+        "turn.stop_requested": EventType("Somebody asked a turn to stop.", ("person", "channel")),
+        "turn.ended": EventType("A turn ended.", ("ended", "error")),
+        "tool_call.settled": EventType(
+            "The gates ended a proposed call without asking anybody.",
+            (*_CALL, "person", "code", "gate", "source", "rule", "grant"),
+        ),
+        "tool_call.allowed": EventType(
+            "A rule or a remembered answer lets a proposed call run.",
+            (*_CALL, "person", "digest", "rule", "policy_hash", "grant"),
+        ),
+        "tool_call": EventType(
+            "A call was dispatched: the type is `tool_call:` and the tool's name, the source is `actor:` and the name "
+            "of the actor that called.",
+            (*_CALL, "person", "permit", "digest", "revision", "rule", "policy_hash", "grant"),
+        ),
+        "tool_call.executed": EventType("A call ran.", _RAN),
+        "tool_call.failed": EventType("A call that was to run did not, or failed.", _RAN),
+        "tool_call.refused": EventType(
+            "A turn wanted to run a call without the right to.", (*_CALL, "person", "permit", "digest")
+        ),
+        "tool_call.in_doubt": EventType("Nobody knows whether a call happened.", _RAN),
+        "tool_call.probed": EventType("A tool was asked what became of such a call.", (*_CALL, "probe", "digest")),
+        "approval.requested": EventType("People are asked about a call, for the first time or anew.", _ASKED),
+        "approval.edited": EventType("Somebody changed the arguments, and people are asked about them.", _ASKED),
+        "approval.answered": EventType("Somebody answered, and more have to.", _ANSWERED),
+        "approval.decided": EventType("Somebody answered, and nobody else has to.", _ANSWERED),
+        "approval.reminded": EventType("People are reminded.", _TIMED),
+        "approval.escalated": EventType("More people are asked, as those before did not answer.", _TIMED),
+        "approval.postponed": EventType("The deadline passed and was put off.", _TIMED),
+        "approval.expired": EventType("The deadline passed, and the call does not run.", _OVER),
+        "approval.withdrawn": EventType("A request was taken back, or its turn stopped.", _OVER),
+        "approval.lapsed": EventType("An approval was not used: too late, or the tool changed.", _OVER),
+        "grant.created": EventType(
+            "An answer is remembered.",
+            ("person", "grant", "verdict", "people", "approval", "tool", "session", "uses", "seconds"),
+        ),
+        "grant.revoked": EventType("A remembered answer was taken back.", ("person", "grant", "kind", "channel")),
+        "freeze.started": EventType("Everything of a tenant is denied.", ("person", "reason", "channel")),
+        "freeze.lifted": EventType("A freeze was lifted.", ("person", "channel")),
+        "catalog.deployed": EventType(
+            "Tools, policies or actors changed.", ("where", "before", "after", "count", "added", "removed", "changed")
+        ),
+    }
+)
+"""All types by name; that of dispatched calls by the name of its schema, `tool_call`."""
+_PRIVATE_SCOPE: Final = "specialist"
+_DUE: Final = {"remind": "approval.reminded", "escalate": "approval.escalated", "deadline": "approval.postponed"}
+_ENDINGS: Final = {
+    "timed_out": "approval.expired", "cancelled": "approval.withdrawn", "lapsed": "approval.lapsed"
+}  # fmt: skip
+_ANSWERS: Final = {"accepted": "approval.decided", "counted": "approval.answered"}
+_GRANTS: Final = {"remember": "grant.created", "revoke": "grant.revoked"}
+_ACTS: Final = {"freeze": "freeze.started", "thaw": "freeze.lifted"}
+
+
+def event_from_record(record: Record) -> CloudEvent | None:
+    """Converts a record to its event, without its number; None where there is no event of such records.
+
+    `private` is what the record itself says. Raises `Refused`, and whatever facts of another shape than ours lead to:
+    they are the word of whoever wrote them.
+    """
+    turn = parse_workflow_id(record.stream)
+    tenant = tenant_of_stream(record.stream)
+    facts = record.facts
+    kind = _type_of(record.kind, facts)
+    if not kind or not tenant:
+        return None
+    subject = str(facts.get("approval") or facts.get("grant") or (tenant if turn is None else ".".join(turn)))
+    return CloudEvent(
+        id=f"{record.stream}/{record.seq}",
+        source=_source(kind, facts, turn, tenant),
+        type=kind,
+        subject=subject,
+        time=record.at,
+        data=_data(kind, facts, record.subject),
+        tenant=tenant,
+        private=bool(facts.get("private")) or facts.get("scope") == _PRIVATE_SCOPE,
+        claimed=facts.get("by") == "turn",
+    )
+
+
+def tenant_of_stream(stream: str) -> str:
+    """Returns the tenant whose record a stream is; "" for a stream of no tenant."""
+    turn = parse_workflow_id(stream)
+    if turn is not None:
+        return turn.tenant
+    tenant = stream.partition("/")[2]
+    return tenant if stream == admin_stream(tenant) else ""
+
+
+def schema_name(kind: str) -> str:
+    """Returns the name of the schema of a type of events."""
+    return "tool_call" if kind.startswith(DISPATCH) else kind
+
+
+def schema_of_type(name: str) -> dict[str, Any]:
+    """Returns the JSON Schema of the data of a type in `EVENT_TYPES`."""
+    found = EVENT_TYPES[name]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": name,
+        "description": found.summary,
+        "type": "object",
+        "properties": {fact: {**_FACTS[fact][0], "description": _FACTS[fact][1]} for fact in found.facts},
+    }
+
+
+def _source(kind: str, facts: Mapping[str, Any], turn: TurnKey | None, tenant: str) -> str:
+    if kind.startswith(DISPATCH):
+        return str(facts["source"])
+    return f"tenant:{tenant}" if turn is None else f"turn:{'.'.join(turn)}"
+
+
+def _data(kind: str, facts: Mapping[str, Any], person: str) -> dict[str, Any]:
+    known = {**facts, "person": person} if person else facts
+    # By a list of what is told, not of what is kept back: a fact that records get some day is told by nobody's mistake.
+    return {name: known[name] for name in EVENT_TYPES[schema_name(kind)].facts if name in known}
+
+
+def _type_of(kind: str, facts: Mapping[str, Any]) -> str:
+    find = _TYPES.get(kind)
+    return "" if find is None else find(facts)
+
+
+def _turn(facts: Mapping[str, Any]) -> str:
+    if "heard" in facts:
+        return ""
+    if "stop" in facts:
+        return "turn.stop_requested" if facts["stop"] == "asked" else ""
+    return "turn.ended" if "ended" in facts else "turn.started"
+
+
+def _attempt(facts: Mapping[str, Any]) -> str:
+    # That a request was withdrawn is told by its ending, which also tells it of a turn that stopped.
+    return "" if facts.get("verdict", "withdrawn") == "withdrawn" else _ANSWERS.get(facts.get("status", ""), "")
+
+
+def _grant(facts: Mapping[str, Any]) -> str:
+    return _GRANTS.get(facts["act"], "") if "act" in facts else "tool_call.allowed"
+
+
+def _execution(facts: Mapping[str, Any]) -> str:
+    if "refused" in facts:
+        return "tool_call.refused"
+    event = str(facts.get("event", ""))
+    return event if event.startswith(DISPATCH) and "source" in facts else ""
+
+
+def _outcome(facts: Mapping[str, Any]) -> str:
+    if "untaken" in facts:
+        return ""
+    return "tool_call.executed" if facts.get("code") == "ok" else "tool_call.failed"
+
+
+def _doubt(facts: Mapping[str, Any]) -> str:
+    if "approvers" in facts:
+        return "approval.requested"
+    return "tool_call.probed" if "probe" in facts else "tool_call.in_doubt"
+
+
+_TYPES: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
+    "turn": _turn,
+    "request": lambda facts: "approval.requested",
+    "revision": lambda facts: "approval.edited" if facts.get("edited_by") else "approval.requested",
+    "attempt": _attempt,
+    "verdict": lambda facts: "tool_call.settled",
+    "auto": lambda facts: "tool_call.allowed",
+    "grant": _grant,
+    "execution": _execution,
+    "outcome": _outcome,
+    "in_doubt": _doubt,
+    "ending": lambda facts: _ENDINGS.get(facts.get("state", ""), ""),
+    "delivery": lambda facts: _DUE.get(facts.get("event", ""), ""),
+    "admin": lambda facts: _ACTS.get(facts.get("act", ""), ""),
+    "policy": lambda facts: "catalog.deployed",
+}

@@ -1,0 +1,77 @@
+"""The API of events: what happened in a tenant, numbered, to be waited for and followed; and their schemas."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import StreamingResponse
+
+from signoff.audit.events import EVENT_TYPES, SCHEMA_VERSION, schema_of_type
+from signoff.contracts.audit import EventList
+from signoff.contracts.errors import NotFound
+from signoff.contracts.person import Person
+from signoff.gateway.api.faults import FAULTS
+from signoff.gateway.auth.caller import own_tenant, person_of
+from signoff.gateway.auth.dependencies import OPEN, Deps, LiveUpdates, TokenReader
+from signoff.gateway.auth.streams import stream_events
+from signoff.gateway.conversations import Conversations
+from signoff.gateway.errors import BadRequest
+from signoff.gateway.event_reader import WAIT_SECONDS, EventReader, schema_address
+
+router = APIRouter(prefix="/v1/events", tags=["events"], responses=FAULTS)
+SSE = "text/event-stream"
+_MAX_DIGITS = 18
+
+
+@router.get("", response_model=EventList, summary="Read, wait for or follow events")
+async def list_events(
+    request: Request,
+    deps: Deps,
+    caller: TokenReader,
+    live: LiveUpdates,
+    tenant: str | None = None,
+    turn: str | None = None,
+    after: Annotated[int, Query(ge=0, lt=10**_MAX_DIGITS, description="The number to go on after.")] = 0,
+    wait: Annotated[float, Query(ge=0, le=WAIT_SECONDS, description="How many seconds to wait for one.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+    last_event_id: Annotated[str | None, Header(description="The same as `after`, for server-sent events.")] = None,
+) -> EventList | StreamingResponse:
+    """CloudEvents 1.0 in the order of their numbers; go on with `after` = `next`, and none is missed.
+
+    For the roles `admin` and `auditor`, and in development for everybody; with `turn` for whoever may read that turn,
+    without the events of specialists. With `Accept: text/event-stream` the same as server-sent events, without an end.
+    410 where events after `after` are not kept any more.
+    """
+    person, reader, conversations = person_of(caller), EventReader(deps, live), Conversations(deps)
+    key = None if turn is None else await conversations.turn_key(turn, person, own_tenant(caller, None))
+    own = own_tenant(caller, tenant if key is None else key.tenant)
+    wanted = await reader.admit(person, own, key)
+    if SSE not in request.headers.get("accept", ""):
+        return await reader.wait(wanted, after, limit, wait)
+    begin = _number(last_event_id) if last_event_id else after
+    # Before the stream begins: what is wrong with the number is answered by a status.
+    await reader.read(wanted, begin, 1)
+
+    async def still(reading: Person) -> bool:
+        return await reader.admit(reading, own, key) == wanted
+
+    return stream_events(request, reader.follow(wanted, begin, limit), still)
+
+
+@router.get("/schemas", dependencies=[OPEN], summary="The types of events")
+async def list_schemas(deps: Deps) -> dict[str, str]:
+    """Each type with the address of the JSON Schema of its `data`."""
+    return {name: schema_address(deps.settings.public_url, name) for name in EVENT_TYPES}
+
+
+@router.get("/schemas/{name}/{version}", dependencies=[OPEN], summary="The JSON Schema of a type of events")
+async def show_schema(name: str, version: int, deps: Deps) -> dict[str, Any]:
+    """Of the `data` of one type; that of dispatched calls, `tool_call:<tool>`, is called `tool_call`."""
+    if name not in EVENT_TYPES or version != SCHEMA_VERSION:
+        raise NotFound("there is no such schema; `/v1/events/schemas` lists them")
+    return {"$id": schema_address(deps.settings.public_url, name), **schema_of_type(name)}
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
+        raise BadRequest("`Last-Event-ID` is the number of an event")
+    return int(text)

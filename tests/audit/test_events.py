@@ -1,0 +1,129 @@
+"""What an event tells of a record: the facts of its type, and no other."""
+
+import json
+from typing import Any
+
+import pytest
+from audit_kit import AT, TURN
+from jsonschema import Draft202012Validator
+
+from signoff.approvals.audit_events import admin_entry
+from signoff.audit.events import EVENT_TYPES, event_from_record, schema_name, schema_of_type, tenant_of_stream
+from signoff.audit.record import Record, place_record, record_from_entry
+from signoff.contracts.audit import AuditEntry, AuditKind
+
+CALL = "main.s1.t1.c1.1"
+DISPATCHED = {"source": "actor:desk", "event": "tool_call:pay", "permit": "approved"}
+
+
+def record(kind: AuditKind, stream: str = TURN, **data: Any) -> Record:
+    """A record in its place."""
+    entry = AuditEntry(stream=stream, key="k", kind=kind, at=AT, tenant="main", subject="anna", data=data)
+    return place_record(record_from_entry(entry), 7, "0" * 64, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "wanted"),
+    [
+        ("turn", {"actor": "desk"}, "turn.started"),
+        ("turn", {"stop": "asked"}, "turn.stop_requested"),
+        ("turn", {"stop": "refused"}, ""),
+        ("turn", {"ended": "failed", "error": "model"}, "turn.ended"),
+        ("turn", {"heard": "turn"}, ""),
+        ("request", {"approvers": ["user:ana"]}, "approval.requested"),
+        ("revision", {"note": "changed"}, "approval.requested"),
+        ("revision", {"edited_by": "ana", "changed": ["amount"]}, "approval.edited"),
+        ("in_doubt", {"approvers": ["user:ana"]}, "approval.requested"),
+        ("in_doubt", {"probe": "unknown"}, "tool_call.probed"),
+        ("in_doubt", {"code": "in_doubt"}, "tool_call.in_doubt"),
+        ("attempt", {"verdict": "approved", "status": "accepted"}, "approval.decided"),
+        ("attempt", {"verdict": "approved", "status": "counted"}, "approval.answered"),
+        ("attempt", {"verdict": "approved", "status": "refused"}, ""),
+        ("attempt", {"verdict": "withdrawn", "status": "accepted"}, ""),
+        ("attempt", {"heard": "answer", "status": "accepted"}, ""),
+        ("auto", {"rule": "small"}, "tool_call.allowed"),
+        ("grant", {"grant": "g1", "call": "c1.1"}, "tool_call.allowed"),
+        ("grant", {"act": "remember", "grant": "g1"}, "grant.created"),
+        ("grant", {"act": "revoke", "grant": "g1"}, "grant.revoked"),
+        ("verdict", {"code": "denied"}, "tool_call.settled"),
+        ("execution", {"refused": "no right"}, "tool_call.refused"),
+        ("execution", {"permit": "approved"}, ""),
+        ("execution", DISPATCHED, "tool_call:pay"),
+        ("outcome", {"code": "ok"}, "tool_call.executed"),
+        ("outcome", {"code": "execution_failed"}, "tool_call.failed"),
+        ("outcome", {"untaken": "full"}, ""),
+        ("ending", {"state": "timed_out"}, "approval.expired"),
+        ("ending", {"state": "cancelled"}, "approval.withdrawn"),
+        ("ending", {"state": "lapsed"}, "approval.lapsed"),
+        ("ending", {"state": "approved"}, ""),
+        ("delivery", {"event": "remind"}, "approval.reminded"),
+        ("delivery", {"event": "escalate"}, "approval.escalated"),
+        ("delivery", {"event": "deadline"}, "approval.postponed"),
+        ("delivery", {"event": "sent"}, ""),
+        ("admin", {"act": "freeze"}, "freeze.started"),
+        ("admin", {"act": "thaw"}, "freeze.lifted"),
+        ("admin", {"act": "sign-in"}, ""),
+        ("policy", {"where": "worker", "added": ["tool pay"]}, "catalog.deployed"),
+        ("people", {"where": "gateway"}, ""),
+    ],
+)
+def test_the_type_of_each_kind_of_record(kind: AuditKind, data: dict[str, Any], wanted: str) -> None:
+    """One event or none; its data is valid by the published schema of its type."""
+    found = event_from_record(record(kind, **data))
+    assert ("" if found is None else found.type) == wanted
+    if found is not None:
+        schema = schema_of_type(schema_name(found.type))
+        Draft202012Validator(schema).validate(found.data)
+        assert set(found.data) <= set(schema["properties"])
+
+
+def test_every_type_is_made_of_some_record() -> None:
+    """What the list of types names can come."""
+    rows: Any = test_the_type_of_each_kind_of_record.pytestmark[0].args[1]  # type: ignore[attr-defined]
+    assert {schema_name(wanted) for _, _, wanted in rows if wanted} == set(EVENT_TYPES)
+
+
+def test_the_attributes_of_cloudevents() -> None:
+    """A dispatched call comes from its actor, everything else from its turn or its tenant."""
+    found = event_from_record(record("execution", **DISPATCHED, approval=CALL, call="c1.1", tool="pay", by="turn"))
+    assert found is not None
+    assert found.model_dump(exclude={"data"}) == {
+        "specversion": "1.0",
+        "id": f"{TURN}/7",
+        "source": "actor:desk",
+        "type": "tool_call:pay",
+        "subject": CALL,
+        "time": "2026-03-01T09:30:00.000000+00:00",
+        "datacontenttype": "application/json",
+        "dataschema": "",
+        "tenant": "main",
+        "number": 0,
+        "private": False,
+        "claimed": True,
+    }
+    assert found.data == {"person": "anna", "approval": CALL, "call": "c1.1", "tool": "pay", "permit": "approved"}
+    turn, tenant = event_from_record(record("turn")), event_from_record(record("admin", "admin/main", act="thaw"))
+    assert turn is not None and tenant is not None
+    assert (turn.source, turn.subject) == ("turn:main.s1.t1", "main.s1.t1")
+    assert (tenant.source, tenant.subject) == ("tenant:main", "main")
+
+
+def test_what_is_not_of_its_type_is_not_told() -> None:
+    """Neither a result, nor a reason, a message or a note, nor a fact that nobody has thought of."""
+    words = {name: "PRIVATE" for name in ("result", "reason", "message", "note", "why", "signature", "something")}
+    for kind in ("turn", "request", "attempt", "auto", "verdict", "execution", "outcome", "ending", "policy"):
+        found = event_from_record(record(kind, **DISPATCHED, code="ok", verdict="approved", status="accepted", **words))
+        if found is not None:
+            assert "PRIVATE" not in json.dumps(found.data)
+    assert event_from_record(record("attempt", verdict="approved", status="accepted", **words)) is not None
+
+
+def test_whose_record_a_stream_is() -> None:
+    """A turn's or a tenant's; any other is nobody's."""
+    assert [tenant_of_stream(each) for each in (TURN, "admin/acme", "admin/", "checkpoints", "session/main/s1", "")] == [
+        "main", "acme", "", "", "", "",
+    ]  # fmt: skip
+    assert event_from_record(record("outcome", "somewhere", code="ok")) is None
+    entry = admin_entry("main", "freeze", "olga", AT, reason="stop")
+    found = event_from_record(place_record(record_from_entry(entry), 1, "0" * 64, 0))
+    assert found is not None and found.data == {"person": "olga", "reason": "stop"}

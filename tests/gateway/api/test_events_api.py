@@ -1,0 +1,183 @@
+"""Events over the API: in the order of their numbers, waited for and followed, for whom they are, without secrets."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from desk_fixtures import Ledger, catalog_of, pay_tool
+from gateway_login import bearer, locked_desk, token_of
+from gateway_rig import BASE, GatewayRig, gateway_rig
+from sqlalchemy import text
+from temporalio.client import Client
+
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.person import Person
+from signoff.registry.catalog import Catalog
+from signoff.store.store import Store
+from signoff.testing.scripted_model import ScriptedModel, calls, respond, results
+
+PEOPLE = (
+    Person(id="guest"),
+    Person(id="ana", roles=("approvers",)),
+    Person(id="eve", roles=("sales",)),
+    Person(id="olga", roles=("auditor",)),
+    Person(id="root", roles=("admin",)),
+    Person(id="zoe", tenant="acme", roles=("auditor", "admin")),
+)
+SECRET = "correct horse battery"
+_LOGIN: dict[str, Any] = {
+    "type": "object",
+    "properties": {"site": {"type": "string"}, "password": {"type": "string", "writeOnly": True}},
+    "required": ["site", "password"],
+}
+
+
+def desk_catalog(ledger: Ledger) -> Catalog:
+    """A tool that everybody may know of, and a specialist; both take a secret, and the specialist asks nobody."""
+    given: dict[str, Any] = {"input_schema": _LOGIN, "effect": "Log in to {site}"}
+    return catalog_of(
+        [
+            pay_tool(ledger, name="login", **given),
+            pay_tool(ledger, False, name="vault", scope="specialist", justification="only the desk does this", **given),
+        ]
+    )
+
+
+def react(request: CompletionRequest) -> Completion:
+    """Calls both tools, and says when they are done."""
+    args = {"site": "bank.example", "password": SECRET}
+    return respond("done") if results(request) else calls(("vault", args), ("login", args))
+
+
+@pytest.fixture
+async def desk(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
+    """A desk whose events begin with the test."""
+    queue = f"events-{uuid.uuid4().hex[:12]}"
+    model = ScriptedModel(react)
+    async with gateway_rig(client, store, queue, catalog_of_ledger=desk_catalog, model=model) as found:
+        yield found
+
+
+async def finished(desk: GatewayRig) -> TurnKey:
+    """A turn whose call was approved and ran."""
+    approval = await desk.asked("go")
+    await desk.decide(approval, verdict="approved", **{"as": "approver"})
+    key = TurnKey(*approval.split(".")[:3])
+    await desk.desk.signoff.result(key)
+    return key
+
+
+async def read(desk: GatewayRig, **params: Any) -> dict[str, Any]:
+    """What the API answers to whoever reads events."""
+    answer = await desk.http.get("/v1/events", params=params)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def test_a_turn_as_it_happened_without_its_secrets(desk: GatewayRig) -> None:
+    """From what was asked to what was executed, in order; each with the schema that its data keeps to."""
+    key = await finished(desk)
+    name = ".".join(key)
+    found = await read(desk, turn=name)
+    told = [(each["type"], each["data"].get("tool")) for each in found["events"] if each["type"] != "catalog.deployed"]
+    shown = [kind for kind, tool in told if tool in ("login", None)]
+    assert shown.index("approval.requested") < shown.index("approval.decided") < shown.index("tool_call:login")
+    assert shown.index("tool_call:login") < shown.index("tool_call.executed")
+    assert ("tool_call:vault", "vault") in told and "turn.started" in shown
+    dispatched = next(each for each in found["events"] if each["type"] == "tool_call:login")
+    assert (dispatched["source"], dispatched["specversion"]) == ("actor:desk", "1.0")
+    assert [each["number"] for each in found["events"]] == sorted({each["number"] for each in found["events"]})
+    # What a specialist was given is told, and the secret in it is not; nor anywhere else.
+    ran = next(each for each in found["events"] if each["data"].get("arguments"))
+    assert (ran["data"]["tool"], ran["data"]["arguments"]["site"], ran["private"]) == ("vault", "bank.example", True)
+    everything = await desk.http.get("/v1/events", params={"limit": 500})
+    assert "bank.example" in everything.text and SECRET not in everything.text
+    schemas = (await desk.http.get("/v1/events/schemas")).json()
+    for each in found["events"]:
+        assert each["dataschema"] in schemas.values()
+        schema = (await desk.http.get(each["dataschema"].removeprefix(BASE))).json()
+        assert set(each["data"]) <= set(schema["properties"])
+    for missing in ("nothing/1", "turn.started/2"):
+        assert (await desk.http.get(f"/v1/events/schemas/{missing}")).status_code == 404
+
+
+async def test_an_answer_without_events_is_waited_for(desk: GatewayRig) -> None:
+    """Until something happens, and no longer; it goes on after the number that it was given."""
+    before = await read(desk)
+    assert await read(desk, after=before["next"]) == {**before, "events": [], "next": before["newest"]}
+    waiting = asyncio.create_task(read(desk, after=before["next"], wait=30))
+    await asyncio.sleep(0)
+    await desk.http.post("/v1/freezes?as=approver", json={"reason": "drill"})
+    found = await waiting
+    assert [each["type"] for each in found["events"]] == ["freeze.started"]
+    assert found["events"][0]["data"] == {"person": "approver", "reason": "drill", "channel": "api"}
+    assert found["next"] == before["newest"] + 1
+    await desk.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
+    # A store that was begun anew has given out fewer numbers than somebody remembers.
+    assert (await read(desk, after=10_000, wait=30))["next"] == before["newest"] + 2
+
+
+async def test_server_sent_events_go_on_after_the_last_that_came(desk: GatewayRig) -> None:
+    """Each under its number; `Last-Event-ID` comes before `after`, and what is no number is refused."""
+    await finished(desk)
+    found = (await read(desk))["events"]
+    # A gateway that stops ends the streams: what is there until then has been sent.
+    desk.app.state.live.close()
+
+    async def followed(**headers: str) -> httpx.Response:
+        sent = {"accept": "text/event-stream", **{name.replace("_", "-"): value for name, value in headers.items()}}
+        return await desk.http.get("/v1/events?after=1", headers=sent)
+
+    for answer, first in ((await followed(), 1), (await followed(last_event_id="3"), 3)):
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        blocks = [dict(line.split(": ", 1) for line in block.splitlines()) for block in answer.text.split("\n\n")[1:-1]]
+        assert [block["id"] for block in blocks] == [str(each["number"]) for each in found[first:]]
+        assert [json.loads(block["data"]) for block in blocks] == found[first:]
+    assert (await followed(last_event_id="x")).status_code == 422
+
+
+async def test_what_is_gone_is_said(desk: GatewayRig) -> None:
+    """Whoever goes on from before it is told so; whoever begins reads what is kept."""
+    await finished(desk)
+    newest = (await read(desk))["newest"]
+    change = text("UPDATE events SET numbered_at = 0 WHERE number <= 3")
+    await desk.deps.store.run(lambda connection: connection.execute(change))
+    assert await desk.deps.events.remove_old(30) == 3
+    assert (await read(desk))["events"][0]["number"] == (await read(desk, after=3))["events"][0]["number"] == 4
+    for headers in ({}, {"accept": "text/event-stream"}):
+        gone = await desk.http.get("/v1/events?after=2", headers=headers)
+        assert (gone.status_code, gone.json()["code"]) == (410, "gone")
+        assert "up to 3" in gone.json()["message"]
+    assert newest > 4
+
+
+@pytest.mark.usefixtures("nothing_waits")
+async def test_events_are_for_auditors_and_operators_and_a_turns_for_who_may_read_it(desk: GatewayRig) -> None:
+    """Who asked, and who is asked, read the turn without the specialist; others are told nothing of it."""
+    name = ".".join(await finished(desk))
+    locked = locked_desk(desk, people=PEOPLE)
+    found: dict[str, Any] = {}
+    for person in PEOPLE:
+        headers = bearer(await token_of(locked, person.id, "read", tenant=person.tenant))
+        all_of_it = await locked.http.get("/v1/events", headers=headers)
+        turn = await locked.http.get("/v1/events", params={"turn": name}, headers=headers)
+        tools = {each["data"].get("tool", "-") for each in turn.json().get("events", ())} - {"-"}
+        found[person.id] = (all_of_it.status_code, turn.status_code, sorted(tools))
+        if person.tenant == "acme":
+            assert all_of_it.json()["events"] == []
+            assert (await locked.http.get("/v1/events?tenant=main", headers=headers)).status_code == 404
+    assert found == {
+        "guest": (403, 200, ["login"]),
+        "ana": (403, 200, ["login"]),
+        "eve": (403, 404, []),
+        "olga": (200, 200, ["login", "vault"]),
+        "root": (200, 200, ["login", "vault"]),
+        "zoe": (200, 404, []),
+    }
+    assert (await locked.http.get("/v1/events")).status_code == 401
