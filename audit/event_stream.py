@@ -9,10 +9,10 @@ be there before a lower one of a transaction that ends later.
 from collections.abc import Callable, Sequence
 from functools import cache
 from heapq import merge
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, String, bindparam, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from signoff.audit.events import event_from_record
@@ -29,8 +29,8 @@ RECORDS_AT_ONCE: Final = 500
 _DAY_MILLISECONDS: Final = 86_400_000
 _LOCK: Final = ""
 """The tenant whose row is locked by whoever numbers; no tenant is called so."""
-_TENANT_CHARS: Final = EVENTS.c.tenant.type.length or 0
-_CALL_CHARS: Final = EVENTS.c.call.type.length or 0
+_TENANT_CHARS: Final = cast(String, EVENTS.c.tenant.type).length or 0
+_CALL_CHARS: Final = cast(String, EVENTS.c.call.type).length or 0
 
 _COLUMNS: Final = tuple(AUDIT_RECORDS.c[name] for name in Record.model_fields)
 _UNTOLD: Final = (AUDIT_HEADS.c.seq > AUDIT_HEADS.c.told, AUDIT_HEADS.c.stream != CHAIN)
@@ -120,7 +120,7 @@ class EventStream:
                 wanted.where(EVENTS.c.number <= newest).order_by(EVENTS.c.number).limit(limit)
             ).all()
             oldest = connection.scalar(_OLDEST, {"of": tenant})
-            events = tuple(event for row in rows if (event := _event(row)) is not None)
+            events = tuple(event for row in rows if (event := _event(row.number, row.private, row.body)) is not None)
             goes_on = rows[-1].number if len(rows) == limit else newest
             return EventList(
                 events=events, next=goes_on, oldest=newest + 1 if oldest is None else oldest, newest=newest
@@ -222,10 +222,10 @@ def _in_order(records: Sequence[Record]) -> list[Record]:
     return list(merge(*by_stream.values(), key=lambda record: record.written_at))
 
 
-def _event(row: Row[Any]) -> CloudEvent | None:
+def _event(number: int, private: bool, body: str) -> CloudEvent | None:
     try:
-        event = CloudEvent.model_validate_json(row.body)
+        event = CloudEvent.model_validate_json(body)
     except ValidationError:
         # Who can write to the database can put anything there: it must not keep the others from being read.
         return None
-    return event.model_copy(update={"number": row.number, "private": row.private})
+    return event.model_copy(update={"number": number, "private": private})

@@ -40,7 +40,7 @@ class EventReader:
         self._live = live
 
     async def admit(self, person: Person | None, tenant: str, turn: TurnKey | None = None) -> EventFilter:
-        """Returns what a person may read: all of a tenant by the record's rule, else one turn that they may read.
+        """Returns the filter of a person: all of a tenant by the record's rule, else of one turn that they may read.
 
         Raises `Refused` for who may not, and `NotFound` for a turn that is not there or not theirs.
         """

@@ -31,8 +31,8 @@ async def gateway_tasks(deps: GatewayDeps, people: Directory) -> AsyncIterator[I
     """Runs what belongs to a gateway until the block ends; yields what takes in what channels are brought.
 
     Checkpoints of the record are signed, events are numbered, and `people`, those for whom no login vouches, are
-    recorded where they change. Channels send, receive and listen; one that lacks something is named in a warning, and the others run. Raises `ConfigError` for a
-    sign-in provider's secret that cannot be read.
+    recorded where they change. Channels send, receive and listen; one that lacks something is named in a warning, and
+    the others run. Raises `ConfigError` for a sign-in provider's secret that cannot be read.
     """
     await check_secret(deps.settings, deps.secrets)
     async with (

@@ -72,6 +72,13 @@ FORBIDDEN = (
     "UPDATE audit_records SET data = '{}'",
     "DELETE FROM audit_records",
     "UPDATE audit_heads SET covered = 9",
+    "UPDATE audit_heads SET told = 9",
+    "INSERT INTO event_heads (tenant, number) VALUES ('mine', 9)",
+    "UPDATE event_heads SET number = 9",
+    "SELECT body FROM events",
+    "INSERT INTO events (tenant, number, stream, call, private, body, numbered_at) "
+    "VALUES ('main', 9000, 'turn/main/s/t', '', false, '{}', 0)",
+    "DELETE FROM events",
     "DELETE FROM audit_heads",
     "INSERT INTO audit_records (stream, seq, key, kind, at, tenant, subject, data, prev, hash, written_at) "
     "VALUES ('admin/main', 1000, 'k', 'admin', '', 'main', 'ana', '{}', '', '', 0)",

@@ -1,4 +1,4 @@
-"""Numbering: no number is seen before a lower one, whoever commits first; no record holds up others; no secret leaves."""
+"""Numbering: no number is seen before a lower one, whoever commits first; no record holds up others."""
 
 import asyncio
 import json
@@ -173,7 +173,7 @@ HOSTILE = {
 async def test_no_record_holds_up_others(store: Store, store_url: str) -> None:
     """Who runs under a turn's id writes what they like, who has the database changes it: all others are numbered."""
     log = AuditLog(store)
-    for number, (name, data) in enumerate(HOSTILE.items()):
+    for _number, (name, data) in enumerate(HOSTILE.items()):
         await log.append([entry(name, "execution" if name == "shape" else "request", **data)])
     long = f"turn/{'t' * 150}/s/t"
     await log.append(

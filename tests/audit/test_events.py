@@ -103,14 +103,15 @@ def test_the_attributes_of_cloudevents() -> None:
     }
     assert found.data == {"person": "anna", "approval": CALL, "call": "c1.1", "tool": "pay", "permit": "approved"}
     turn, tenant = event_from_record(record("turn")), event_from_record(record("admin", "admin/main", act="thaw"))
-    assert turn is not None and tenant is not None
+    assert turn is not None
+    assert tenant is not None
     assert (turn.source, turn.subject) == ("turn:main.s1.t1", "main.s1.t1")
     assert (tenant.source, tenant.subject) == ("tenant:main", "main")
 
 
 def test_what_is_not_of_its_type_is_not_told() -> None:
     """Neither a result, nor a reason, a message or a note, nor a fact that nobody has thought of."""
-    words = {name: "PRIVATE" for name in ("result", "reason", "message", "note", "why", "signature", "something")}
+    words = dict.fromkeys(("result", "reason", "message", "note", "why", "signature", "something"), "PRIVATE")
     for kind in ("turn", "request", "attempt", "auto", "verdict", "execution", "outcome", "ending", "policy"):
         found = event_from_record(record(kind, **DISPATCHED, code="ok", verdict="approved", status="accepted", **words))
         if found is not None:
@@ -120,10 +121,10 @@ def test_what_is_not_of_its_type_is_not_told() -> None:
 
 def test_whose_record_a_stream_is() -> None:
     """A turn's or a tenant's; any other is nobody's."""
-    assert [tenant_of_stream(each) for each in (TURN, "admin/acme", "admin/", "checkpoints", "session/main/s1", "")] == [
-        "main", "acme", "", "", "", "",
-    ]  # fmt: skip
+    streams = (TURN, "admin/acme", "admin/", "checkpoints", "session/main/s1", "")
+    assert [tenant_of_stream(each) for each in streams] == ["main", "acme", "", "", "", ""]
     assert event_from_record(record("outcome", "somewhere", code="ok")) is None
     entry = admin_entry("main", "freeze", "olga", AT, reason="stop")
     found = event_from_record(place_record(record_from_entry(entry), 1, "0" * 64, 0))
-    assert found is not None and found.data == {"person": "olga", "reason": "stop"}
+    assert found is not None
+    assert found.data == {"person": "olga", "reason": "stop"}
