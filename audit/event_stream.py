@@ -33,11 +33,11 @@ _TENANT_CHARS: Final = cast(String, EVENTS.c.tenant.type).length or 0
 _CALL_CHARS: Final = cast(String, EVENTS.c.call.type).length or 0
 
 _COLUMNS: Final = tuple(AUDIT_RECORDS.c[name] for name in Record.model_fields)
-_UNTOLD: Final = (AUDIT_HEADS.c.seq > AUDIT_HEADS.c.told, AUDIT_HEADS.c.stream != CHAIN)
-_ANY: Final = select(AUDIT_HEADS.c.stream).where(*_UNTOLD).limit(1)
+_GREW: Final = (AUDIT_HEADS.c.seq > AUDIT_HEADS.c.numbered, AUDIT_HEADS.c.stream != CHAIN)
+_ANY: Final = select(AUDIT_HEADS.c.stream).where(*_GREW).limit(1)
 _GROWN: Final = (
     select(AUDIT_HEADS.c.stream, AUDIT_HEADS.c.seq)
-    .where(*_UNTOLD)
+    .where(*_GREW)
     .order_by(AUDIT_HEADS.c.stream)
     .limit(STREAMS_AT_ONCE)
     # Who writes to a stream at this moment is not waited for: other turns would wait behind us for it. It comes next.
@@ -48,12 +48,12 @@ _RECORDS: Final = (
     .join(AUDIT_HEADS, AUDIT_HEADS.c.stream == AUDIT_RECORDS.c.stream)
     .where(
         AUDIT_RECORDS.c.stream.in_(bindparam("streams", expanding=True)),
-        AUDIT_RECORDS.c.seq > AUDIT_HEADS.c.told,
+        AUDIT_RECORDS.c.seq > AUDIT_HEADS.c.numbered,
     )
     .order_by(AUDIT_RECORDS.c.stream, AUDIT_RECORDS.c.seq)
     .limit(RECORDS_AT_ONCE)
 )
-_TELL: Final = update(AUDIT_HEADS).where(AUDIT_HEADS.c.stream == bindparam("of")).values(told=bindparam("to"))
+_MARK: Final = update(AUDIT_HEADS).where(AUDIT_HEADS.c.stream == bindparam("of")).values(numbered=bindparam("to"))
 _NUMBERS: Final = select(EVENT_HEADS.c.tenant, EVENT_HEADS.c.number).where(
     EVENT_HEADS.c.tenant.in_(bindparam("tenants", expanding=True))
 )
@@ -67,7 +67,7 @@ _NEWEST: Final = select(EVENT_HEADS.c.number).where(EVENT_HEADS.c.tenant == bind
 _OLDEST: Final = select(func.min(EVENTS.c.number)).where(EVENTS.c.tenant == bindparam("of"))
 
 
-class _Numbered(NamedTuple):
+class _NewEvent(NamedTuple):
     """An event with the call that it is about, before it has its number."""
 
     event: CloudEvent
@@ -143,17 +143,17 @@ class EventStream:
         records = [Record.model_construct(**row._mapping) for row in rows]
         self._insert(connection, _in_order(records))
         read = {record.stream: record.seq for record in records}
-        told = {stream: max(seq, read.get(stream, 0)) for stream, seq in heads.items()}
+        numbered = {stream: max(seq, read.get(stream, 0)) for stream, seq in heads.items()}
         if len(records) == RECORDS_AT_ONCE:
             # Of the last stream the rest comes next, and so does all of those that have no record here.
-            told = {stream: told[stream] for stream in read} | {records[-1].stream: records[-1].seq}
-        connection.execute(_TELL, [{"of": stream, "to": seq} for stream, seq in told.items()])
+            numbered = {stream: numbered[stream] for stream in read} | {records[-1].stream: records[-1].seq}
+        connection.execute(_MARK, [{"of": stream, "to": seq} for stream, seq in numbered.items()])
         return len(records)
 
     def _insert(self, connection: Connection, records: Sequence[Record]) -> None:
-        found: list[_Numbered] = []
+        found: list[_NewEvent] = []
         for record in records:
-            event = self._numbered(connection, record, found)
+            event = self._new_event(connection, record, found)
             if event is not None:
                 found.append(event)
         if not found:
@@ -174,7 +174,7 @@ class EventStream:
             else:
                 connection.execute(insert(EVENT_HEADS).values(tenant=tenant, number=numbers[tenant]))
 
-    def _numbered(self, connection: Connection, record: Record, before: Sequence[_Numbered]) -> _Numbered | None:
+    def _new_event(self, connection: Connection, record: Record, before: Sequence[_NewEvent]) -> _NewEvent | None:
         try:
             event = event_from_record(record)
             if event is None or len(event.tenant) > _TENANT_CHARS:
@@ -187,22 +187,22 @@ class EventStream:
         except Exception:
             # Whoever runs under a turn's id writes what they like: one record must not hold up all others.
             return None
-        return _Numbered(event, record.stream, call, private, body)
+        return _NewEvent(event, record.stream, call, private, body)
 
     def _is_hidden(
-        self, connection: Connection, event: CloudEvent, stream: str, call: str, before: Sequence[_Numbered]
+        self, connection: Connection, event: CloudEvent, stream: str, call: str, before: Sequence[_NewEvent]
     ) -> bool:
         """Returns whether an event is of a specialist; also where that cannot be known."""
         if "tool" in event.data:
             return self._is_private(str(event.data["tool"]))
         if not call:
             return "approval" in event.data
-        # An answer names its request alone, which was told before it, with the tool.
-        told = [each.private for each in before if (each.stream, each.call) == (stream, call)]
-        if not told:
+        # An answer names its request alone, which was numbered before it, with the tool.
+        known = [each.private for each in before if (each.stream, each.call) == (stream, call)]
+        if not known:
             earlier = connection.scalar(_PRIVATE, {"of": stream, "named": call})
-            told = [earlier is None or earlier]
-        return any(told)
+            known = [earlier is None or earlier]
+        return any(known)
 
 
 @cache

@@ -129,13 +129,13 @@ _WORKER: Final = {
     # Else a worker could say that somebody has read what they have not.
     OPENED_VALUES: NOTHING,
     # The chain of checkpoints is the gateway's: with its head moved, the next one would name none that there is.
-    # Nor does a worker say that the checkpoints cover what it wrote, or that it was told.
+    # Nor does a worker say that the checkpoints cover what it wrote, or that events were made of it.
     AUDIT_HEADS: Rights(
         select=True,
         insert=True,
         update=_only(AUDIT_HEADS, "seq", "hash"),
         rows=_NO_CHAIN,
-        added=f"{_NO_CHAIN} AND covered = 0 AND told = 0",
+        added=f"{_NO_CHAIN} AND covered = 0 AND numbered = 0",
     ),
     # What people did at the gateway (signing in, freezing, making tokens), and what was taken out, is its word alone.
     AUDIT_RECORDS: Rights(select=True, insert=True, added="kind NOT IN ('admin', 'retired')"),

@@ -13,7 +13,7 @@ from sqlalchemy.sql.expression import FunctionElement
 METADATA: Final = MetaData()
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST: Final = text("revision = 1")
-_UNTOLD: Final = text("seq > told")
+_GROWN: Final = text("seq > numbered")
 
 
 class StoreClock(FunctionElement[int]):
@@ -323,9 +323,9 @@ AUDIT_HEADS: Final = Table(
     Column("seq", BigInteger, nullable=False),
     Column("hash", String(64), nullable=False),
     Column("covered", BigInteger, nullable=False),
-    Column("told", BigInteger, nullable=False, server_default=text("0")),
+    Column("numbered", BigInteger, nullable=False, server_default=text("0")),
     # Those alone that are in it have grown: whoever looks for them, every few seconds, reads no other.
-    Index("audit_heads_untold", "stream", sqlite_where=_UNTOLD, postgresql_where=_UNTOLD),
+    Index("audit_heads_grown", "stream", sqlite_where=_GROWN, postgresql_where=_GROWN),
 )
 """The last record of each stream, up to which one the checkpoints vouch, and up to which one events were made of them;
 a writer locks the row of its stream."""

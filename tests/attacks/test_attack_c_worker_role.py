@@ -72,7 +72,7 @@ FORBIDDEN = (
     "UPDATE audit_records SET data = '{}'",
     "DELETE FROM audit_records",
     "UPDATE audit_heads SET covered = 9",
-    "UPDATE audit_heads SET told = 9",
+    "UPDATE audit_heads SET numbered = 9",
     "INSERT INTO event_heads (tenant, number) VALUES ('mine', 9)",
     "UPDATE event_heads SET number = 9",
     "SELECT body FROM events",

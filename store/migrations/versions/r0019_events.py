@@ -9,11 +9,11 @@ down_revision = "r0018"
 
 def upgrade() -> None:
     """Add the tables, and up to which record of a stream events were made."""
-    op.add_column("audit_heads", Column("told", BigInteger, nullable=False, server_default=text("0")))
+    op.add_column("audit_heads", Column("numbered", BigInteger, nullable=False, server_default=text("0")))
     # What happened before is in the record: nobody is told of it as if it happened now.
-    op.execute("UPDATE audit_heads SET told = seq")
-    untold = text("seq > told")
-    op.create_index("audit_heads_untold", "audit_heads", ["stream"], sqlite_where=untold, postgresql_where=untold)
+    op.execute("UPDATE audit_heads SET numbered = seq")
+    grown = text("seq > numbered")
+    op.create_index("audit_heads_grown", "audit_heads", ["stream"], sqlite_where=grown, postgresql_where=grown)
     op.create_table(
         "event_heads",
         Column("tenant", String(64), primary_key=True),
