@@ -345,10 +345,11 @@ def _add_note(proposal: _Proposal, found: LocalGateDecision) -> LocalGateDecisio
 
 def _not_there(proposal: _Proposal, gate: GateName) -> LocalGateDecision:
     # A hidden tool must read like one that does not exist, and only what the actor may see is offered instead.
-    near = did_you_mean(proposal.call.tool, (tool.name for tool in proposal.view.visible()))
-    message = (
-        f"there is no tool {quote_name(proposal.call.tool)} for you{near or '; use one of the tools you were given'}"
-    )
+    name = proposal.call.tool
+    near = did_you_mean(name, (tool.name for tool in proposal.view.visible()))
+    # The words that models know first, then help. Quotes keep what is no tool's name from speaking for us.
+    shown = name if is_tool_name(name) else quote_name(name)
+    message = f"Unknown tool: {shown}{near or '; use one of the tools you were given'}"
     return proposal.settle(gate, "not_available", message)
 
 

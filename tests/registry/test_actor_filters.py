@@ -157,7 +157,7 @@ def test_a_surface_tells_nothing_of_what_is_hidden_or_not_the_actors() -> None:
     for name in ("wipe", "look"):
         refused = ruled(found, name, channel="whatsapp")
         assert refused.gate == "surface"
-        assert refused.message.startswith(f"there is no tool `{name}` for you")
+        assert refused.message.startswith(f"Unknown tool: {name}")
 
 
 @pytest.mark.row("X25")

@@ -436,7 +436,7 @@ def test_a_tool_that_waits_where_the_actor_stands_does_not_run() -> None:
     schema = {"quote": {"type": "number"}}
     catalog = build_catalog(tools=(a_tool(), a_tool("look")), actors=(actor,), context=schema)
     waits, there = pinned(route="trip", step="pay"), pinned(route="trip", step="pay", extra={"quote": 1})
-    message = "there is no tool `book_flight` for you; use one of the tools you were given"
+    message = "Unknown tool: book_flight; use one of the tools you were given"
     found = judge(catalog, waits, a_call(), GOOD, Tally())
     assert found == told("not_available", "layer", message)
     assert judge(catalog, there, a_call(), GOOD, Tally()).kind == "run"

@@ -153,17 +153,17 @@ def test_identical_calls(identical: int, mark: str, runs: bool) -> None:
 
 def test_a_name_no_tool_has() -> None:
     """Gate 3: the nearest visible name is offered, or what was given."""
-    near = "there is no tool `book_fligth` for you; did you mean `book_flight`?"
+    near = "Unknown tool: book_fligth; did you mean `book_flight`?"
     close, distant = proposed("book_fligth"), proposed("zzz")
     assert judged(catalog(), call=close) == settled("resolve", "not_available", near, call=close)
-    far = "there is no tool `zzz` for you; use one of the tools you were given"
+    far = "Unknown tool: zzz; use one of the tools you were given"
     assert judged(catalog(), call=distant) == settled("resolve", "not_available", far, call=distant)
 
 
 def test_a_tool_of_others() -> None:
     """Gate 6: a tool the actor lacks reads like one that does not exist, and is never offered."""
     found = catalog(a_tool(), a_tool("search"), actors=(an_actor(tools=("search",)),))
-    message = "there is no tool `book_flight` for you; use one of the tools you were given"
+    message = "Unknown tool: book_flight; use one of the tools you were given"
     assert judged(found) == settled("allowlist", "not_available", message)
 
 

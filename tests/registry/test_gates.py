@@ -11,6 +11,7 @@ from registry_kit import a_call, a_tool, an_actor, pinned
 
 from signoff.contracts.activity_messages import Tally, TurnLimits
 from signoff.contracts.call import RuleReference
+from signoff.contracts.ids import is_tool_name
 from signoff.contracts.limits import MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS, RECENT_CALLS
 from signoff.formats.json_schema import SchemaProblem
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
@@ -139,6 +140,7 @@ def test_unknown_name_is_soft_and_never_executed(name: str) -> None:
     assert facts(found) == ("settled", "resolve", "not_available")
     assert found.tool is None
     assert len(found.message) < 250
+    assert found.message.startswith(f"Unknown tool: {name}" if is_tool_name(name) else "Unknown tool: `")
     assert ("did you mean `book_flight`?" in found.message) == (name.lower().startswith("book"))
 
 

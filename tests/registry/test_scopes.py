@@ -217,7 +217,7 @@ def test_a_layer_adds_to_the_others_or_stands_alone() -> None:
     for name in ("note", "search", "greet"):
         found = ruled(catalog, name, "r", "s")
         assert (found.gate, found.code) == ("layer", "not_available")
-        assert found.message.startswith(f"there is no tool `{name}` for you")
+        assert found.message.startswith(f"Unknown tool: {name}")
     assert ("route", "absent") in trace(catalog, "note", "r", "s")
 
 

@@ -44,7 +44,7 @@ def test_a_tool_exists_for_its_tenants_only() -> None:
     assert gate(of(a_tool(tenants=())), "main") == ("allowlist", "not_available")
     assert gate(of(a_tool()), "other") == ("approval", "ok")
     message = judge(of(a_tool(tenants=())), pinned(), a_call(), GOOD, Tally()).message
-    assert message.startswith("there is no tool `book_flight` for you")
+    assert message.startswith("Unknown tool: book_flight")
 
 
 def test_a_shadow_does_not_bring_it_to_others() -> None:
