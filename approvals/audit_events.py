@@ -1,6 +1,7 @@
 """Builds the audit entries of a turn. Pure.
 
-No entry holds an argument or a result, but for those of specialists: they are bound by digest. Keys are made of the
+No entry holds an argument or a result, but for those of specialists: they are bound by digest. What a tool tells as
+`meta` is told here. Keys are made of the
 event alone, so that a retry, a replay or a second report of the same event adds nothing.
 """
 
@@ -174,6 +175,7 @@ def finished_entry(
         duration_ms=outcome.duration_ms,
         truncated=outcome.truncated,
         updates=[] if outcome.updates is None else list(outcome.updates.names),
+        **_meta_facts(outcome.meta),
         **(facts or {}),
     )
 
@@ -428,6 +430,15 @@ def _shorten(name: str) -> str:
 
 def _digest(content: Content) -> str:
     return content.blob.sha256 if content.blob is not None else fingerprint(content.inline)
+
+
+def _meta_facts(meta: Content | None) -> dict[str, Any]:
+    if meta is None:
+        return {}
+    if meta.blob is not None:
+        return {"meta_kept": {"sha256": meta.blob.sha256, "size": meta.blob.size}}
+    # A number that RFC 8785 cannot write must not keep the rest of the entry out of the record.
+    return {"meta": UNWRITABLE if fingerprint(meta.inline) == UNWRITABLE else meta.inline}
 
 
 def _decision_facts(decision: Decision) -> Mapping[str, Any]:

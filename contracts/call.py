@@ -150,6 +150,8 @@ class CallOutcome(FrozenModel):
     data_update: Content | None = None
     context_update: Content | None = None
     """JSON objects that the tool wishes merged into collected data and into the context, for who reads the outcome."""
+    meta: Content | None = Field(default=None, exclude_if=operator.not_)
+    """A JSON object that the tool tells of the call, for record and transcript."""
     updates: Updates | None = None
     """What of it is merged, as the tool declares it. Outcomes of old, and of tools that declare nothing, have none."""
     fallback: str = ""

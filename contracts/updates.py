@@ -17,6 +17,8 @@ UPDATE_FAILED: Final = (
     "conversation was taken. Do not call it again for that; tell the user."
 )
 """What the model is told of such a call (F44); the second place says why."""
+UPDATE_LOST: Final = "Nothing of what `{}` would have changed of the conversation was taken: {}."
+"""What the model is told of a call that failed by itself, before its words."""
 
 
 class Updates(FrozenModel):

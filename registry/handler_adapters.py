@@ -32,7 +32,10 @@ def ok_results(handler: Handler) -> Handler:
 
 
 def success_results(handler: Handler) -> Handler:
-    """Adapts a handler that returns `{data?, success?, error?, dataUpdate?, contextUpdate?}`; see `from_success`."""
+    """Adapts a handler that returns `{data?, success?, error?, dataUpdate?, contextUpdate?, meta?}`.
+
+    See `from_success`.
+    """
 
     @functools.wraps(handler)
     async def run(args: dict[str, Any], context: ToolContext) -> Result:
@@ -56,13 +59,15 @@ def from_ok(value: Any) -> Result:
 def from_success(value: Any) -> Result:
     """Converts a `{data, success, error, ...}` result; anything but a mapping is data.
 
-    `success` is true unless it is exactly false; a call that failed updates nothing.
+    `success` is true unless it is exactly false; a call that failed keeps its updates as well.
     """
     if not isinstance(value, Mapping):
         return ToolResult(value)
+    data, context, meta = value.get("dataUpdate"), value.get("contextUpdate"), value.get("meta")
     if value.get("success") is False:
-        return ToolFailure(str(value.get("error") or "the tool failed"))
-    return ToolResult(value.get("data"), data_update=value.get("dataUpdate"), context_update=value.get("contextUpdate"))
+        error = str(value.get("error") or "the tool failed")
+        return ToolFailure(error, data_update=data, context_update=context, meta=meta)
+    return ToolResult(value.get("data"), data_update=data, context_update=context, meta=meta)
 
 
 def _unwrap(run: Handler) -> Handler:

@@ -11,6 +11,7 @@ from signoff.contracts.updates import (
     NO_UPDATES,
     UPDATE,
     UPDATE_FAILED,
+    UPDATE_LOST,
     Updates,
     apply_updates,
     free_updates,
@@ -73,7 +74,12 @@ class ContextUpdates:
 
 
 def _full(outcome: CallOutcome) -> CallOutcome:
-    text = UPDATE_FAILED.format(outcome.fallback or outcome.tool, _FULL)
+    tool = outcome.fallback or outcome.tool
+    gone = {"updates": None, "data_update": None, "context_update": None}
+    if outcome.code != "ok":
+        # Why it failed is what the model needs to know; that it ran and worked would not be true of it.
+        note = f"{outcome.note} {UPDATE_LOST.format(tool, _FULL)}".strip()
+        return outcome.model_copy(update={**gone, "note": note})
+    text = UPDATE_FAILED.format(tool, _FULL)
     failed = {"code": "execution_failed", "gate": UPDATE, "value": Content(inline=text), "direct": False}
-    gone = {"updates": None, "data_update": None, "context_update": None, "truncated": False, "rest": ""}
-    return outcome.model_copy(update=failed | gone)
+    return outcome.model_copy(update={**gone, **failed, "truncated": False, "rest": ""})

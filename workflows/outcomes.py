@@ -1,6 +1,7 @@
 """Makes the one result of a call for each way of not running."""
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Final
 
 from temporalio import exceptions
@@ -10,6 +11,7 @@ from signoff.contracts.activity_messages import RunOptions
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import IN_DOUBT_TEXT, CallCode, CallOutcome
 from signoff.contracts.content import Content, text_of
+from signoff.contracts.updates import Updates, merge_updates
 
 LOST: Final = (ActivityError, exceptions.TimeoutError)
 """What a local activity raises that came to nothing: where it ran out of time, unlike any other, the bare timeout."""
@@ -60,7 +62,8 @@ def may_fall_back(ended: CallOutcome, options: RunOptions) -> bool:
 def fallback_outcome(primary: CallOutcome, tried: Sequence[CallOutcome]) -> CallOutcome:
     """Makes the one outcome of a call, under the call's own id, after its fallbacks were `tried`.
 
-    It is that of the last one that ran or that somebody decided; where none did, the call's own.
+    It is that of the last one that ran or that somebody decided; where none did, the call's own. What each of them
+    changed counts, as a check that failed may keep what it found.
     """
     if not tried:
         return primary
@@ -75,8 +78,14 @@ def fallback_outcome(primary: CallOutcome, tried: Sequence[CallOutcome]) -> Call
             "note": " ".join(filter(None, (*words, ended.note))),
             "fallback": "" if ended is primary else ended.tool,
             "primary_error": text_of(primary.value)[:_BRIEF],
+            "updates": _merge_tried(primary, *tried),
         }
     )
+
+
+def _merge_tried(*tried: CallOutcome) -> Updates | None:
+    found = [each.updates for each in tried if each.updates is not None]
+    return reduce(merge_updates, found) if found else None
 
 
 def stops_siblings(primary: CallOutcome, ended: CallOutcome) -> bool:

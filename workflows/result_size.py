@@ -8,7 +8,7 @@ from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.limits import TURN_RESULT_BYTES
 from signoff.contracts.turn import TurnResult
 
-_BESIDE: Final = ("structured", "data_update", "context_update", "updates")
+_BESIDE: Final = ("structured", "data_update", "context_update", "meta", "updates")
 _LEFT_OUT: Final = Content(inline="[left out: the turn's result would be too large]")
 
 

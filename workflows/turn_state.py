@@ -277,5 +277,5 @@ def _result(call: CallPart, outcome: CallOutcome) -> ResultPart:
 
 
 def _beside(outcome: CallOutcome) -> Iterator[FrozenModel]:
-    beside = (outcome.structured, outcome.data_update, outcome.context_update, outcome.updates)
+    beside = (outcome.structured, outcome.data_update, outcome.context_update, outcome.meta, outcome.updates)
     yield from (each for each in beside if each is not None)

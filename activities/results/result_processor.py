@@ -18,7 +18,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey, completion_of
 from signoff.contracts.limits import MAX_NESTING, RESULT_BYTES
-from signoff.contracts.updates import UPDATE, UPDATE_FAILED
+from signoff.contracts.updates import UPDATE, UPDATE_FAILED, UPDATE_LOST
 from signoff.registry.results.annotated_record import AnnotatedRecord, copy_record
 from signoff.registry.results.output_check import output_problem
 from signoff.registry.results.reducers import reduce_result
@@ -95,10 +95,10 @@ class ResultProcessor:
             outcome = await self._make_outcome(permit, args, result, "", budget_chars)
             return ProcessedResult(outcome.model_copy(update={"handed": True}), self._find_record(result.value))
         if isinstance(result, ToolFailure):
-            failure = replace(result, message=redact_secrets(render_value(result.message), hushed))
-            return ProcessedResult(
-                await self._make_text_outcome(permit, args, failure, budget_chars), self._find_record(failure.message)
-            )
+            failure = _quiet_failure(result, hushed)
+            outcome = await self._make_text_outcome(permit, args, failure, budget_chars)
+            outcome = await self._add_updates(permit, args, failure, outcome, budget_chars)
+            return ProcessedResult(await self._add_meta(permit, failure, outcome), self._find_record(failure.message))
         if isinstance(result.value, AnnotatedRecord):
             return await self._of_record(permit, args, result, budget_chars, key or permit.digest, hushed)
         # Against the schema as it was returned: `[hidden]` may not fit it.
@@ -134,6 +134,7 @@ class ResultProcessor:
             failure = await self._make_text_outcome(
                 permit, args, ToolFailure(UNTOLD.format(self._tool.name)), budget_chars
             )
+            failure = await self._add_meta(permit, result, failure)
             return ProcessedResult(failure.model_copy(update={"gate": GATE, "cost": _usd(result.cost)}), kept)
         structured = model if result.structured is None else result.structured
         shown = replace(result, value=model, structured=structured)
@@ -170,17 +171,24 @@ class ResultProcessor:
             outcome = await self._make_text_outcome(permit, args, result, budget_chars)
             outcome = await self._add_updates(permit, args, result, outcome, budget_chars)
         structured = await self._keep_structured(result.structured, _place(permit))
+        outcome = await self._add_meta(permit, result, outcome)
         return outcome.model_copy(update={"structured": structured, "cost": _usd(result.cost)})
 
+    async def _add_meta(self, permit: Permit, result: Result, outcome: CallOutcome) -> CallOutcome:
+        meta = await self._wish(self._object("meta", result.meta), _place(permit))
+        return outcome if meta is None else outcome.model_copy(update={"meta": meta})
+
     async def _add_updates(
-        self, permit: Permit, args: Mapping[str, Any], result: ToolResult, outcome: CallOutcome, budget_chars: int
+        self, permit: Permit, args: Mapping[str, Any], result: Result, outcome: CallOutcome, budget_chars: int
     ) -> CallOutcome:
         """Adds to `outcome` the changes that the tool wishes; of a tool that may change something, those that count
         (F44).
 
-        Changes that do not fit make the call a failure: its effect has happened, and the model must not repeat it.
+        Changes that do not fit make the call a failure: its effect has happened, and the model must not repeat it. One
+        that failed by itself keeps its own words, after a note that its changes are lost.
         """
-        data, context = self._object("data", result.data_update), self._object("context", result.context_update)
+        data = self._object("data update", result.data_update)
+        context = self._object("context update", result.context_update)
         wished = {
             "data_update": await self._wish(data, _place(permit)),
             "context_update": await self._wish(context, _place(permit)),
@@ -193,6 +201,9 @@ class ResultProcessor:
         if found.ignored:
             names = ", ".join(found.ignored)[:_NAMES_CHARS]
             activity.logger.warning("an update of %s is left out, nothing declares it: %s", self._tool.name, names)
+        if found.problem and isinstance(result, ToolFailure):
+            lost = UPDATE_LOST.format(self._tool.name, found.problem)
+            return outcome.model_copy(update={"note": f"{outcome.note} {lost}".strip()})
         if found.problem:
             failure = ToolFailure(UPDATE_FAILED.format(self._tool.name, found.problem))
             failed = await self._make_text_outcome(permit, args, failure, budget_chars)
@@ -258,14 +269,14 @@ class ResultProcessor:
         return None if value is None else await self._content(value, place)
 
     def _object(self, what: str, value: Any) -> dict[str, Any] | None:
-        """Checks a wish to change a conversation's data; warns of and leaves out what is no plain JSON object (F44)."""
+        """Checks an object beside a result (F44); warns of and leaves out what is no plain JSON object."""
         if value is None:
             return None
         plain = _plain(value)
         # What JSON would change on its way, such as a date, would come back as something the tool never wrote.
         if isinstance(value, Mapping) and _same(plain, value) and len(json_bytes(plain)) <= RESULT_BYTES:
             return dict(plain)
-        activity.logger.warning("the %s update of %s is no plain JSON object: left out", what, self._tool.name)
+        activity.logger.warning("the %s of %s is no plain JSON object: left out", what, self._tool.name)
         return None
 
     async def _keep_structured(self, value: Any, place: SessionKey) -> Content | None:
@@ -290,6 +301,17 @@ def _quiet(result: ToolResult, secrets: Collection[str]) -> ToolResult:
         structured=_hide(result.structured, secrets),
         data_update=_hide(result.data_update, secrets),
         context_update=_hide(result.context_update, secrets),
+        meta=_hide(result.meta, secrets),
+    )
+
+
+def _quiet_failure(failure: ToolFailure, secrets: Collection[str]) -> ToolFailure:
+    return replace(
+        failure,
+        message=redact_secrets(render_value(failure.message), secrets),
+        data_update=_hide(failure.data_update, secrets),
+        context_update=_hide(failure.context_update, secrets),
+        meta=_hide(failure.meta, secrets),
     )
 
 

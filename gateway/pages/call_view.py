@@ -56,6 +56,8 @@ class CallLine:
     """Why: a reason, an error, a rule."""
     result: str = ""
     """What the tool gave."""
+    meta: str = ""
+    """What it told of the call."""
     approval: str = ""
     """The request's id."""
     doubt: bool = False
@@ -80,6 +82,7 @@ def call_line(
         words=words,
         detail=" ".join(filter(None, (detail, _in_its_place(outcome, language)))),
         result=_words(outcome.value) if outcome is not None and state == "ok" else "",
+        meta=_words(outcome.meta) if outcome is not None and outcome.meta is not None else "",
         approval=view.approval.id if view.approval is not None else "",
         doubt=state == "in_doubt",
     )

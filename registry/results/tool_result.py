@@ -22,6 +22,8 @@ class ToolResult:
     """A JSON object: what the tool's `updates` name of it is merged into the conversation's data."""
     context_update: Any = None
     """A JSON object: what the tool's `updates` name of it is merged into the conversation's context."""
+    meta: Any = None
+    """A JSON object about the call, for record and transcript; the model does not read it."""
 
 
 FailureCode: TypeAlias = Literal["execution_failed", "input_invalid", "not_available"]
@@ -35,6 +37,12 @@ class ToolFailure:
     """What the model reads."""
     code: FailureCode = "execution_failed"
     """The code of the call."""
+    data_update: Any = None
+    """As in `ToolResult`: a check that failed may keep what it found."""
+    context_update: Any = None
+    """As in `ToolResult`."""
+    meta: Any = None
+    """As in `ToolResult`."""
 
 
 @dataclass(frozen=True)

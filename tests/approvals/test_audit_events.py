@@ -310,6 +310,13 @@ CHANGING = RESULT.model_copy(
         "updates": Updates(data={"city": SECRET}, context={"level": SECRET}),
     }
 )
+
+
+def told(meta: Content) -> CallOutcome:
+    """A call that ran, of which its tool tells this."""
+    return CallOutcome(call=CALL, tool="pay", code="ok", meta=meta)
+
+
 COST = {"cost": 0.25, "duration_ms": 1200, "truncated": True}
 RIGHT = {"digest": DIGEST, "rule": LARGE, "policy_hash": "p1"}
 PROVED = RIGHT | {"rule": LARGE.model_dump()}
@@ -403,6 +410,33 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
                 structured=sha256({"password": SECRET}), updates=["data.city", "level"], event="again",
             ),
             id="it changed the context: by which names, never by which values",
+        ),
+        pytest.param(
+            lambda: audit_events.finished_entry(PERMIT, told(Content(inline={"ms": 4})), "k9", AT),
+            entry(
+                "outcome", f"outcome/{CALL}/k9/ok",
+                **OF_CALL, code="ok", ticket="k9", value=sha256(""), meta={"ms": 4}, cost=0.0, duration_ms=0,
+                truncated=False,
+            ),
+            id="what a tool tells of the call is told",
+        ),
+        pytest.param(
+            lambda: audit_events.finished_entry(PERMIT, told(Content(inline={"n": 2**60})), "k9", AT),
+            entry(
+                "outcome", f"outcome/{CALL}/k9/ok",
+                **OF_CALL, code="ok", ticket="k9", value=sha256(""), meta="unwritable", cost=0.0, duration_ms=0,
+                truncated=False,
+            ),
+            id="unless no record can hold it",
+        ),
+        pytest.param(
+            lambda: audit_events.finished_entry(PERMIT, told(Content(blob=BlobRef(sha256=BODY, size=9_000))), "k9", AT),
+            entry(
+                "outcome", f"outcome/{CALL}/k9/ok",
+                **OF_CALL, code="ok", ticket="k9", value=sha256(""), cost=0.0, duration_ms=0,
+                truncated=False, meta_kept={"sha256": BODY, "size": 9_000},
+            ),
+            id="and a large one is bound by hash",
         ),
         pytest.param(
             lambda: audit_events.untaken_entry(CTX, CALL, "pay", ("data.city", "level"), "given", AT),

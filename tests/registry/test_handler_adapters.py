@@ -87,13 +87,18 @@ async def test_results_with_ok_are_adapted(given: Any, expected: Any) -> None:
             {"data": 3, "dataUpdate": {"a": 1}, "contextUpdate": {"b": 2}},
             ToolResult(3, data_update={"a": 1}, context_update={"b": 2}),
         ),
-        ({"success": False, "error": "no", "data": 3, "dataUpdate": {"a": 1}}, ToolFailure("no")),
+        ({"data": 3, "meta": {"ms": 4}}, ToolResult(3, meta={"ms": 4})),
+        (
+            {"success": False, "error": "no", "data": 3, "contextUpdate": {"b": 2}, "meta": {"ms": 4}},
+            ToolFailure("no", context_update={"b": 2}, meta={"ms": 4}),
+        ),
+        ({"success": False, "error": "no", "dataUpdate": {"a": 1}}, ToolFailure("no", data_update={"a": 1})),
         ({"success": False}, ToolFailure("the tool failed")),
         ([1], ToolResult([1])),
     ],
 )
 async def test_results_with_success_are_adapted(given: Any, expected: Any) -> None:
-    """`success` is true unless it is exactly false; what is no mapping is data."""
+    """`success` is true unless it is exactly false, then updates and `meta` are kept; what is no mapping is data."""
 
     async def old(args: dict[str, Any], context: ToolContext) -> Any:
         return given

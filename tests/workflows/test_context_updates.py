@@ -17,6 +17,7 @@ from signoff.contracts.turn import TurnInput
 from signoff.contracts.updates import NO_UPDATES, Updates
 from signoff.workflows.context_updates import AppliedUpdates, ContextUpdates
 from signoff.workflows.conversation import Conversation
+from signoff.workflows.outcomes import fallback_outcome
 
 
 def refused(taken: AppliedUpdates) -> list[tuple[str, tuple[str, ...], str]]:
@@ -78,6 +79,29 @@ def test_what_would_be_too_much_fails_whoever_ended_first(order: tuple[str, ...]
     assert refused(taken) == [(f"c1.{order[2]}", (f"data.{order[2]}",), "full")]
     assert set(updating.changed.data) == set(order[:2])
     assert updating.changed.size <= SESSION_UPDATES_BYTES
+
+
+def test_a_call_that_failed_keeps_its_words_where_its_changes_are_too_much() -> None:
+    """It did not work, so it must not be told that it did."""
+    updating = ContextUpdates(turn())
+    failed = outcome("c1.1", {"a": "x" * SESSION_UPDATES_BYTES}).model_copy(
+        update={"code": "execution_failed", "value": Content(inline="sold out"), "note": "Read on."}
+    )
+    [told] = updating.apply([failed]).outcomes
+    assert (told.code, told.gate, told.value.inline, told.updates) == ("execution_failed", "execute", "sold out", None)
+    assert told.note.startswith("Read on. Nothing of what `choose` would have changed of the conversation was taken: ")
+    assert updating.changed == NO_UPDATES
+
+
+def test_what_a_call_and_its_fallbacks_changed_is_merged_in_their_order() -> None:
+    """Of a call that failed before its fallback did its work; none where none changed anything."""
+    first = outcome("c1.1", {"city": "Porto", "seat": "1A"}).model_copy(update={"code": "execution_failed"})
+    second = outcome("c1.1-1", {"city": "Faro"}, project="x")
+    found = fallback_outcome(first, [second])
+    assert (found.call, found.code) == ("c1.1", "ok")
+    assert found.updates == Updates(data={"city": "Faro", "seat": "1A"}, context={"project": "x"})
+    plain = CallOutcome(call="c1.1", tool="choose", code="execution_failed")
+    assert fallback_outcome(plain, [plain]).updates is None
 
 
 def test_outcomes_of_old_change_nothing() -> None:

@@ -11,6 +11,7 @@ from temporalio.client import Client
 from signoff.audit.log import AuditLog
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.message import ResultPart
 from signoff.contracts.turn import TurnResult
@@ -18,6 +19,7 @@ from signoff.contracts.updates import Updates
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.handler_adapters import success_results
 from signoff.registry.results.tool_result import ToolResult
 from signoff.registry.scopes.route import Route, Step
 from signoff.registry.tool import Tool
@@ -188,6 +190,31 @@ async def test_updates_add_no_event(client: Client, store: Store, task_queue: st
     (before, plain), (after, changed) = found
     assert (before, after) == (False, True)
     assert plain == changed
+
+
+@pytest.mark.row("F03")
+async def test_a_failed_check_keeps_what_it_found(client: Client, store: Store, task_queue: str) -> None:
+    """`success: false` with `contextUpdate`, `dataUpdate` and `meta`: a rule reads the one, a step waits for the other;
+    record and transcript tell `meta`, and the model is told why it failed.
+    """
+
+    async def checked(args: dict[str, Any], ctx: ToolContext) -> dict[str, Any]:
+        found = {"dataUpdate": {"city": args["city"]}, "contextUpdate": {"project": "closed"}}
+        return {"success": False, "error": "sold out", **found, "meta": {"asked": 3}}
+
+    ledger = Ledger()
+    policy = ApprovalPolicy(deny_if="ctx.project == 'closed'")
+    script = [calls(choose("Porto")), calls(BOOK), respond("done")]
+    catalog = trips(ledger, policy, handler=success_results(checked))
+    async with bench(client, store, task_queue, catalog, script) as desk:
+        key, result = await turn(desk)
+        assert await updates(desk, key) == [{"updates": ["data.city", "project"]}]
+        told = [each.facts["meta"] for each in await AuditLog(store).stream(key.workflow_id) if "meta" in each.facts]
+        view = await desk.signoff.view(key)
+    assert ends(result) == [("choose", "execution_failed", "execute"), ("book", "denied", "approval")]
+    assert result.calls[0].value.inline == "sold out"
+    assert told == [{"asked": 3}]
+    assert [each.outcome.meta for each in view.calls if each.outcome] == [Content(inline={"asked": 3}), None]
 
 
 async def ready(session: Talk, text: str, turn_id: str, **fields: Any) -> str:

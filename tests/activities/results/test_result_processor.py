@@ -3,6 +3,7 @@
 import asyncio
 import tempfile
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -251,6 +252,16 @@ async def test_an_update_of_the_context_that_is_left_out_is_named(
     """So that whoever reads the log knows which of the two it was."""
     assert (await _outcome(store, ToolResult("paid", context_update=[1]))).context_update is None  # type: ignore[arg-type]
     assert caplog.messages[0].partition(" (")[0] == ("the context update of pay is no plain JSON object: left out")
+
+
+@pytest.mark.row("F03")
+async def test_meta_is_kept_of_successes_and_failures(store: Store) -> None:
+    """A plain JSON object, without secrets; anything else is left out."""
+    told = {"meta": {"of": "Ana", "ms": 4}}
+    for answer in (ToolResult("paid", **told), ToolFailure("sold out", **told)):
+        outcome = await _outcome(store, answer, secrets=("to",), effect="")
+        assert outcome.meta == Content(inline={"of": "[hidden]", "ms": 4})
+        assert "meta" not in (await _outcome(store, replace(answer, meta=[1]))).model_dump()
 
 
 async def test_a_misfit_is_not_tried_again(store: Store) -> None:

@@ -143,6 +143,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "call.in_doubt_note": "Niemand weiß, ob dies geschehen ist. Prüfen Sie es auf anderem Weg, bevor Sie es wiederholen.",
     "call.open": "Anfrage öffnen",
     "call.result": "Ergebnis",
+    "call.meta": "Einzelheiten",
     "call.quoted": "„{reason}“",
     "call.doubt_waiting": "Ungewiss: wartet auf {who}",
     "call.ok_happened": "Geschehen, sagt {who}",

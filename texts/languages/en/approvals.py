@@ -141,6 +141,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "call.in_doubt_note": "Nobody knows whether this happened. Check by other means before doing it again.",
     "call.open": "Open the request",
     "call.result": "Result",
+    "call.meta": "Details",
     "call.quoted": "“{reason}”",
     "call.doubt_waiting": "In doubt: waiting for {who}",
     "call.ok_happened": "Happened, says {who}",

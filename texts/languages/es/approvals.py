@@ -143,6 +143,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "call.in_doubt_note": "Nadie sabe si esto ocurrió. Compruébelo por otros medios antes de repetirlo.",
     "call.open": "Abrir la solicitud",
     "call.result": "Resultado",
+    "call.meta": "Detalles",
     "call.quoted": "«{reason}»",
     "call.doubt_waiting": "En duda: se espera a {who}",
     "call.ok_happened": "Ocurrió, dice {who}",

@@ -144,6 +144,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "call.in_doubt_note": "Personne ne sait si cela a eu lieu. Vérifiez par un autre moyen avant de recommencer.",
     "call.open": "Ouvrir la demande",
     "call.result": "Résultat",
+    "call.meta": "Détails",
     "call.quoted": "« {reason} »",
     "call.doubt_waiting": "Incertain : en attente de {who}",
     "call.ok_happened": "A eu lieu, dit {who}",

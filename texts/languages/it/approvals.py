@@ -144,6 +144,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "call.in_doubt_note": "Nessuno sa se questo sia avvenuto. Verifica per altra via prima di rifarlo.",
     "call.open": "Apri la richiesta",
     "call.result": "Risultato",
+    "call.meta": "Dettagli",
     "call.quoted": "«{reason}»",
     "call.doubt_waiting": "In dubbio: si attende {who}",
     "call.ok_happened": "È avvenuto, dice {who}",

@@ -143,6 +143,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "call.in_doubt_note": "Ninguém sabe se isto aconteceu. Verifique por outros meios antes de o repetir.",
     "call.open": "Abrir o pedido",
     "call.result": "Resultado",
+    "call.meta": "Detalhes",
     "call.quoted": "“{reason}”",
     "call.doubt_waiting": "Em dúvida: à espera de {who}",
     "call.ok_happened": "Aconteceu, diz {who}",
