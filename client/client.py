@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote
 
 from pydantic import BaseModel, ValidationError
@@ -11,6 +11,7 @@ from signoff.client.address import find_gateway, find_token
 from signoff.client.transport import Transport
 from signoff.client.turn_handle import TurnHandle
 from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.audit import CloudEvent, EventList
 from signoff.contracts.decision import GrantRequest
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.grant import Freeze, FreezeResult, Grant
@@ -25,6 +26,8 @@ from signoff.contracts.turn import TurnView
 from signoff.formats.nearest_name import quote_name
 
 T = TypeVar("T", bound=BaseModel)
+_WAIT_SECONDS: Final = 30
+"""How long one answer with events is waited for."""
 
 
 class Client:
@@ -267,6 +270,24 @@ class Client:
         """Lifts a freeze; what was denied meanwhile stays denied."""
         path = f"/v1/freezes/{_quote_part(tenant)}"
         return await self._transport.call(Freeze, "DELETE", path, params=_drop_empty({"as": by}), json={})
+
+    async def events(
+        self, *, after: int = 0, limit: int = 100, wait: float = 0, turn: str = "", tenant: str = ""
+    ) -> EventList:
+        """Returns the events after a number, of one turn where named; waits `wait` seconds for one, at most 30.
+
+        Raises `Refused` (`gone`) where some after it are not kept any more.
+        """
+        params = {"after": after, "limit": limit, "wait": wait, "turn": turn, "tenant": tenant}
+        return await self._transport.call(EventList, "GET", "/v1/events", params=_drop_empty(params))
+
+    async def follow_events(self, *, after: int = 0, turn: str = "", tenant: str = "") -> AsyncGenerator[CloudEvent]:
+        """Yields the events after a number as they happen, without an end. Raises as `events`."""
+        while True:
+            found = await self.events(after=after, wait=_WAIT_SECONDS, turn=turn, tenant=tenant)
+            for event in found.events:
+                yield event
+            after = found.next
 
     async def _decide(self, named: ApprovalRequest | str, by: str, **given: Any) -> Receipt:
         """Answers the question that was read: whatever is asked by the time it arrives, it counts for that alone."""

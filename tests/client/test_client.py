@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
+from documents import ROOT, blocks
 from served_stack import gateway_alone, worker_alone
 
 from signoff.client.client import Client
@@ -161,3 +163,23 @@ async def test_an_answer_that_no_gateway_would_take_is_refused_here(client: Clie
     request = await asked(client, "pay 500", user="rui")
     with pytest.raises(Refused, match="`reason`"):
         await client.deny(request, by="ana", reason="x" * 3_000)
+
+
+async def test_a_program_reads_events_as_documented(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    """The example of docs/events.md, over a real gateway: what was dispatched is reported once, and the next reading
+    goes on behind it.
+    """
+    (example,) = blocks(ROOT / "docs" / "events.md", "python")
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(example.text, "events.md", "exec"), names)
+    turn = await client.start("pay 460", actor="clerk", user="rui")
+    async for request in turn.pending():
+        await client.approve(request, by="ana")
+    last, reached = 0, 0
+    while last == 0 or reached < last:
+        reached = await names["report_payments"](client, reached)
+        last = (await client.events(limit=1)).newest
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if turn.key.turn in line]
+    assert "actor:clerk pays" in line
+    first = await anext(client.follow_events(after=0, turn=turn.id))
+    assert first.subject.startswith(turn.id)
