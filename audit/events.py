@@ -10,13 +10,11 @@ from typing import Any, Final, NamedTuple
 
 from signoff.approvals.audit_events import admin_stream
 from signoff.audit.record import Record
-from signoff.contracts.audit import CloudEvent
+from signoff.contracts.audit import DISPATCH, CloudEvent
 from signoff.contracts.ids import TurnKey, parse_workflow_id
 
 SCHEMA_VERSION: Final = 1
 """Counted up where a type loses a fact, or one means something else; facts are added without."""
-DISPATCH: Final = "tool_call:"
-"""How the types of dispatched calls begin; the name of the tool follows."""
 _TEXT: Final = MappingProxyType({"type": "string"})
 _NUMBER: Final = MappingProxyType({"type": "number"})
 _COUNT: Final = MappingProxyType({"type": "integer"})

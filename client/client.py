@@ -11,7 +11,7 @@ from signoff.client.address import find_gateway, find_token
 from signoff.client.transport import Transport
 from signoff.client.turn_handle import TurnHandle
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.audit import CloudEvent, EventList
+from signoff.contracts.audit import CloudEvent, EventList, FailedEvent, FailedEventList, RetryResult
 from signoff.contracts.decision import GrantRequest
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.grant import Freeze, FreezeResult, Grant
@@ -288,6 +288,16 @@ class Client:
             for event in found.events:
                 yield event
             after = found.next
+
+    async def failed_events(self, *, tenant: str = "") -> list[FailedEvent]:
+        """Lists the events that did not arrive at subscriptions and were given up, oldest first."""
+        params = _drop_empty({"tenant": tenant})
+        return list((await self._transport.call(FailedEventList, "GET", "/v1/events/failed", params=params)).failed)
+
+    async def retry_events(self, subscription: str = "", *, by: str = "", tenant: str = "") -> RetryResult:
+        """Has what was given up sent again, all of it or that of one subscription; takes the role `admin`."""
+        params = _drop_empty({"subscription": subscription, "as": by, "tenant": tenant})
+        return await self._transport.call(RetryResult, "POST", "/v1/events/failed/retry", params=params, json={})
 
     async def _decide(self, named: ApprovalRequest | str, by: str, **given: Any) -> Receipt:
         """Answers the question that was read: whatever is asked by the time it arrives, it counts for that alone."""

@@ -1,7 +1,7 @@
 """An entry of the audit record, before it has its place."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field
 
@@ -30,6 +30,18 @@ class AuditEntry(FrozenModel):
     """The person or thing that it is about."""
     data: dict[str, Any] = Field(default_factory=dict)
     """Facts as JSON. Holds no arguments, only their digest, but for specialists'."""
+
+
+DISPATCH: Final = "tool_call:"
+"""How the types of dispatched calls begin; the name of the tool follows."""
+EVENT_NAMES: Final = (
+    "turn.started", "turn.stop_requested", "turn.ended", "tool_call.settled", "tool_call.allowed", "tool_call.executed",
+    "tool_call.failed", "tool_call.refused", "tool_call.in_doubt", "tool_call.probed", "approval.requested",
+    "approval.edited", "approval.answered", "approval.decided", "approval.reminded", "approval.escalated",
+    "approval.postponed", "approval.expired", "approval.withdrawn", "approval.lapsed", "grant.created", "grant.revoked",
+    "freeze.started", "freeze.lifted", "catalog.deployed",
+)  # fmt: skip
+"""The types of all other events."""
 
 
 class CloudEvent(FrozenModel):
@@ -74,3 +86,28 @@ class EventList(FrozenModel):
     """The number of the oldest event that is kept; one above `newest` where none is."""
     newest: int
     """The number of the newest event."""
+
+
+class FailedEvent(FrozenModel):
+    """An event that did not arrive at a subscription, however often it was tried."""
+
+    subscription: str
+    """The subscription's name."""
+    code: str
+    """What the last try came to: a status of HTTP, `timeout`, `connection` and the like."""
+    event: CloudEvent
+    """The event."""
+
+
+class FailedEventList(FrozenModel):
+    """What was given up in a tenant."""
+
+    failed: tuple[FailedEvent, ...] = ()
+    """At most 500, the oldest first."""
+
+
+class RetryResult(FrozenModel):
+    """What is tried again."""
+
+    retried: int
+    """How many deliveries."""

@@ -16,6 +16,7 @@ from signoff.gateway.checkpoint_task import keep_checkpoints
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.event_task import keep_events
 from signoff.gateway.vendors.channel_tasks import run_channels
+from signoff.gateway.vendors.event_sender import send_events
 from signoff.keys.key_files import ensure_development_keys, read_private
 from signoff.keys.signatures import Signer
 from signoff.people.directory import Directory
@@ -38,6 +39,7 @@ async def gateway_tasks(deps: GatewayDeps, people: Directory) -> AsyncIterator[I
     async with (
         keep_checkpoints(deps.store, deps.signer),
         keep_events(deps.events, deps.settings.event_days),
+        send_events(deps),
         follow_people(deps.store, people, "gateway", clock=deps.clock),
         run_channels(deps, await _channels(deps), deps.catalog.channels.routing) as receiver,
     ):

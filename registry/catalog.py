@@ -47,6 +47,7 @@ from signoff.registry.manifest.channel_sections import (
     RoutingRules,
     build_channels,
 )
+from signoff.registry.manifest.subscription_sections import Subscription, build_subscriptions
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.respond_form import RespondForm, declared_part_types, respond_form
 from signoff.registry.results.destinations import NOWHERE, Destination, Distribution, Observer, build_distribution
@@ -94,6 +95,8 @@ class Catalog:
     """Where records of tools go."""
     channels: Channels = field(default=NO_CHANNELS, repr=False, compare=False)
     """How people are reached beside the inbox."""
+    subscriptions: Mapping[str, Subscription] = field(default_factory=dict, repr=False, compare=False)
+    """Other systems that are sent events, by name; they decide nothing, and no hash covers them."""
     zone: ZoneInfo = field(default=ZoneInfo("UTC"), repr=False, compare=False)
     """By which clocks `ctx.now` is told."""
     _rule_verdicts: dict[str, dict[str, RulesVerdict]] = field(
@@ -252,6 +255,7 @@ def build_catalog(
     observer: Observer | None = None,
     channels: Iterable[DeclaredChannel] = (),
     routing: RoutingRules | None = None,
+    subscriptions: Iterable[Subscription] = (),
     timezone: str = "UTC",
 ) -> Catalog:
     """Compiles and checks all that is declared. Raises `ConfigError` that names the thing and the remedy.
@@ -260,7 +264,8 @@ def build_catalog(
     `part_types` are those of answers beside the ones of contracts/message.py. `reducers` shorten results; registering
     more of them afterwards changes nothing (E43). `destinations` get the records that tools return; `observer` is
     told of what did not arrive. `channels` are how people are reached beside the inbox, by the rules of `routing`.
-    `timezone` is by whose clocks rules are told the time, as `ctx.now`.
+    `subscriptions` are other systems that are sent events. `timezone` is by whose clocks rules are told the time, as
+    `ctx.now`.
     """
     # They are gone through several times, and may come from a generator.
     actors = tuple(actors)
@@ -300,6 +305,7 @@ def build_catalog(
         scopes=MappingProxyType(scopes),
         distribution=distribution,
         channels=reached,
+        subscriptions=build_subscriptions(subscriptions, known, (tool.name for tool in _every_tool(registry, scopes))),
         zone=zone,
     )
     # Asked for here, so that the first turn does not list the registry (P11).

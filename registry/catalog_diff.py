@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from signoff.registry.catalog import Catalog
 from signoff.registry.normal_form import normal_form
 
-Kind = Literal["tool", "actor", "policy", "context", "person", "channel", "setting"]
+Kind = Literal["tool", "actor", "policy", "context", "person", "channel", "subscription", "setting"]
 
 _SECTIONS: Final[tuple[tuple[str, Kind], ...]] = (
     ("tools", "tool"),
@@ -17,6 +17,7 @@ _SECTIONS: Final[tuple[tuple[str, Kind], ...]] = (
     ("context", "context"),
     ("people", "person"),
     ("channels", "channel"),
+    ("subscriptions", "subscription"),
 )
 _SETTINGS: Final = ("order_of_policies", "default_approvers", "part_types", "destinations", "observer", "routing")
 _NESTED: Final = ("requires_approval", "limits", "capabilities", "options")
@@ -64,7 +65,7 @@ class CatalogChange(BaseModel):
 class CatalogDiff(BaseModel):
     """Every change from one catalog to another, by section and name.
 
-    The hashes are equal where people alone differ, or functions of the same declaration.
+    The hashes are equal where people or subscriptions alone differ, or functions of the same declaration.
     """
 
     model_config = ConfigDict(frozen=True)

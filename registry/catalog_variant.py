@@ -51,6 +51,7 @@ def derive(
         observer=catalog.distribution.observer,
         channels=catalog.channels.declared.values(),
         routing=catalog.channels.routing,
+        subscriptions=catalog.subscriptions.values(),
         timezone=str(catalog.zone),
     )
 

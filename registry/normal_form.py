@@ -16,6 +16,7 @@ from signoff.policy.approval_policy import GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
 from signoff.registry.manifest.channel_sections import DeclaredChannel
+from signoff.registry.manifest.subscription_sections import Subscription
 from signoff.registry.tool import Tool
 
 _SITE: Final = "site"
@@ -44,6 +45,7 @@ def normal_form(catalog: Catalog) -> dict[str, Any]:
         "people": _people(catalog),
         "channels": {each.name: _declared_fields(each) for each in catalog.channels.declared.values()},
         "routing": _fields(catalog.channels.routing),
+        "subscriptions": {each.name: _declared_fields(each) for each in catalog.subscriptions.values()},
     }
 
 
@@ -70,7 +72,7 @@ def _people(catalog: Catalog) -> dict[str, Any]:
     return {f"{person.tenant}/{person.id}": _plain(person) for person in directory.all()}
 
 
-def _declared_fields(thing: Tool | Actor | DeclaredChannel) -> dict[str, Any]:
+def _declared_fields(thing: Tool | Actor | DeclaredChannel | Subscription) -> dict[str, Any]:
     """Returns the fields that differ from their defaults, by name, without the name."""
     return {name: value for name, value in _fields(thing).items() if name != "name"}
 

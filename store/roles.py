@@ -22,6 +22,7 @@ from signoff.store.tables import (
     BLOBS,
     COMPLETIONS,
     DELIVERIES,
+    EVENT_DELIVERIES,
     EVENT_HEADS,
     EVENTS,
     FOOTERS,
@@ -36,6 +37,7 @@ from signoff.store.tables import (
     QUESTIONS,
     REFUSALS,
     SESSIONS,
+    SUBSCRIPTIONS,
     TICKETS,
     TOKENS,
     USES,
@@ -143,6 +145,8 @@ _WORKER: Final = {
     # Made of the record by the gateway: with these a worker could tell of answers that nobody gave.
     EVENT_HEADS: NOTHING,
     EVENTS: NOTHING,
+    EVENT_DELIVERIES: NOTHING,
+    SUBSCRIPTIONS: NOTHING,
     REFUSALS: _COUNTS,
     PROBES: _PROBE,
 }
@@ -171,6 +175,8 @@ _GATEWAY: Final = {
     AUDIT_CHECKPOINTS: _ADD,
     EVENT_HEADS: Rights(select=True, insert=True, update=_only(EVENT_HEADS, "number")),
     EVENTS: Rights(select=True, insert=True, delete=True),
+    EVENT_DELIVERIES: Rights(select=True, insert=True, update=_not_key(EVENT_DELIVERIES), delete=True),
+    SUBSCRIPTIONS: Rights(select=True, insert=True, update=_only(SUBSCRIPTIONS, "number")),
     REFUSALS: _COUNTS,
     PROBES: _PROBE,
 }

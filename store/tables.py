@@ -386,6 +386,33 @@ EVENTS: Final = Table(
 """What programs outside are told, in the order of its numbers. `body` is a `CloudEvent` as JSON, without its number;
 `private` where it is of a specialist. Rows go after `SIGNOFF_EVENT_DAYS`."""
 
+EVENT_DELIVERIES: Final = Table(
+    "event_deliveries",
+    METADATA,
+    Column("key", String(80), primary_key=True),
+    Column("subscription", String(64), nullable=False),
+    Column("tenant", String(64), nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("state", String(8), nullable=False),
+    Column("code", String(100), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("due_at", BigInteger, nullable=False, default=StoreClock()),
+    Column("claimed_until", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False, default=StoreClock()),
+    Index("event_deliveries_due", "state", "due_at"),
+)
+"""One row an event that a subscription is owed; `state` is `new` or `dead`. What was delivered has no row."""
+
+SUBSCRIPTIONS: Final = Table(
+    "subscriptions",
+    METADATA,
+    Column("name", String(64), primary_key=True),
+    Column("tenant", String(64), primary_key=True),
+    Column("number", BigInteger, nullable=False),
+)
+"""Up to which event each subscription has been given what it wants."""
+
 REFUSALS: Final = Table(
     "refusals",
     METADATA,

@@ -1,11 +1,11 @@
-"""`events list` and `events follow`: what happened in a tenant, as programs read it."""
+"""`events`: what happened in a tenant, as programs read it, and what of it did not arrive at subscriptions."""
 
 from typing import Annotated, Final
 
 import typer
 
 from signoff.cli.http.gateway_client import gateway_client
-from signoff.cli.terminal.options import AsJson, Url
+from signoff.cli.terminal.options import AsJson, Operator, Url
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean
 from signoff.contracts.audit import CloudEvent
@@ -67,6 +67,39 @@ def follow(
             except ServerUnavailable as error:
                 message = f"{error.message}; `signoff events follow --after {last}` goes on from there"
                 raise ServerUnavailable(message) from None
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def failed(tenant: Tenant = "", url: Url = None, as_json: AsJson = False) -> None:
+    """List the events that did not arrive at subscriptions, however often they were tried."""
+
+    async def body(out: Output) -> int:
+        async with gateway_client(url) as client:
+            found = await client.failed_events(tenant=tenant)
+        lines = [f"{clean(each.subscription)}: {clean(each.code)}{event_line(each.event)}" for each in found]
+        out.show(found, *(lines or ["everything arrived, or is still tried"]))
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def retry(
+    subscription: Annotated[str, typer.Argument(metavar="[NAME]", help="Of this subscription; else of all.")] = "",
+    person: Operator = "",
+    tenant: Tenant = "",
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send again what did not arrive."""
+
+    async def body(out: Output) -> int:
+        async with gateway_client(url) as client:
+            found = await client.retry_events(subscription, by=person, tenant=tenant)
+        out.show(found, f"tried again: {found.retried}")
         return 0
 
     run(body, as_json=as_json)

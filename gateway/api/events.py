@@ -5,17 +5,22 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
+from signoff.approvals.audit_events import admin_entry
+from signoff.audit.event_deliveries import EventDeliveries
 from signoff.audit.events import EVENT_TYPES, SCHEMA_VERSION, schema_of_type
-from signoff.contracts.audit import EventList
+from signoff.contracts.audit import EventList, FailedEvent, FailedEventList, RetryResult
 from signoff.contracts.errors import NotFound
+from signoff.contracts.names import DEFAULT_DECIDER
 from signoff.contracts.person import Person
 from signoff.gateway.api.faults import FAULTS
-from signoff.gateway.auth.caller import own_tenant, person_of
-from signoff.gateway.auth.dependencies import OPEN, Deps, LiveUpdates, TokenReader
+from signoff.gateway.audit_writer import record
+from signoff.gateway.auth.caller import acting_person, channel_of, own_tenant, person_of
+from signoff.gateway.auth.dependencies import OPEN, As, Deps, LiveUpdates, TokenDecider, TokenReader
 from signoff.gateway.auth.streams import stream_events
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.event_reader import WAIT_SECONDS, EventReader, schema_address
+from signoff.gateway.freeze_service import require_operator
 
 router = APIRouter(prefix="/v1/events", tags=["events"], responses=FAULTS)
 SSE = "text/event-stream"
@@ -55,6 +60,39 @@ async def list_events(
         return await reader.admit(reading, own, key) == wanted
 
     return stream_events(request, reader.follow(wanted, begin, limit), still)
+
+
+@router.get("/failed", summary="Events that did not arrive")
+async def list_failed(deps: Deps, caller: TokenReader, live: LiveUpdates, tenant: str | None = None) -> FailedEventList:
+    """Those that subscriptions were to be sent and that were given up; for who may read all events."""
+    own = own_tenant(caller, tenant)
+    await EventReader(deps, live).admit(person_of(caller), own)
+    dead = await EventDeliveries(deps.store).dead(own)
+    return FailedEventList(
+        failed=tuple(FailedEvent(subscription=each.subscription, code=each.code, event=each.event) for each in dead)
+    )
+
+
+@router.post("/failed/retry", summary="Send again what did not arrive")
+async def retry_failed(
+    request: Request,
+    deps: Deps,
+    caller: TokenDecider,
+    subscription: str = "",
+    as_person: As = None,
+    tenant: str | None = None,
+) -> RetryResult:
+    """All that was given up in a tenant, or of one `subscription`; for the role `admin`."""
+    own = own_tenant(caller, tenant)
+    person = acting_person(deps, caller, as_person, default=DEFAULT_DECIDER, tenant=own)
+    require_operator(deps, person)
+    count = await EventDeliveries(deps.store).retry(own, subscription)
+    channel = channel_of(request)
+    entry = admin_entry(
+        own, "retry-events", person.id, deps.clock(), subscription=subscription, number=count, channel=channel
+    )
+    await record(deps.store, entry)
+    return RetryResult(retried=count)
 
 
 @router.get("/schemas", dependencies=[OPEN], summary="The types of events")

@@ -28,6 +28,7 @@ from signoff.registry.manifest.destination_sections import read_distribution, re
 from signoff.registry.manifest.folder_reader import read_manifest
 from signoff.registry.manifest.scope_sections import read_scopes
 from signoff.registry.manifest.sections import ActorSection, Defaults, LimitsSection, ManifestSection
+from signoff.registry.manifest.subscription_sections import read_subscriptions
 from signoff.registry.manifest.tool_section import NESTED, ToolSection
 from signoff.registry.results.reducers import ReducerRegistry, named_reducer
 from signoff.registry.tool import Tool
@@ -72,6 +73,7 @@ def _catalog(file: YamlFile, folder: Path, top: ManifestSection) -> Catalog:
         reducers=_reducers(file, top.tools),
         **read_distribution(file, top),
         **read_channels(file, top),
+        **read_subscriptions(file, top),
     )
 
 

@@ -21,6 +21,7 @@ from signoff.registry.manifest.sections import (
     RouteSection,
     RoutingSection,
     StepSection,
+    SubscriptionSection,
     UseSection,
 )
 from signoff.registry.manifest.tool_section import OwnToolSection, ToolSection
@@ -39,6 +40,7 @@ _MODELS: Final = (
     OwnToolSection,
     DestinationSection,
     RoutingSection,
+    SubscriptionSection,
     ApprovalPolicy,
     TermRule,
     GlobalRule,
@@ -158,6 +160,7 @@ def _join(known: dict[str, Any]) -> None:
     }
     top["destinations"] |= {"additionalProperties": _ref("DestinationSection")}
     top["routing"] |= _ref("RoutingSection")
+    top["subscriptions"] |= {"additionalProperties": _ref("SubscriptionSection")}
     top["channels"] |= {
         "additionalProperties": {"type": "object", "properties": {"kind": _KIND}, "required": ["kind"]},
         "propertyNames": {"pattern": "^[A-Za-z0-9_-]{1,48}$", "not": {"const": INBOX}},

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from signoff.contracts.limits import RESULT_BYTES
+from signoff.contracts.names import DEFAULT_TENANT
 from signoff.formats.durations import Seconds
 from signoff.formats.yaml_section import Section
 
@@ -28,6 +29,7 @@ class ManifestSection(Section):
     observer: str | None = Field(None, description="`module:function`: is told of records that did not arrive.")
     channels: dict[str, Any] = Field({}, description="How people are reached beside the inbox, by name.")
     routing: dict[str, Any] = Field({}, description="By which channel people are reached first.")
+    subscriptions: dict[str, Any] = Field({}, description="Other systems that are sent events, by name.")
 
 
 class Defaults(Section):
@@ -152,3 +154,16 @@ class RoutingSection(Section):
     digest_over: Annotated[int, Field(ge=1)] | None = Field(
         None, description="More cards than this for one person at once become one."
     )
+
+
+class SubscriptionSection(Section):
+    """Another system that is sent events, signed as Standard Webhooks; its name is its key."""
+
+    events: list[str] = Field(description="Types of events, or their beginnings with `*`.")
+    to: Literal["webhook"] = Field("webhook", description="How they are sent.")
+    url: str = Field(description="The address they are sent to.")
+    secret: str = Field(description="The signing secret, `env:NAME`; its value is `whsec_` and base64.")
+    previous_secret: str = Field("", description="The secret before this one, while both are in use.")
+    tenant: str = Field(DEFAULT_TENANT, description="The tenant whose events they are.")
+    actor: str = Field("", description="The actor whose specialists' events it is sent as well.")
+    allow_networks: list[str] = Field([], description="Private networks it may lie in, such as `10.0.0.0/8`.")

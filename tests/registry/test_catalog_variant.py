@@ -13,6 +13,7 @@ from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.catalog_variant import derive
 from signoff.registry.manifest.channel_sections import NO_CHANNELS, DeclaredChannel, RoutingRules
+from signoff.registry.manifest.subscription_sections import Subscription
 from signoff.registry.normal_form import normal_text
 from signoff.registry.results.annotated_record import identity
 from signoff.registry.results.destinations import NOWHERE, Destination
@@ -22,7 +23,7 @@ from signoff.registry.tool import Tool
 
 PARTS = {
     *("tools", "actors", "policies", "default_approvers", "people", "context", "part_types", "reducers"),
-    *("destinations", "observer", "channels", "routing", "timezone"),
+    *("destinations", "observer", "channels", "routing", "subscriptions", "timezone"),
 }
 """What a catalog is built of, and therefore what has to be carried over into a derived one."""
 
@@ -53,6 +54,7 @@ def a_catalog() -> Catalog:
         observer=print,
         channels=[DeclaredChannel("mail", "email", {"sender": "a@example.com"})],
         routing=RoutingRules(("mail",), digest_over=2),
+        subscriptions=[Subscription("feed", ("*",), "https://a.example", "env:FEED")],
         timezone="Europe/Lisbon",
     )
 

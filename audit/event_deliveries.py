@@ -1,0 +1,163 @@
+"""Queues what subscriptions are owed of the events: each event once, tried again until it arrives or is given up."""
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, Final
+
+from pydantic import ValidationError
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from signoff.contracts.audit import DISPATCH, CloudEvent
+from signoff.contracts.canonical_json import sha256_hex
+from signoff.contracts.frozen_model import FrozenModel
+from signoff.registry.manifest.subscription_sections import Subscription
+from signoff.store.leases import claim_readable, clip_text, in_seconds, readable
+from signoff.store.store import Store
+from signoff.store.tables import EVENT_DELIVERIES, EVENT_HEADS, EVENTS, SUBSCRIPTIONS
+
+EVENTS_AT_ONCE: Final = 200
+_NEWEST: Final = select(EVENT_HEADS.c.number).where(EVENT_HEADS.c.tenant == bindparam("of"))
+_AFTER: Final = (
+    select(EVENTS.c.number, EVENTS.c.private, EVENTS.c.body)
+    .where(EVENTS.c.tenant == bindparam("of"), EVENTS.c.number > bindparam("after"), EVENTS.c.number <= bindparam("to"))
+    .order_by(EVENTS.c.number)
+    .limit(EVENTS_AT_ONCE)
+)
+
+
+class EventDelivery(FrozenModel):
+    """An event that a subscription is owed."""
+
+    key: str
+    """The row's own key."""
+    subscription: str
+    """The subscription's name."""
+    event: CloudEvent
+    """The event."""
+    attempts: int
+    """How often it was tried."""
+    code: str = ""
+    """What the last try came to."""
+
+
+class EventDeliveries:
+    """Reads and writes the queue in a store. All methods raise `StoreUnavailable` when the database fails."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def add(self, wanted: Subscription) -> int:
+        """Adds the events that a subscription wants since the last time; a new one begins with what is to come.
+
+        Returns how many events were looked at.
+        """
+        return await self._store.run(lambda connection: _add(connection, wanted))
+
+    async def claim(self, limit: int) -> list[EventDelivery]:
+        """Claims what is due, for as long as a lease lasts."""
+        new = EVENT_DELIVERIES.c.state == "new"
+        return await self._store.run(
+            lambda connection: claim_readable(connection, EVENT_DELIVERIES, new, limit=limit, read=_delivery)
+        )
+
+    async def finish(self, key: str) -> None:
+        """Forgets what has arrived."""
+        await self._run(delete(EVENT_DELIVERIES).where(EVENT_DELIVERIES.c.key == key))
+
+    async def postpone(self, key: str, code: str, seconds: float) -> None:
+        """Has a delivery tried again after so many seconds."""
+        due = {"due_at": in_seconds(seconds), "claimed_until": 0, "code": clip_text(code, 100)}
+        await self._run(update(EVENT_DELIVERIES).where(EVENT_DELIVERIES.c.key == key).values(due))
+
+    async def give_up(self, key: str, code: str) -> None:
+        """Puts a delivery aside, until somebody has it tried again."""
+        dead = {"state": "dead", "claimed_until": 0, "code": clip_text(code, 100)}
+        await self._run(update(EVENT_DELIVERIES).where(EVENT_DELIVERIES.c.key == key).values(dead))
+
+    async def dead(self, tenant: str) -> list[EventDelivery]:
+        """Returns what was given up in a tenant, oldest first."""
+        query = (
+            select(EVENT_DELIVERIES)
+            .where(EVENT_DELIVERIES.c.state == "dead", EVENT_DELIVERIES.c.tenant == tenant)
+            .order_by(EVENT_DELIVERIES.c.number, EVENT_DELIVERIES.c.subscription)
+            .limit(500)
+        )
+        rows = await self._store.run(lambda connection: connection.execute(query).all())
+        return readable(rows, _delivery)
+
+    async def retry(self, tenant: str, subscription: str = "") -> int:
+        """Has what was given up in a tenant, or of one subscription of it, tried again; returns how many there were."""
+        which = [EVENT_DELIVERIES.c.state == "dead", EVENT_DELIVERIES.c.tenant == tenant]
+        if subscription:
+            which.append(EVENT_DELIVERIES.c.subscription == subscription)
+        again = {"state": "new", "attempts": 0, "due_at": in_seconds(0)}
+        return await self._run(update(EVENT_DELIVERIES).where(*which).values(again))
+
+    async def _run(self, statement: Any) -> int:
+        return await self._store.run(lambda connection: connection.execute(statement).rowcount)
+
+
+def is_for(wanted: Subscription, event: CloudEvent) -> bool:
+    """Returns whether a subscription is sent an event; a specialist's only where the event proves its actor."""
+    if not wanted.wants(event.type):
+        return False
+    if not event.private:
+        return True
+    by = event.source.removeprefix("actor:") if event.type.startswith(DISPATCH) else event.data.get("actor")
+    return bool(wanted.actor) and not event.claimed and by == wanted.actor
+
+
+def _add(connection: Connection, wanted: Subscription) -> int:
+    newest = connection.scalar(_NEWEST, {"of": wanted.tenant}) or 0
+    place = {"name": wanted.name, "tenant": wanted.tenant}
+    # Locks the row, so that of several gateways one adds at a time; a new one is made at the newest.
+    after = connection.execute(_locking(connection.dialect.name), {**place, "number": newest}).scalar_one()
+    rows = connection.execute(_AFTER, {"of": wanted.tenant, "after": after, "to": newest}).all()
+    made = [
+        {
+            # The same for the same event, whoever adds it.
+            "key": sha256_hex([wanted.name, wanted.tenant, event.number]),
+            "subscription": wanted.name,
+            "tenant": wanted.tenant,
+            "number": event.number,
+            "body": event.model_dump_json(),
+            "state": "new",
+            "code": "",
+            "attempts": 0,
+            "claimed_until": 0,
+        }
+        for event in _events(tuple(row) for row in rows)
+        if is_for(wanted, event)
+    ]
+    if made:
+        connection.execute(insert(EVENT_DELIVERIES), made)
+    goes_on = rows[-1].number if len(rows) == EVENTS_AT_ONCE else newest
+    if goes_on > after:
+        at = (SUBSCRIPTIONS.c.name == wanted.name) & (SUBSCRIPTIONS.c.tenant == wanted.tenant)
+        connection.execute(update(SUBSCRIPTIONS).where(at).values(number=goes_on))
+    return len(rows)
+
+
+@cache
+def _locking(dialect: str) -> Any:
+    adding = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(SUBSCRIPTIONS)
+    unchanged = {"number": SUBSCRIPTIONS.c.number}
+    made = adding.on_conflict_do_update(index_elements=[SUBSCRIPTIONS.c.name, SUBSCRIPTIONS.c.tenant], set_=unchanged)
+    return made.returning(SUBSCRIPTIONS.c.number)
+
+
+def _events(rows: Iterable[tuple[int, bool, str]]) -> list[CloudEvent]:
+    found: list[CloudEvent] = []
+    for number, private, body in rows:
+        try:
+            event = CloudEvent.model_validate_json(body)
+        except ValidationError:
+            continue
+        found.append(event.model_copy(update={"number": number, "private": private}))
+    return found
+
+
+def _delivery(row: Row[Any]) -> EventDelivery:
+    event = CloudEvent.model_validate_json(row.body)
+    return EventDelivery(key=row.key, subscription=row.subscription, event=event, attempts=row.attempts, code=row.code)

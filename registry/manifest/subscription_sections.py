@@ -1,0 +1,131 @@
+"""The section of subscriptions in the manifest: which events another system is sent, and where."""
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_network
+from types import MappingProxyType
+from typing import TypedDict
+from urllib.parse import urlsplit
+
+from signoff.contracts.audit import DISPATCH, EVENT_NAMES
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.ids import is_id
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.formats.nearest_name import did_you_mean, quote_name
+from signoff.formats.yaml_file import YamlFile
+from signoff.formats.yaml_section import read_section
+from signoff.keys.secret_references import FORMS, literal_secrets
+from signoff.registry.manifest.sections import ManifestSection, SubscriptionSection
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """Another system that is sent events, signed as Standard Webhooks."""
+
+    name: str
+    """Its name."""
+    events: tuple[str, ...]
+    """Types, or their beginnings with `*`."""
+    url: str
+    """The address they are sent to."""
+    secret: str
+    """The reference of the secret that signs."""
+    previous_secret: str = ""
+    """The reference of the secret before it, while both are in use."""
+    tenant: str = DEFAULT_TENANT
+    """The tenant whose events they are."""
+    actor: str = ""
+    """The actor whose specialists' events it is sent as well; "" for none."""
+    allow_networks: tuple[str, ...] = ()
+    """Private networks that it may lie in."""
+
+    def wants(self, kind: str) -> bool:
+        """Returns whether events of a type are sent."""
+        return any(
+            kind.startswith(each.removesuffix("*")) if each.endswith("*") else kind == each for each in self.events
+        )
+
+
+class SubscriptionFields(TypedDict):
+    """The fields of a catalog that this module reads."""
+
+    subscriptions: list[Subscription]
+
+
+def read_subscriptions(file: YamlFile, top: ManifestSection) -> SubscriptionFields:
+    """Reads subscriptions. Raises `ConfigError` with file and line."""
+    found: list[Subscription] = []
+    for name, data in top.subscriptions.items():
+        section = read_section(file, ("subscriptions", name), SubscriptionSection, data, f"subscription `{name}`")
+        found.append(
+            Subscription(
+                name=name,
+                events=tuple(section.events),
+                url=section.url,
+                secret=section.secret,
+                previous_secret=section.previous_secret,
+                tenant=section.tenant,
+                actor=section.actor,
+                allow_networks=tuple(section.allow_networks),
+            )
+        )
+    return {"subscriptions": found}
+
+
+def build_subscriptions(
+    given: Iterable[Subscription], actors: Container[str], tools: Iterable[str]
+) -> Mapping[str, Subscription]:
+    """Checks subscriptions against themselves, and against the actors and tools they name. Raises `ConfigError`."""
+    known: dict[str, Subscription] = {}
+    names = frozenset(tools)
+    for each in given:
+        if each.name in known:
+            raise _refuse(each.name, "", "is declared twice; keep one")
+        _check(each, actors)
+        for pattern in each.events:
+            _check_pattern(each.name, pattern, names)
+        known[each.name] = each
+    return MappingProxyType(known)
+
+
+def _check(given: Subscription, actors: Container[str]) -> None:
+    if not is_id(given.name):
+        raise _refuse(given.name, "", "has no name such as `finance-feed`: letters, digits, `_`, `-`, at most 48")
+    parts = urlsplit(given.url)
+    if parts.scheme not in ("https", "http") or not parts.hostname or parts.username or not given.url.isascii():
+        raise _refuse(given.name, "url", "needs a `url` such as https://desk.example.com/events")
+    secrets = {"secret": given.secret} | ({"previous_secret": given.previous_secret} if given.previous_secret else {})
+    # It stands in what is printed and compared; and unsigned events could be anybody's.
+    for name in literal_secrets(secrets):
+        raise _refuse(given.name, name, f"has a secret in `{name}`; write {FORMS} there and put it where that leads")
+    if not given.secret:
+        raise _refuse(given.name, "secret", f"needs a `secret` that signs what it is sent: {FORMS}")
+    try:
+        for network in given.allow_networks:
+            ip_network(network)
+    except ValueError:
+        raise _refuse(given.name, "allow_networks", "needs networks such as `10.0.0.0/8`") from None
+    if given.actor and given.actor not in actors:
+        raise _refuse(given.name, "actor", f"names the actor {quote_name(given.actor)}, which is not declared")
+    if not given.events:
+        raise _refuse(given.name, "events", 'needs `events` such as `["approval.*", "tool_call:pay"]`')
+
+
+def _check_pattern(name: str, pattern: str, tools: frozenset[str]) -> None:
+    # At the build: what no event can be would be noticed by nobody, as nothing is sent.
+    if pattern.startswith(DISPATCH):
+        tool = pattern.removeprefix(DISPATCH)
+        if tool in tools or tool == "*":
+            return
+        why = did_you_mean(tool, tools) or "; write the name of a tool, or `tool_call:*`"
+        raise _refuse(name, "events", f"wants {quote_name(pattern)}, but there is no tool {quote_name(tool)}{why}")
+    start = pattern.removesuffix("*")
+    fits = any(each.startswith(start) for each in EVENT_NAMES) if pattern.endswith("*") else pattern in EVENT_NAMES
+    if not fits:
+        why = did_you_mean(pattern, EVENT_NAMES) or "; see docs/events.md"
+        raise _refuse(name, "events", f"wants {quote_name(pattern)}, which no event is{why}")
+
+
+def _refuse(name: str, field_name: str, why: str) -> ConfigError:
+    where = f"subscriptions.{name}.{field_name}" if field_name else f"subscriptions.{name}"
+    return ConfigError(f"subscription {quote_name(name)} {why}", field=where, value=name)

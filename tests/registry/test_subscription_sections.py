@@ -1,0 +1,69 @@
+"""Subscriptions in a manifest: read, and refused where nothing would ever be sent."""
+
+from pathlib import Path
+
+import pytest
+
+from signoff.audit.events import EVENT_TYPES
+from signoff.contracts.audit import EVENT_NAMES
+from signoff.contracts.errors import ConfigError
+from signoff.registry.manifest.loader import load_manifest
+
+MANIFEST = """
+version: 1
+actors: {desk: {model: "openai:gpt-5"}}
+tools:
+  pay: {handler: "paid_tools:pay", scope: generalist, requires_approval: true}
+subscriptions:
+  feed: {%s}
+"""
+HANDLER = 'async def pay(amount: float) -> str:\n    """Pays."""\n    return "paid"\n'
+GOOD = 'events: ["approval.*", "tool_call:pay"], url: "https://a.example/x", secret: "env:A"'
+
+
+def load(folder: Path, written: str) -> None:
+    """The manifest with a subscription."""
+    (folder / "paid_tools.py").write_text(HANDLER)
+    (folder / "signoff.yaml").write_text(MANIFEST % written)
+    load_manifest(folder / "signoff.yaml")
+
+
+def test_a_subscription_is_read(tmp_path: Path) -> None:
+    """With what it wants, and what it is by itself; it is no part of the catalog's hash."""
+    load(tmp_path, GOOD)
+    catalog = load_manifest(tmp_path / "signoff.yaml")
+    feed = catalog.subscriptions["feed"]
+    assert (feed.url, feed.secret, feed.tenant, feed.actor) == ("https://a.example/x", "env:A", "main", "")
+    kinds = ("approval.decided", "tool_call:pay", "tool_call:payout", "grant.created")
+    assert [feed.wants(kind) for kind in kinds] == [True, True, False, False]
+    (tmp_path / "signoff.yaml").write_text((MANIFEST % GOOD).partition("subscriptions")[0])
+    assert load_manifest(tmp_path / "signoff.yaml").hash == catalog.hash
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ("tool_call:pay", "tool_call:pya", "there is no tool `pya`; did you mean `pay`"),
+        ("approval.*", "aproval.*", "which no event is"),
+        ("approval.*", "approval.decide", "did you mean `approval.decided`"),
+        ("https://a.example/x", "ftp://a.example", "needs a `url`"),
+        ("https://a.example/x", "https://me:x@a.example", "needs a `url`"),
+        ("env:A", "whsec_abc", "has a secret in `secret`"),
+        ('secret: "env:A"', 'secret: ""', "needs a `secret`"),
+        ('secret: "env:A"', 'secret: "env:A", actor: clerk', "names the actor `clerk`"),
+        ('secret: "env:A"', 'secret: "env:A", allow_networks: ["ten"]', "needs networks"),
+        ('secret: "env:A"', 'secret: "env:A", to: pigeon', "`to`"),
+        ('["approval.*", "tool_call:pay"]', "[]", "needs `events`"),
+    ],
+)
+def test_what_would_send_nothing_is_refused(tmp_path: Path, before: str, after: str, why: str) -> None:
+    """With the name of the subscription, and what to write."""
+    assert before in GOOD
+    with pytest.raises(ConfigError, match="feed") as refused:
+        load(tmp_path, GOOD.replace(before, after))
+    assert why in refused.value.message
+
+
+def test_every_type_can_be_wanted() -> None:
+    """The list that patterns are checked against is that of the types there are."""
+    assert set(EVENT_NAMES) | {"tool_call"} == set(EVENT_TYPES)
