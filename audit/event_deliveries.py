@@ -75,8 +75,8 @@ class EventDeliveries:
         dead = {"state": "dead", "claimed_until": 0, "code": clip_text(code, 100)}
         await self._run(update(EVENT_DELIVERIES).where(EVENT_DELIVERIES.c.key == key).values(dead))
 
-    async def dead(self, tenant: str) -> list[EventDelivery]:
-        """Returns what was given up in a tenant, oldest first."""
+    async def list_given_up(self, tenant: str) -> list[EventDelivery]:
+        """Returns the deliveries that were given up in a tenant, oldest first."""
         query = (
             select(EVENT_DELIVERIES)
             .where(EVENT_DELIVERIES.c.state == "dead", EVENT_DELIVERIES.c.tenant == tenant)

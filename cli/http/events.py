@@ -72,8 +72,8 @@ def follow(
     run(body, as_json=as_json)
 
 
-@app.command()
-def failed(tenant: Tenant = "", url: Url = None, as_json: AsJson = False) -> None:
+@app.command("failed")
+def list_failed(tenant: Tenant = "", url: Url = None, as_json: AsJson = False) -> None:
     """List the events that did not arrive at subscriptions, however often they were tried."""
 
     async def body(out: Output) -> int:

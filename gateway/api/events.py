@@ -67,7 +67,7 @@ async def list_failed(deps: Deps, caller: TokenReader, live: LiveUpdates, tenant
     """Those that subscriptions were to be sent and that were given up; for who may read all events."""
     own = own_tenant(caller, tenant)
     await EventReader(deps, live).admit(person_of(caller), own)
-    dead = await EventDeliveries(deps.store).dead(own)
+    dead = await EventDeliveries(deps.store).list_given_up(own)
     return FailedEventList(
         failed=tuple(FailedEvent(subscription=each.subscription, code=each.code, event=each.event) for each in dead)
     )

@@ -43,7 +43,7 @@ def test_a_subscription_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "why"),
     [
-        ("tool_call:pay", "tool_call:pya", "there is no tool `pya`; did you mean `pay`"),
+        ("tool_call:pay", "tool_call:payy", "there is no tool `payy`; did you mean `pay`"),
         ("approval.*", "aproval.*", "which no event is"),
         ("approval.*", "approval.decide", "did you mean `approval.decided`"),
         ("https://a.example/x", "ftp://a.example", "needs a `url`"),
