@@ -24,22 +24,16 @@ from signoff.contracts.completion import Completion, CompletionRequest, Driver, 
 from signoff.contracts.content import Content
 from signoff.contracts.errors import ConfigError, ModelRefused, ModelUnavailable, Unavailable
 from signoff.contracts.ids import SessionKey, call_id
-from signoff.contracts.limits import (
-    ARGUMENTS_BYTES,
-    CALLS_BYTES_PER_COMPLETION,
-    CALLS_KEPT_PER_COMPLETION,
-    CALLS_PER_COMPLETION,
-    MIB,
-)
-from signoff.contracts.message import CallPart, Message, Part, TextPart, content_of, words_of
+from signoff.contracts.limits import CALLS_KEPT_PER_COMPLETION, MIB
+from signoff.contracts.message import CallPart, Message, Part, TextPart, words_of
 from signoff.contracts.turn import ResponsePart
-from signoff.formats.bounds import bounds_problem
 from signoff.formats.stack_trace import trace_without_words
-from signoff.registry.actor import Actor
+from signoff.registry.actor import Actor, instructions_hash
+from signoff.registry.gates.call_parts import call_parts, parse_arguments
 from signoff.registry.respond_form import RespondPayload
 from signoff.registry.results.tool_result import render_value
 from signoff.store.completions import Completions, KeptReply
-from signoff.store.content_store import fetch_in, load_in, seal_ref, to_content
+from signoff.store.content_store import fetch_in, load_message, seal_ref, to_content
 from signoff.store.store import Blob
 
 GATES_SECONDS: Final = 30.0
@@ -48,7 +42,6 @@ SPARE_SECONDS: Final = 20.0
 """With less of the attempt left than this and what the gates may take, they are not begun."""
 REPLY_BYTES: Final = MIB
 """A reply that is larger with the decisions on its calls goes without them: the server takes 2 MiB."""
-_NAME_CHARS = 200
 _CATALOG_CHARS = 16
 _log = logging.getLogger(__name__)
 
@@ -141,7 +134,7 @@ class ModelActivity:
         """Returns the model's answer, and the provider's own form of it, which is not in the store yet."""
         deps = self._deps
         actor = deps.catalog.actor(task.ctx.actor)
-        messages = tuple([await self._inline(message, _place(task)) for message in task.messages])
+        messages = tuple([await load_message(deps.store, message, _place(task)) for message in task.messages])
         left_out = await withheld_tools(deps.catalog, task.ctx, at=deps.clock())
         request = CompletionRequest(
             model=actor.model,
@@ -168,11 +161,8 @@ class ModelActivity:
         parts: list[Part] = []
         if completion.text:
             parts.append(TextPart(text=await self._text(completion.text, place)))
-        budget = CALLS_BYTES_PER_COMPLETION
-        for index, proposed in enumerate(kept, 1):
-            part, used = await self._call(call_id(task.completion, index), proposed, index, budget, place)
-            budget -= used
-            parts.append(part)
+        for part in call_parts(kept, task.completion):
+            parts.append(part.model_copy(update={"args": await to_content(deps.store, part.args.inline, place)}))
         dropped = len(completion.calls) - len(kept)
         # The provider's own message cannot be cut, so one with dropped calls is rebuilt from the parts.
         own = Blob.of(completion.provider) if completion.provider and not dropped else None
@@ -182,6 +172,7 @@ class ModelActivity:
             message=Message(role="assistant", parts=tuple(parts), provider=provider),
             usage=completion.usage,
             catalog=deps.catalog.hash[:_CATALOG_CHARS] if task.completion == 1 else "",
+            instructions=instructions_hash(deps.catalog.actor(task.ctx.actor)) if task.completion == 1 else "",
             response=response,
             respond_call=respond_call,
             respond_error=error,
@@ -197,7 +188,7 @@ class ModelActivity:
         Calls but `respond` stay as they are: what people are asked about, and what runs, is what was proposed.
         """
         earlier = ((p.tool, p.args.inline) for message in messages for p in message.parts if isinstance(p, CallPart))
-        proposed = ((each.tool, _arguments(each.args)[0]) for each in completion.calls[:CALLS_KEPT_PER_COMPLETION])
+        proposed = ((each.tool, parse_arguments(each.args)[0]) for each in completion.calls[:CALLS_KEPT_PER_COMPLETION])
         secrets = self._deps.secrets_of((*earlier, *proposed))
         if not secrets:
             return completion
@@ -207,23 +198,6 @@ class ModelActivity:
         )
         return dataclasses.replace(completion, text=redact_secrets(completion.text, secrets), calls=calls)
 
-    async def _call(
-        self, call: str, proposed: ProposedCall, index: int, budget: int, place: SessionKey
-    ) -> tuple[CallPart, int]:
-        args, malformed, size = _arguments(proposed.args)
-        surplus = index > CALLS_PER_COMPLETION or size > budget
-        content = await to_content(self._deps.store, {} if surplus else args, place)
-        part = CallPart(
-            call=call,
-            provider_call=render_value(proposed.provider_call[:_NAME_CHARS]),
-            tool=render_value(proposed.tool[:_NAME_CHARS]),
-            args=content,
-            malformed="" if surplus else malformed,
-            surplus=surplus,
-        )
-        # What is left out takes no room from the calls after it.
-        return part, 0 if surplus or malformed else size
-
     async def _response(
         self, task: ModelTask, completion: Completion, kept: tuple[ProposedCall, ...]
     ) -> tuple[Response | None, str, str]:
@@ -231,7 +205,7 @@ class ModelActivity:
         for index, proposed in enumerate(kept, 1):
             if proposed.tool == names.RESPOND:
                 call = call_id(task.completion, index)
-                args, malformed, _ = _arguments(proposed.args)
+                args, malformed, _ = parse_arguments(proposed.args)
                 form = self._deps.catalog.respond(task.ctx.actor)
                 parsed = malformed or form.parse(args, task.ctx.extra.get("data"))
                 if isinstance(parsed, str):
@@ -253,14 +227,6 @@ class ModelActivity:
     async def _text(self, text: str, place: SessionKey) -> Content:
         # A model may write half of a character, which no record can hold.
         return await to_content(self._deps.store, render_value(text), place)
-
-    async def _inline(self, message: Message, place: SessionKey) -> Message:
-        parts: list[Part] = []
-        for part in message.parts:
-            field, content = content_of(part)
-            inline = Content(inline=await load_in(self._deps.store, content, place)) if content.blob else content
-            parts.append(part.model_copy(update={field: inline}))
-        return message.model_copy(update={"parts": tuple(parts)})
 
     async def _provider(self, message: Message, place: SessionKey) -> bytes | None:
         return await fetch_in(self._deps.store, message.provider, place) if message.provider else None
@@ -327,27 +293,6 @@ def _delay(error: ModelUnavailable) -> timedelta | None:
     seconds = error.context.get("retry_after")
     # Longer would use up the ten minutes that a completion has in all; shorter would only be refused again.
     return timedelta(seconds=min(max(seconds, 1.0), 120.0)) if isinstance(seconds, int | float) else None
-
-
-def _arguments(raw: Any) -> tuple[dict[str, Any], str, int]:
-    """Returns the arguments object, why it is none, and its size in bytes of JSON."""
-    if isinstance(raw, str):
-        try:
-            raw = json.loads(raw) if raw.strip() else {}
-        except (ValueError, RecursionError):
-            # `json` recurses: brackets within brackets, a thousandfold, are no ValueError.
-            return {}, "the arguments are not valid JSON; send one JSON object", 0
-    if raw is None:
-        raw = {}
-    if not isinstance(raw, dict):
-        return {}, "the arguments are not a JSON object", 0
-    why = bounds_problem(raw)
-    if why:
-        return {}, f"the arguments hold {why}; send it as a string or leave it out", 0
-    size = len(json.dumps(raw, ensure_ascii=False, separators=(",", ":")).encode())
-    if size > ARGUMENTS_BYTES:
-        return {}, f"the arguments are {size} bytes, at most {ARGUMENTS_BYTES} are taken", 0
-    return raw, "", size
 
 
 def _dumps(value: Any) -> str:

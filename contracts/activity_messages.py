@@ -84,6 +84,8 @@ class ModelReply(ActivityMessage):
     """The tokens that the completion took."""
     catalog: str = ""
     """The first 16 digits of the hash of the catalog; only with the first completion."""
+    instructions: str = ""
+    """The first 16 digits of the hash of the actor's instructions; only with the first completion."""
     response: Response | None = None
     """The answer, when the model called `respond` or answered in plain text."""
     respond_call: str = ""

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from signoff.contracts.activity_messages import TurnLimits
+from signoff.contracts.canonical_json import sha256_hex
 from signoff.registry.hooks import Select
 from signoff.registry.results.domain_data import DomainMerge
 from signoff.registry.scopes.route import Route, Shadowing, ToolUse, tool_uses
 from signoff.registry.tool import Tool
+
+_HASH_CHARS: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +91,13 @@ class Actor:
         steps = (step for route in self.routes for step in route.steps)
         listed = (self.own_tools, *(route.tools for route in self.routes), *(step.tools for step in steps))
         return tuple(use.tool for each in listed for use in tool_uses(each) if not isinstance(use.tool, str))
+
+
+def instructions_hash(actor: Actor) -> str:
+    """Returns the first 16 digits of the sha-256 of an actor's instructions, by which evaluations tell that they
+    changed.
+    """
+    return sha256_hex(actor.instructions)[:_HASH_CHARS]
 
 
 def actor_facts(name: str, scope: str = "", tags: Iterable[str] = ()) -> dict[str, Any]:

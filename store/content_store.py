@@ -10,6 +10,7 @@ from signoff.contracts.content import BlobRef, Content
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import SessionKey
 from signoff.contracts.limits import INLINE_BYTES
+from signoff.contracts.message import Message, Part, content_of
 from signoff.store.store import Store
 
 KEY: Final = "content"
@@ -60,6 +61,16 @@ async def load_in(store: Store, content: Content, place: SessionKey) -> Any:
     if content.blob is not None:
         await _check(store, content.blob, place)
     return await load(store, content)
+
+
+async def load_message(store: Store, message: Message, place: SessionKey) -> Message:
+    """Returns the message with all that it holds inline. Raises as `load_in`."""
+    parts: list[Part] = []
+    for part in message.parts:
+        field, content = content_of(part)
+        inline = Content(inline=await load_in(store, content, place)) if content.blob else content
+        parts.append(part.model_copy(update={field: inline}))
+    return message.model_copy(update={"parts": tuple(parts)})
 
 
 async def fetch_in(store: Store, ref: BlobRef, place: SessionKey) -> bytes | None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from temporalio.exceptions import ApplicationError
 
 from signoff.activities import model_activity
-from signoff.activities.model_activity import ModelActivity, _arguments
+from signoff.activities.model_activity import ModelActivity
 from signoff.contracts.activity_messages import ModelReply, ModelTask, TurnLimits
 from signoff.contracts.completion import Completion, CompletionRequest, ProposedCall
 from signoff.contracts.content import Content, text_of
@@ -28,7 +28,8 @@ from signoff.contracts.limits import (
 )
 from signoff.contracts.message import CallPart, Message, TextPart, user_message
 from signoff.contracts.turn import TokenUsage
-from signoff.registry.actor import Actor
+from signoff.registry.actor import Actor, instructions_hash
+from signoff.registry.gates.call_parts import parse_arguments
 from signoff.store.content_store import keep, load, to_content
 from signoff.store.store import Store
 from signoff.temporal.converter import DATA_CONVERTER
@@ -82,7 +83,7 @@ async def test_calls_are_numbered_by_us(store: Store) -> None:
     assert (reply.message.role, reply.message.provider) == ("assistant", None)
     assert reply.usage == TokenUsage(input_tokens=10, output_tokens=5)
     assert (reply.response, reply.respond_call, reply.respond_error, reply.dropped) == (None, "", "", 0)
-    assert (reply.limits, reply.catalog) == (TurnLimits(), "")
+    assert (reply.limits, reply.catalog, reply.instructions) == (TurnLimits(), "", "")
 
 
 async def test_limits_and_catalog_are_told_once(store: Store) -> None:
@@ -90,6 +91,7 @@ async def test_limits_and_catalog_are_told_once(store: Store) -> None:
     first = await asked(store, calls(("look", {"amount": 1})), completion=1)
     assert first.limits == TurnLimits(calls=9)
     assert first.catalog
+    assert first.instructions == instructions_hash(Actor(name="desk", model="m", instructions="Be brief."))
 
 
 async def test_the_driver_is_asked_with_everything_inline(store: Store) -> None:
@@ -341,7 +343,7 @@ JSON = st.recursive(
 @given(JSON | JSON.map(json.dumps) | st.text())
 def test_whatever_is_proposed_can_be_recorded(raw: Any) -> None:
     """Arguments are one object that JSON carries within the limits, or `{}` with why not."""
-    args, why, size = _arguments(raw)
+    args, why, size = parse_arguments(raw)
     written = json.dumps(args, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     assert len(written.encode()) == size or why
     assert not why or (args, size) == ({}, 0)

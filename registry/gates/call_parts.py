@@ -1,0 +1,64 @@
+"""Makes the calls that a completion proposes into those that the gates judge: numbered, parsed and within bounds."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from signoff.contracts.completion import ProposedCall
+from signoff.contracts.content import Content
+from signoff.contracts.ids import call_id
+from signoff.contracts.limits import (
+    ARGUMENTS_BYTES,
+    CALLS_BYTES_PER_COMPLETION,
+    CALLS_KEPT_PER_COMPLETION,
+    CALLS_PER_COMPLETION,
+)
+from signoff.contracts.message import CallPart
+from signoff.formats.bounds import bounds_problem
+from signoff.registry.results.tool_result import render_value
+
+_NAME_CHARS = 200
+
+
+def call_parts(proposed: Sequence[ProposedCall], completion: int) -> tuple[CallPart, ...]:
+    """Makes the calls of completion number `completion`, their arguments inline; those beyond what is kept are left
+    out.
+    """
+    parts: list[CallPart] = []
+    budget = CALLS_BYTES_PER_COMPLETION
+    for index, each in enumerate(proposed[:CALLS_KEPT_PER_COMPLETION], 1):
+        args, malformed, size = parse_arguments(each.args)
+        surplus = index > CALLS_PER_COMPLETION or size > budget
+        part = CallPart(
+            call=call_id(completion, index),
+            provider_call=render_value(each.provider_call[:_NAME_CHARS]),
+            tool=render_value(each.tool[:_NAME_CHARS]),
+            args=Content(inline={} if surplus else args),
+            malformed="" if surplus else malformed,
+            surplus=surplus,
+        )
+        # What is left out takes no room from the calls after it.
+        budget -= 0 if surplus or malformed else size
+        parts.append(part)
+    return tuple(parts)
+
+
+def parse_arguments(raw: Any) -> tuple[dict[str, Any], str, int]:
+    """Returns the arguments object, why it is none, and its size in bytes of JSON."""
+    if isinstance(raw, str):
+        try:
+            raw = json.loads(raw) if raw.strip() else {}
+        except (ValueError, RecursionError):
+            # `json` recurses: brackets within brackets, a thousandfold, are no ValueError.
+            return {}, "the arguments are not valid JSON; send one JSON object", 0
+    if raw is None:
+        raw = {}
+    if not isinstance(raw, dict):
+        return {}, "the arguments are not a JSON object", 0
+    why = bounds_problem(raw)
+    if why:
+        return {}, f"the arguments hold {why}; send it as a string or leave it out", 0
+    size = len(json.dumps(raw, ensure_ascii=False, separators=(",", ":")).encode())
+    if size > ARGUMENTS_BYTES:
+        return {}, f"the arguments are {size} bytes, at most {ARGUMENTS_BYTES} are taken", 0
+    return raw, "", size

@@ -1,0 +1,53 @@
+"""The calls of a completion as the gates get them."""
+
+from typing import Any
+
+import pytest
+
+from signoff.contracts.completion import ProposedCall
+from signoff.contracts.limits import (
+    ARGUMENTS_BYTES,
+    CALLS_BYTES_PER_COMPLETION,
+    CALLS_KEPT_PER_COMPLETION,
+    CALLS_PER_COMPLETION,
+)
+from signoff.registry.gates.call_parts import call_parts
+
+
+def proposed(args: Any, count: int = 1) -> list[ProposedCall]:
+    """So many calls with these arguments."""
+    return [ProposedCall("pay", args, f"p{number}") for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("args", "parsed", "why"),
+    [
+        ({"a": 1}, {"a": 1}, ""),
+        ('{"a": 1}', {"a": 1}, ""),
+        ("", {}, ""),
+        (None, {}, ""),
+        ("{", {}, "not valid JSON"),
+        ("[" * 100_000, {}, "not valid JSON"),
+        ([1], {}, "not a JSON object"),
+        ({"a": 2**60}, {}, "send it as a string"),
+        ({"a": "x" * ARGUMENTS_BYTES}, {}, "at most"),
+    ],
+)
+def test_arguments_are_one_object_or_said_to_be_none(args: Any, parsed: dict[str, Any], why: str) -> None:
+    """As text or parsed; what cannot be carried is not."""
+    [part] = call_parts(proposed(args), 3)
+    assert (part.call, part.provider_call, part.args.inline) == ("c3.1", "p0", parsed)
+    assert why in part.malformed
+    assert bool(why) == bool(part.malformed)
+
+
+def test_calls_beyond_the_limits_are_surplus_and_at_last_left_out() -> None:
+    """By number, and by what their arguments take together; what is left out takes no room."""
+    parts = call_parts(proposed({}, CALLS_KEPT_PER_COMPLETION + 1), 1)
+    assert len(parts) == CALLS_KEPT_PER_COMPLETION
+    assert [part.surplus for part in parts].index(True) == CALLS_PER_COMPLETION
+    large = {"a": "x" * (ARGUMENTS_BYTES - 20)}
+    fitting = CALLS_BYTES_PER_COMPLETION // (ARGUMENTS_BYTES - 12)
+    sized = call_parts([*proposed(large, fitting + 1), *proposed({})], 1)
+    assert [part.surplus for part in sized] == [False] * fitting + [True, False]
+    assert sized[fitting].args.inline == {}
