@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "manifest": ("signoff.cli.local.manifest", "Check, show and compare manifests, and print their schema."),
     "tools": ("signoff.cli.local.tools", "List and explain the tools of a manifest."),
     "policy": ("signoff.cli.local.policy", "Check, test and explain policies."),
+    "eval": ("signoff.cli.local.evaluation", "Play turns of the past by today's instructions, policies and tools."),
     "audit": ("signoff.cli.local.audit", "Verify, export and read the record of what happened."),
     "people": ("signoff.cli.local.people", "List and check the people of the directory."),
     "channels": ("signoff.cli.local.channels", "List, check and try the channels of the manifest."),

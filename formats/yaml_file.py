@@ -64,8 +64,10 @@ _CoreLoader.add_implicit_resolver(
 )
 
 
-def read_yaml(path: Path, name: str = "") -> YamlFile:
-    """Reads one file. Raises `ConfigError` of one sentence with file and line."""
+def read_yaml(path: Path, name: str = "", *, quotes: bool = False) -> YamlFile:
+    """Reads one file, which may hold `${...}` as text where it `quotes` what somebody said. Raises `ConfigError` of one
+    sentence with file and line.
+    """
     name = name or str(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -73,11 +75,11 @@ def read_yaml(path: Path, name: str = "") -> YamlFile:
         raise ConfigError(f"{name}: there is no such file", file=name) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{name}: cannot be read as UTF-8 text ({type(error).__name__})", file=name) from None
-    return parse_yaml(text, name)
+    return parse_yaml(text, name, quotes=quotes)
 
 
-def parse_yaml(text: str, name: str) -> YamlFile:
-    """Reads one text. Raises `ConfigError` of one sentence with file and line."""
+def parse_yaml(text: str, name: str, *, quotes: bool = False) -> YamlFile:
+    """Reads one text, as `read_yaml` does. Raises `ConfigError` of one sentence with file and line."""
     try:
         # Composed, not constructed: nodes know their lines, and no tag can make an object.
         root = yaml.compose(text, Loader=_CoreLoader)
@@ -89,13 +91,14 @@ def parse_yaml(text: str, name: str) -> YamlFile:
         raise ConfigError(f"{name}: not valid YAML: {str(error).partition(chr(10))[0]}", file=name) from None
     except RecursionError:
         raise ConfigError(f"{name}: nested too deeply", file=name) from None
-    reader = _Reader(name)
+    reader = _Reader(name, quotes=quotes)
     return YamlFile(name, reader.value(root, ()) if root is not None else None, reader.lines)
 
 
 class _Reader:
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, quotes: bool) -> None:
         self.name = name
+        self.quotes = quotes
         self.lines: dict[Place, int] = {}
         self._open: list[yaml.Node] = []
         self._count = 0
@@ -154,7 +157,7 @@ class _Reader:
 
     def _check_text(self, node: yaml.Node, text: str) -> None:
         # Whoever writes one expects it to be filled in; taken as it stands, it would pass for the value.
-        found = _VARIABLE.search(text)
+        found = None if self.quotes else _VARIABLE.search(text)
         if found:
             raise self._error(
                 node, f"`{found[0]}`: variables are not read here; write the value, keep secrets elsewhere"

@@ -5,15 +5,14 @@ from datetime import datetime
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
 
 from signoff.approvals.digest import digest_in_context
 from signoff.audit.call_history import PastCall
-from signoff.contracts import names
-from signoff.contracts.activity_messages import ModelReply, ModelTask, Tally
+from signoff.cli.local.history_reader import read_history
+from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import CallContext
 from signoff.contracts.canonical_json import NotCanonical
-from signoff.contracts.errors import ServerUnavailable, StoreUnavailable
+from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.message import CallPart
 from signoff.registry.capabilities import KINDS
 from signoff.registry.catalog import Catalog
@@ -109,25 +108,12 @@ async def _try_call(store: Store, catalog: Catalog, past: PastCall, turn: _Turn 
 
 async def _turn(client: Client, workflow_id: str) -> _Turn | None:
     """Reads the proposed calls from the history of a turn; None when there is none."""
-    asked: dict[int, CallContext] = {}
-    calls: dict[str, _Proposed] = {}
-    try:
-        async for event in client.get_workflow_handle(workflow_id).fetch_history_events():
-            if event.HasField("activity_task_scheduled_event_attributes"):
-                begun = event.activity_task_scheduled_event_attributes
-                if begun.activity_type.name == names.MODEL:
-                    (task,) = await client.data_converter.decode(begun.input.payloads, [ModelTask])
-                    asked[event.event_id] = task.ctx
-            elif event.HasField("activity_task_completed_event_attributes"):
-                done = event.activity_task_completed_event_attributes
-                # A completed activity does not say which it was, only which event scheduled it.
-                ctx = asked.get(done.scheduled_event_id)
-                if ctx is not None:
-                    (reply,) = await client.data_converter.decode(done.result.payloads, [ModelReply])
-                    parts = (part for part in reply.message.parts if isinstance(part, CallPart))
-                    calls |= {part.call: _Proposed(ctx, part) for part in parts}
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            return None
-        raise ServerUnavailable(f"the Temporal server did not answer: {error.message.partition(chr(10))[0]}") from None
-    return calls
+    history = await read_history(client, workflow_id)
+    if history is None:
+        return None
+    return {
+        part.call: _Proposed(step.task.ctx, part)
+        for step in history.steps
+        for part in step.reply.message.parts
+        if isinstance(part, CallPart)
+    }

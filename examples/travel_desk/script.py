@@ -18,6 +18,8 @@ from signoff.testing import (
 
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(?:euros?|eur|€)", re.IGNORECASE)
 _PLACES = ("Lisbon", "Porto", "Vienna")
+_ONLY_SEARCH = "never book"
+"""The one instruction that the script heeds: docs/evaluation.md shows what it changes."""
 _BOOKING = re.compile(r"\b(TD-[A-Z0-9]+)\b")
 
 HELP = (
@@ -39,6 +41,8 @@ def react(request: CompletionRequest) -> Completion:
         return calls(("refund", {"booking": number, "amount": _amount(text, 420.0)}), text="A refund is wanted.")
     if "cancel" in wish:
         return calls(("cancel_booking", {"booking": number}), text="The traveller no longer needs this booking.")
+    if "book" in wish and _ONLY_SEARCH in request.instructions.lower():
+        return calls(("flight_search", {"destination": _places(text)[0]}), text="The traveller is to choose first.")
     if "book" in wish:
         return calls(*_bookings(text), text="This is the flight that was asked for.")
     if "flight" in wish or "search" in wish:

@@ -1,0 +1,222 @@
+"""Reads and writes evaluation cases: what one finished turn said, proposed, was answered and decided, in YAML."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import yaml
+from pydantic import Field
+
+from signoff.contracts.call import CallContext
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.ids import TurnKey, parse_workflow_id
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.person import Principal
+from signoff.formats.yaml_file import YamlFile, read_yaml
+from signoff.formats.yaml_section import Section, read_section
+
+ForbiddableKind: TypeAlias = Literal["new", "missing", "changed", "verdict", "terms", "ending"]
+DifferenceKind: TypeAlias = Literal[ForbiddableKind, "prompt"]
+"""Of the kind `prompt` the case's `prompt_hash_mismatch` says what it is, of the others what the case forbids."""
+HashMismatch: TypeAlias = Literal["warn", "error", "ignore"]
+_WIDTH: Final = 120
+
+
+class RecordedDecision(Section):
+    """What people said of one call, or that nobody answered in time."""
+
+    verdict: Literal["approved", "denied", "timed_out", "cancelled"] = Field(description="How the request ended.")
+    by: str = Field("", description="Who decided.")
+    reason: str = Field("", description="The reason given.")
+
+
+class RecordedResult(Section):
+    """The answer to one call, as the model read it."""
+
+    code: str = Field(description="The code of its outcome.")
+    value: Any = Field("", description="The value.")
+    note: str = Field("", description="What the model was told before the value.")
+
+
+class RecordedCall(Section):
+    """One call that the model proposed, and what became of it."""
+
+    call: str = Field(description="Its id, such as `c1.1`.")
+    tool: str = Field(description="The tool's name.")
+    args: dict[str, Any] = Field({}, description="The arguments as proposed, secret ones hidden.")
+    malformed: str = Field("", description="Why the arguments were none.")
+    surplus: bool = Field(False, description="Whether it was one call too many.")
+    verdict: str = Field("", description="`run`, `ask`, `deny`, or the code by which a gate ended it.")
+    gate: str = Field("", description="The gate that ended it.")
+    rule: str = Field("", description="The label of the rule that let it run, asked or denied.")
+    approvers: list[str] = Field([], description="Who was asked.")
+    quorum: int = Field(0, description="How many people had to approve.")
+    decision: RecordedDecision | None = Field(None, description="What people said.")
+    result: RecordedResult | None = Field(None, description="What the model was answered.")
+
+    @property
+    def ran(self) -> bool:
+        """Whether its result is the tool's own answer."""
+        if self.result is None:
+            return False
+        return self.verdict == "run" or (self.decision is not None and self.decision.verdict == "approved")
+
+
+class RecordedCompletion(Section):
+    """One completion of the model."""
+
+    at: str = Field(description="When its calls were judged.")
+    text: str = Field("", description="The model's words.")
+    calls: list[RecordedCall] = Field([], description="The calls that it proposed.")
+    withheld: list[str] = Field([], description="Tools that the model was not told of.")
+    context: dict[str, Any] | None = Field(None, description="The context from here on, where tools changed it.")
+
+    @property
+    def judged_at(self) -> datetime:
+        """The instant at which its calls were judged."""
+        return datetime.fromisoformat(self.at)
+
+
+class RecordedMessage(Section):
+    """One message of the conversation that the turn began with."""
+
+    role: Literal["user", "assistant"] = Field(description="Whose message it is.")
+    text: str = Field("", description="Its words.")
+    calls: list[RecordedCall] = Field([], description="The calls that it proposes, with what they were answered.")
+
+
+class RecordedTurn(Section):
+    """The turn that a case was made of."""
+
+    turn: str = Field(description="Its workflow id.")
+    catalog: str = Field("", description="The first 16 digits of the hash of its catalog.")
+    instructions: str = Field("", description="The first 16 digits of the hash of its actor's instructions.")
+
+
+class Asker(Section):
+    """Who asked for a turn, as rules see them."""
+
+    user: str = Field(description="The person's id.")
+    name: str = Field("", description="The person's name.")
+    tier: str = Field("standard", description="The person's tier.")
+    roles: list[str] = Field([], description="The person's roles.")
+    locale: str = Field("en", description="The person's language.")
+
+
+class EvaluationCase(Section):
+    """A finished turn as it is played again, and which differences from it are an error."""
+
+    name: str = Field(description="A sentence.")
+    recorded: RecordedTurn = Field(description="The turn that it was made of.")
+    prompt_hash_mismatch: HashMismatch = Field("warn", description="What other instructions than the turn's are.")
+    forbid: list[ForbiddableKind] = Field(
+        list(get_args(ForbiddableKind)), description="The differences that are an error."
+    )
+    actor: str = Field(description="The actor.")
+    tenant: str = Field(DEFAULT_TENANT, description="The tenant.")
+    channel: str = Field("", description="By which channel was asked.")
+    route: str = Field("", description="The route.")
+    step: str = Field("", description="The step.")
+    transient: list[str] = Field([], description="Tools that the turn alone had.")
+    dry_run: bool = Field(False, description="Whether tools were only simulated.")
+    user: Asker = Field(description="Who asked.")
+    context: dict[str, Any] = Field({}, description="The context at the beginning.")
+    messages: list[RecordedMessage] = Field(description="The conversation at the beginning.")
+    completions: list[RecordedCompletion] = Field(description="The model's completions, in order.")
+    ending: str = Field(description="The state in which the turn ended.")
+    answer: str = Field("", description="Its answer's words.")
+
+    def ctx(self, completion: int) -> CallContext:
+        """Returns the context in which the calls of completion number `completion` are judged."""
+        changes = [each.context for each in self.completions[:completion] if each.context is not None]
+        key = parse_workflow_id(self.recorded.turn) or TurnKey(self.tenant, "", "")
+        return CallContext(
+            actor=self.actor,
+            session=key.session,
+            turn=key.turn,
+            tenant=self.tenant,
+            channel=self.channel,
+            route=self.route,
+            step=self.step,
+            user=Principal(**{**self.user.model_dump(), "roles": tuple(self.user.roles)}),
+            extra=changes[-1] if changes else self.context,
+            transient=tuple(self.transient),
+        )
+
+
+@dataclass(frozen=True)
+class PlacedCase:
+    """A case, and where it stands: `file:line`."""
+
+    where: str
+    case: EvaluationCase
+
+
+def read_cases(path: Path) -> tuple[list[PlacedCase], list[str]]:
+    """Reads the cases of a file; returns those that can be read, and a sentence for each that cannot.
+
+    Raises `ConfigError` for a file that is no list of cases.
+    """
+    # What people and tools said may hold `${...}`, and means nothing here.
+    file = read_yaml(path, quotes=True)
+    if not isinstance(file.data, list) or not file.data:
+        raise ConfigError(f"{path}: cases are a list, as `signoff eval record` writes them", file=str(path))
+    found: list[PlacedCase] = []
+    problems: list[str] = []
+    for index, data in enumerate(file.data):
+        try:
+            found.append(_read_case(file, index, data))
+        except ConfigError as error:
+            problems.append(error.message)
+    return found, problems
+
+
+def write_cases(cases: Iterable[EvaluationCase]) -> str:
+    """Writes cases as the YAML that `read_cases` reads; what holds its default is left out, but what is forbidden."""
+    data = [{**_plain(case), "forbid": case.forbid} for case in cases]
+    ordered = [{name: each[name] for name in EvaluationCase.model_fields if name in each} for each in data]
+    return yaml.dump(ordered, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
+
+
+def _read_case(file: YamlFile, index: int, data: Any) -> PlacedCase:
+    case = read_section(file, (index,), EvaluationCase, data, f"case {index + 1}")
+    if not case.completions:
+        raise file.error((index, "completions"), f"case {index + 1} has no completion to play")
+    for number, completion in enumerate(case.completions):
+        try:
+            has_zone = completion.judged_at.tzinfo is not None
+        except ValueError:
+            has_zone = False
+        if not has_zone:
+            place = (index, "completions", number, "at")
+            raise file.error(place, "`at` must be a time with its zone, such as `2026-11-21T10:00:00+00:00`")
+    name, line = file.where((index,))
+    return PlacedCase(f"{name}:{line}", case)
+
+
+def _plain(case: EvaluationCase) -> dict[str, Any]:
+    return case.model_dump(mode="json", by_alias=False, exclude_defaults=True)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as blocks and shares nothing, so that a review reads every value in its place."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Returns that nothing is written as an alias."""
+        return True
+
+
+def _write_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+def _write_list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
+    # Names stand on one line: a review is about what is said and done.
+    short = all(isinstance(each, str) for each in items) and sum(map(len, items)) < _WIDTH // 2
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=short)
+
+
+_Dumper.add_representer(str, _write_text)
+_Dumper.add_representer(list, _write_list)

@@ -1,0 +1,368 @@
+"""Plays a case again: its calls, or those of a model, go through the gates of now and are answered from the case.
+
+Nothing runs and nobody is asked. What the gates cannot find out by themselves, whether a tool was there, what its own
+functions answered, is taken from the case as well.
+"""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from signoff.approvals.redaction import HIDDEN, hide
+from signoff.contracts.activity_messages import Tally
+from signoff.contracts.call import PERMISSION_RULE, REQUESTER_RULE, CallContext, RuleReference
+from signoff.contracts.canonical_json import NotCanonical, sha256_hex
+from signoff.contracts.completion import CompletionRequest, Driver
+from signoff.contracts.content import Content
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.message import CallPart, Message, Part, ResultPart, TextPart
+from signoff.contracts.names import RESPOND
+from signoff.evaluation.case_file import EvaluationCase, RecordedCall, RecordedCompletion, RecordedMessage
+from signoff.policy.compiled_policy import PolicyVerdict
+from signoff.policy.handler_verdict import HandlerVerdict, apply_handler_verdict, handler_rule
+from signoff.registry.capabilities import KINDS
+from signoff.registry.catalog import Catalog
+from signoff.registry.gates.call_parts import call_parts
+from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.pipeline import GateFacts, by_verdict, judge, next_tally
+from signoff.registry.hooks import Permission
+
+UNRECORDED: Final = "unrecorded"
+"""The code of a call that the case holds no answer to."""
+NOT_LOOKED_AT: Final = (
+    "not looked at: freezes, remembered answers and how often a tool was used; what a tool's own functions say is as "
+    "recorded"
+)
+_UNRECORDED_TEXT: Final = "unrecorded: the case holds no answer to this call"
+Answerer = Literal["record", "gates", "nobody"]
+
+
+@dataclass(frozen=True)
+class CaseModel:
+    """A model that completes in the place of the one that was recorded."""
+
+    name: str
+    """Its name."""
+    driver: Driver
+    """What asks it."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The actor's settings for it."""
+
+
+@dataclass(frozen=True)
+class PlayedCall:
+    """One call as it was played: what the gates of now say of it, and by whom it was answered."""
+
+    call: str
+    """Its id."""
+    tool: str
+    """The tool's name."""
+    args: dict[str, Any]
+    """The arguments, secret ones hidden."""
+    verdict: str
+    """`run`, `ask`, `deny`, or the code by which a gate ended it."""
+    gate: str = ""
+    """The gate that ended it."""
+    rule: str = ""
+    """The rule that lets it run, asks or denies."""
+    why: str = ""
+    """In words."""
+    approvers: tuple[str, ...] = ()
+    """Who would be asked."""
+    quorum: int = 0
+    """How many people would have to approve."""
+    answered: Answerer = "record"
+    """Who answered it; `nobody` where the case holds no answer."""
+
+
+@dataclass(frozen=True)
+class PlayResult:
+    """What playing a case came to."""
+
+    calls: tuple[PlayedCall, ...]
+    """The calls, in order."""
+    ending: str
+    """The state in which the turn ends."""
+    answer: str = ""
+    """The answer's words."""
+
+    @property
+    def unrecorded(self) -> int:
+        """How many calls the case holds no answer to."""
+        return sum(each.answered == "nobody" for each in self.calls)
+
+
+def call_key(tool: str, args: Any) -> str:
+    """Returns the digest by which a call finds its answer: of the tool and the arguments, secret ones hidden."""
+    try:
+        return sha256_hex([tool, args])
+    except NotCanonical:
+        # Of what cannot be written nothing was ever recorded.
+        return ""
+
+
+def find_misfits(case: EvaluationCase, catalog: Catalog) -> list[str]:
+    """Returns why the case cannot be played with this catalog, a sentence each; none where it can."""
+    try:
+        actor = catalog.actor(case.actor)
+        catalog.scopes[actor.name].check(case.route, case.step, tuple(case.transient))
+    except ConfigError as error:
+        return [error.message]
+    view = catalog.tool_view(case.ctx(1))
+    found: list[str] = []
+    for call in _recorded_calls(case):
+        tool = view.tool(call.tool)
+        if tool is None:
+            continue
+        hidden = {name for name in tool.masked_arguments if HIDDEN in _values_at(call.args, name)}
+        for path, message in tool.schema.check(call.args):
+            # The gates would refuse what only stands in the place of a secret.
+            if path in hidden:
+                found.append(
+                    f"call {call.call} of `{call.tool}`: the hidden `{path}` {message}; write a value that fits"
+                )
+    return found
+
+
+async def play(case: EvaluationCase, catalog: Catalog, model: CaseModel | None = None) -> PlayResult:
+    """Plays the case: with the recorded completions, or with those of `model`.
+
+    The case must have no misfit. Raises what the model's driver raises.
+    """
+    player = _Player(case, catalog)
+    return await player.play_with(model) if model is not None else player.play_recorded()
+
+
+@dataclass
+class _Player:
+    case: EvaluationCase
+    catalog: Catalog
+    tally: Tally = field(default_factory=Tally)
+    calls: list[PlayedCall] = field(default_factory=list)
+    left: dict[str, list[RecordedCall]] = field(init=False)
+    last: dict[str, RecordedCall] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.left = defaultdict(list)
+        for call in _recorded_calls(self.case):
+            self.left[call_key(call.tool, call.args)].append(call)
+
+    def play_recorded(self) -> PlayResult:
+        """Plays the completions of the case."""
+        for number, completion in enumerate(self.case.completions, 1):
+            for call in completion.calls:
+                self._settle(number, _part(call), call.args)
+        return PlayResult(tuple(self.calls), self.case.ending, self.case.answer)
+
+    async def play_with(self, model: CaseModel) -> PlayResult:
+        """Plays the completions that the model gives to today's instructions and the answers of the case."""
+        case, actor = self.case, self.catalog.actor(self.case.actor)
+        messages = [message for each in case.messages for message in _messages(each)]
+        form, corrected = self.catalog.respond(actor.name), False
+        for number in range(1, actor.limits.completions + 1):
+            ctx, withheld = case.ctx(number), frozenset(self._completion(number).withheld)
+            request = CompletionRequest(
+                model=model.name,
+                instructions=actor.instructions,
+                messages=tuple(messages),
+                provider=(None,) * len(messages),
+                tools=self.catalog.offered_tools(actor.name, ctx, withheld),
+                settings=dict(model.settings),
+            )
+            completion = await model.driver.complete(request)
+            parts = call_parts(completion.calls, number)
+            messages.append(_assistant(completion.text, parts))
+            respond = next((part for part in parts if part.tool == RESPOND), None)
+            if respond is not None:
+                parsed = respond.malformed or form.parse(respond.args.inline, ctx.extra.get("data"))
+                if not isinstance(parsed, str):
+                    return PlayResult(tuple(self.calls), parsed.state, parsed.text)
+                if corrected:
+                    return PlayResult(tuple(self.calls), "complete", completion.text)
+                # As in a turn: what cannot be read goes back once.
+                corrected = True
+                messages.append(Message(role="tool", parts=(_result(respond, "input_invalid", parsed),)))
+                continue
+            if not parts:
+                return PlayResult(tuple(self.calls), "complete", completion.text)
+            answers = [self._settle(number, part, part.args.inline) for part in parts]
+            messages.append(Message(role="tool", parts=tuple(answers)))
+        return PlayResult(tuple(self.calls), "error", f"no answer within {actor.limits.completions} completions")
+
+    def _completion(self, number: int) -> RecordedCompletion:
+        """Returns the recorded completion of this number, or the last one: a model may take more of them."""
+        return self.case.completions[min(number, len(self.case.completions)) - 1]
+
+    def _settle(self, number: int, call: CallPart, args: Any) -> ResultPart:
+        """Judges a call and answers it."""
+        shown = self._mask(call.tool, args)
+        recorded = self._take(call_key(call.tool, shown))
+        found = self._judge(number, call, args, recorded)
+        played = self._describe(number, call, shown, found)
+        if found.kind == "settled" and found.outcome is not None:
+            self.calls.append(dataclasses.replace(played, answered="gates"))
+            return _result(call, found.outcome.code, found.outcome.value.inline)
+        if recorded is not None and recorded.result is not None and _answers(recorded, found):
+            self.calls.append(played)
+            return _result(call, recorded.result.code, recorded.result.value, recorded.result.note)
+        self.calls.append(dataclasses.replace(played, answered="nobody"))
+        return _result(call, UNRECORDED, _UNRECORDED_TEXT)
+
+    def _take(self, key: str) -> RecordedCall | None:
+        """Returns the next call of the case that does the same; once they are used up the last of them, again."""
+        waiting = self.left.get(key)
+        if waiting:
+            self.last[key] = waiting.pop(0)
+        return self.last.get(key)
+
+    def _mask(self, name: str, args: Any) -> dict[str, Any]:
+        masked = {path for tool in self.catalog.tools_named(name) for path in tool.masked_arguments}
+        return dict(hide(args, masked, lambda _: HIDDEN)) if isinstance(args, Mapping) else {}
+
+    def _judge(self, number: int, call: CallPart, args: Any, recorded: RecordedCall | None) -> LocalGateDecision:
+        """Judges a call as a worker does, on the facts of the case."""
+        ctx = self.case.ctx(number)
+        known = self._facts(number, call, recorded)
+        found = judge(self.catalog, ctx, call, args, self.tally, dry_run=self.case.dry_run, known=known)
+        self.tally = next_tally(self.tally, call, args, found)
+        found = self._hear_handler(ctx, call, found, recorded)
+        if recorded is not None and recorded.rule == REQUESTER_RULE.label and found.kind == "run":
+            # Nobody was sure who the requester is: that is no rule of the catalog.
+            return found.model_copy(update={"kind": "ask"})
+        return found
+
+    def _facts(self, number: int, call: CallPart, recorded: RecordedCall | None) -> GateFacts:
+        completion, gate = self._completion(number), "" if recorded is None else recorded.gate
+        why = "" if recorded is None or recorded.result is None else str(recorded.result.value)
+        away = frozenset(completion.withheld) | ({call.tool} if gate == "available" else frozenset())
+        return GateFacts(
+            unavailable=away,
+            backends=frozenset() if gate == "capabilities" else frozenset(KINDS),
+            permission=None if recorded is None else _permission(recorded),
+            spent={call.call: why} if gate == "usage" else {},
+            at=completion.judged_at,
+        )
+
+    def _hear_handler(
+        self, ctx: CallContext, call: CallPart, found: LocalGateDecision, recorded: RecordedCall | None
+    ) -> LocalGateDecision:
+        """Returns `found` with the recorded answer of its policy's handler, where that is still missing."""
+        if found.unheard is None or found.tool is None or recorded is None:
+            return found
+        policy, view = self.catalog.policy(found.tool.activity), self.catalog.tool_view_at(ctx, found.at)
+        answer = _handler_answer(recorded, handler_rule(policy))
+        if answer is None:
+            return found
+        verdict = apply_handler_verdict(policy, found.unheard, answer)
+        decision = by_verdict(view, call, found.tool, verdict, found.objection)
+        return decision.model_copy(update={"corrected": found.corrected, "note": found.note, "at": found.at})
+
+    def _describe(self, number: int, call: CallPart, shown: dict[str, Any], found: LocalGateDecision) -> PlayedCall:
+        verdict: PolicyVerdict | None = found.verdict
+        approvers: tuple[str, ...] = ()
+        quorum = 0
+        if found.kind == "ask" and found.tool is not None:
+            terms = self.catalog.terms(found.tool.activity, verdict)
+            approvers, quorum = terms.approvers, terms.quorum
+        return PlayedCall(
+            call=call.call,
+            tool=call.tool,
+            args=shown,
+            verdict=verdict_word(found),
+            gate=found.gate if found.kind == "settled" else "",
+            rule="" if verdict is None else verdict.rule.label,
+            why=found.message or ("" if verdict is None else verdict.why),
+            approvers=approvers,
+            quorum=quorum,
+        )
+
+
+def verdict_word(found: LocalGateDecision) -> str:
+    """Returns the verdict of the gates in one word: `run`, `ask`, `deny`, or the code by which one of them ended it."""
+    if found.kind != "settled":
+        return found.kind
+    if found.code == "denied":
+        return "deny"
+    return found.gate if found.code == "ok" else found.code
+
+
+def _answers(recorded: RecordedCall, found: LocalGateDecision) -> bool:
+    """Returns whether the recorded result answers a call that would now run, or be asked."""
+    # That people denied it answers it where they would be asked again; where it would run, no tool has answered.
+    return recorded.ran or (found.kind == "ask" and recorded.decision is not None)
+
+
+def _permission(recorded: RecordedCall) -> Permission:
+    """Infers the answer of the tool's permission check, as far as what became of the call tells."""
+    if recorded.gate == "permission":
+        return Permission.deny("" if recorded.decision is None else recorded.decision.reason)
+    return Permission.deny(can_override=True) if recorded.rule == PERMISSION_RULE.label else Permission.allow()
+
+
+def _handler_answer(recorded: RecordedCall, rule: RuleReference | None) -> HandlerVerdict | None:
+    """Infers the answer of the policy's handler, as far as what became of the call tells."""
+    if rule is not None and rule.label in recorded.rule:
+        words: dict[str, HandlerVerdict] = {
+            "run": HandlerVerdict("auto"),
+            "ask": HandlerVerdict("ask", "admin" if "(admin)" in recorded.rule else "user"),
+            "deny": HandlerVerdict("deny"),
+        }
+        return words.get(recorded.verdict)
+    # Another rule asked, and the handler did not add to it; or it was never asked.
+    return HandlerVerdict("auto") if recorded.verdict in ("run", "ask") else None
+
+
+def _recorded_calls(case: EvaluationCase) -> Iterable[RecordedCall]:
+    return (call for completion in case.completions for call in completion.calls)
+
+
+def _part(call: RecordedCall) -> CallPart:
+    return CallPart(
+        call=call.call,
+        provider_call=call.call,
+        tool=call.tool,
+        args=Content(inline=call.args),
+        malformed=call.malformed,
+        surplus=call.surplus,
+    )
+
+
+def _messages(message: RecordedMessage) -> Iterable[Message]:
+    """Yields a message of the conversation, and after its calls what they were answered."""
+    if message.role == "user":
+        yield Message(role="user", parts=(TextPart(text=Content(inline=message.text)),))
+        return
+    parts = tuple(_part(call) for call in message.calls)
+    yield _assistant(message.text, parts)
+    results = [
+        _result(part, call.result.code, call.result.value, call.result.note)
+        for part, call in zip(parts, message.calls, strict=True)
+        if call.result is not None
+    ]
+    if results:
+        yield Message(role="tool", parts=tuple(results))
+
+
+def _assistant(text: str, calls: tuple[CallPart, ...]) -> Message:
+    words: tuple[Part, ...] = (TextPart(text=Content(inline=text)),) if text else ()
+    return Message(role="assistant", parts=(*words, *calls))
+
+
+def _result(call: CallPart, code: str, value: Any, note: str = "") -> ResultPart:
+    return ResultPart(
+        call=call.call,
+        provider_call=call.provider_call,
+        tool=call.tool,
+        code=code,
+        value=Content(inline=value),
+        note=note,
+    )
+
+
+def _values_at(args: Any, path: str) -> list[Any]:
+    """Returns the values at a dotted path; items of a list have their list's name."""
+    found: list[Any] = []
+    hide(args, {path}, found.append)
+    return found

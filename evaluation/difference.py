@@ -1,0 +1,100 @@
+"""Compares a case with what playing it came to: which calls are new, missing or changed, and whose verdicts."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from signoff.evaluation.case_file import DifferenceKind, EvaluationCase, RecordedCall
+from signoff.evaluation.case_player import PlayedCall, PlayResult, call_key
+from signoff.registry.actor import Actor, instructions_hash
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is not as it was recorded."""
+
+    kind: DifferenceKind
+    """What differs."""
+    forbidden: bool
+    """Whether the case forbids it."""
+    was: str
+    """As recorded; "" where there was nothing."""
+    now: str
+    """As played; "" where there is nothing."""
+    call: str = ""
+    """The call's id."""
+    tool: str = ""
+    """The call's tool."""
+    why: str = ""
+    """The rule or the words of the gate that say so now."""
+
+
+def find_differences(case: EvaluationCase, played: PlayResult, actor: Actor) -> tuple[Difference, ...]:
+    """Returns the differences of a played case from what was recorded, its calls in their order."""
+    found: list[Difference] = []
+    was, now = case.recorded.instructions, instructions_hash(actor)
+    if was and was != now and case.prompt_hash_mismatch != "ignore":
+        found.append(Difference("prompt", case.prompt_hash_mismatch == "error", was, now, why="other instructions"))
+    forbidden = set(case.forbid)
+    recorded = [call for completion in case.completions for call in completion.calls]
+    for before, after in _pairs(recorded, played.calls):
+        found += _call_differences(before, after, forbidden)
+    if case.ending != played.ending:
+        found.append(Difference("ending", "ending" in forbidden, case.ending, played.ending))
+    return tuple(found)
+
+
+def _pairs(
+    recorded: Sequence[RecordedCall], played: Sequence[PlayedCall]
+) -> Iterable[tuple[RecordedCall | None, PlayedCall | None]]:
+    """Yields each recorded call with the played one that does the same, else with one of the same tool, else alone."""
+    left = list(played)
+    partners: dict[int, PlayedCall] = {}
+    for same in (_does_the_same, _has_the_tool):
+        for index, call in enumerate(recorded):
+            partner = None if index in partners else next((each for each in left if same(call, each)), None)
+            if partner is not None:
+                partners[index] = partner
+                left.remove(partner)
+    yield from ((call, partners.get(index)) for index, call in enumerate(recorded))
+    yield from ((None, call) for call in left)
+
+
+def _does_the_same(recorded: RecordedCall, played: PlayedCall) -> bool:
+    return call_key(recorded.tool, recorded.args) == call_key(played.tool, played.args)
+
+
+def _has_the_tool(recorded: RecordedCall, played: PlayedCall) -> bool:
+    return recorded.tool == played.tool
+
+
+def _call_differences(
+    before: RecordedCall | None, after: PlayedCall | None, forbidden: Collection[str]
+) -> Iterable[Difference]:
+    if after is None and before is not None:
+        yield Difference("missing", "missing" in forbidden, before.verdict, "", before.call, before.tool)
+    elif before is None and after is not None:
+        yield Difference("new", "new" in forbidden, "", after.verdict, after.call, after.tool, _words(after))
+    elif before is not None and after is not None:
+        named = (after.call, after.tool, _words(after))
+        if not _does_the_same(before, after):
+            yield Difference("changed", "changed" in forbidden, *_arguments(before, after), *named[:2])
+        if before.verdict != after.verdict:
+            yield Difference("verdict", "verdict" in forbidden, before.verdict, after.verdict, *named)
+        elif before.verdict == "ask" and before.quorum and _describe_terms(before) != _describe_terms(after):
+            yield Difference("terms", "terms" in forbidden, _describe_terms(before), _describe_terms(after), *named)
+
+
+def _arguments(before: RecordedCall, after: PlayedCall) -> tuple[str, str]:
+    """Returns the arguments that differ, of each side."""
+    names = [name for name in {**before.args, **after.args} if before.args.get(name) != after.args.get(name)]
+    sides = (before.args, after.args)
+    was, now = (", ".join(f"{name}={side[name]!r}" for name in names if name in side) for side in sides)
+    return was, now
+
+
+def _describe_terms(call: RecordedCall | PlayedCall) -> str:
+    return f"{call.quorum} of {', '.join(sorted(call.approvers))}"
+
+
+def _words(call: PlayedCall) -> str:
+    return call.why if call.gate or not call.rule else f"{call.rule}: {call.why}" if call.why else call.rule

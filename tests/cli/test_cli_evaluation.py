@@ -1,0 +1,94 @@
+"""`eval`: cases out of turns that ran, and played without anything that runs."""
+
+from pathlib import Path
+
+import pytest
+from cli_kit import Cli, assert_one_sentence, waiting_request
+from served_stack import DESK, MANIFEST
+
+PIN = "4711-very-secret"
+CASE = """- name: pay
+  recorded: {turn: turn/main/s/t}
+  actor: clerk
+  user: {user: guest}
+  messages: [{role: user, text: pay}]
+  completions: [{at: '2026-11-24T10:00:00+00:00'}]
+  ending: complete
+"""
+
+
+async def test_a_turn_is_recorded_and_played_without_server_or_store(
+    desk: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One by rule, one approved: as it was, and by a policy that asks about both."""
+    clean_env.syspath_prepend(str(DESK))
+    ran = await desk("ask", "pay 5", "--json")
+    asked = await waiting_request(desk, "pay 80")
+    await desk("approve", asked["id"], "--as", "ana")
+    assert (await desk("watch", asked["turn"])).code == 0
+    recorded = await desk("eval", "record", ran.data["turn"], asked["turn"])
+    assert recorded.code == 0, recorded.err
+    assert PIN not in recorded.out
+    cases = tmp_path / "cases" / "pay.yaml"
+    cases.parent.mkdir()
+    cases.write_text(recorded.out)
+    clean_env.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    clean_env.setenv("SIGNOFF_STORE_URL", f"sqlite:///{tmp_path}/none/none.db")
+    for model in ((), ("--model", "manifest")):
+        same = await desk("eval", "run", str(cases.parent), "--json", *model)
+        assert same.code == 0, same.err
+        assert [[call["verdict"] for call in case["calls"]] for case in same.data["cases"]] == [["run"], ["ask"]]
+        assert [case["differences"] for case in same.data["cases"]] == [[], []]
+        assert [case["unrecorded"] for case in same.data["cases"]] == [0, 0]
+        assert {case["recorded"]["catalog"] for case in same.data["cases"]} == {same.data["catalog"]}
+        assert PIN not in same.out
+    tighter = tmp_path / "tighter.yaml"
+    tighter.write_text(MANIFEST.read_text().replace("args.amount < 10", "args.amount < 1"))
+    other = await desk("eval", "run", str(cases), "--manifest", str(tighter), "--json")
+    assert other.code == 1
+    assert [[(each["was"], each["now"]) for each in case["differences"]] for case in other.data["cases"]] == [
+        [("run", "ask")],
+        [],
+    ]
+    assert not (tmp_path / "none").exists()
+
+
+async def test_a_turn_that_nobody_knows_or_that_waits_is_no_case(desk: Cli) -> None:
+    """One sentence each."""
+    assert "nothing is recorded of `nobody`" in assert_one_sentence(await desk("eval", "record", "nobody"))
+    waiting = await waiting_request(desk, "pay 80")
+    assert "the turn has not ended" in assert_one_sentence(await desk("eval", "record", waiting["turn"]))
+    await desk("deny", waiting["id"], "--as", "ana")
+
+
+async def test_a_model_that_does_not_answer_is_a_misfit(cli: Cli, tmp_path: Path) -> None:
+    """What it would have done is not known: neither a difference nor none."""
+    (tmp_path / "cli_silent_model.py").write_text(
+        "from signoff.contracts.errors import ModelUnavailable\n"
+        "class model:\n    async def complete(request):\n        raise ModelUnavailable('nobody is there')\n"
+    )
+    manifest = tmp_path / "silent.yaml"
+    manifest.write_text(
+        f"version: 1\npath: ['{tmp_path}']\nactors:\n  clerk: {{model: 'scripted:cli_silent_model:model', tools: []}}\n"
+    )
+    (tmp_path / "cases.yaml").write_text(CASE)
+    ran = await cli("eval", "run", str(tmp_path / "cases.yaml"), "--manifest", str(manifest), "--model", "manifest")
+    assert ran.code == 2, ran.err
+    assert f"misfit: {tmp_path}/cases.yaml:1: nobody is there" in ran.out
+
+
+async def test_each_misfit_is_a_line_and_the_exit_code_2(cli: Cli, tmp_path: Path) -> None:
+    """What cannot be read, and what today's manifest cannot play; the rest is played."""
+    path = tmp_path / "cases.yaml"
+    path.write_text(CASE + CASE.replace("clerk", "clrk") + CASE.replace("ending", "endng"))
+    manifest = ("--manifest", str(MANIFEST))
+    ran = await cli("eval", "run", str(path), str(tmp_path / "none.yaml"), *manifest)
+    assert ran.code == 2, ran.err
+    lines = [line for line in ran.out.splitlines() if line.startswith("misfit: ")]
+    assert [line for line in lines if f"{path}:8: there is no actor `clrk`; did you mean `clerk`?" in line]
+    assert [line for line in lines if f"{path}:21: unknown key `endng`" in line]
+    assert [line for line in lines if "none.yaml: there is no such file" in line]
+    assert len(lines) == 3
+    assert "cases: 1; differences: 0, forbidden: 0; misfits: 3" in ran.out
+    listed = await cli("eval", "run", str(path), *manifest, "--json")
+    assert (listed.code, len(listed.data["misfits"]), len(listed.data["cases"])) == (2, 2, 1)

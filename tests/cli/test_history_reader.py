@@ -1,0 +1,107 @@
+"""Turns as evaluations read them: out of the history, the store, and the record."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from desk_fixtures import Bench, Ledger, bench, catalog_of, pay_tool, yes
+from temporalio.client import Client
+
+from signoff.audit.log import AuditLog
+from signoff.audit.record import record_from_entry
+from signoff.cli.local.history_reader import load_history, read_history, specialist_results
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.limits import INLINE_BYTES
+from signoff.evaluation.case_file import EvaluationCase
+from signoff.evaluation.case_player import PlayResult, play
+from signoff.evaluation.case_recorder import case_from_history
+from signoff.evaluation.difference import find_differences
+from signoff.registry.catalog import Catalog
+from signoff.registry.tool import Tool
+from signoff.store.store import Store
+from signoff.testing.scripted_model import calls, respond
+
+SPECIALIST: dict[str, Any] = {"scope": "specialist", "justification": "only the desk pays"}
+ONE = {"amount": 1, "to": "Ana"}
+
+
+def free(name: str, answer: Any = "paid", **fields: Any) -> Tool:
+    """A tool that asks nobody."""
+    return pay_tool(Ledger(), False, name=name, handler=Ledger().handler(name, answer), **fields)
+
+
+async def case_of(desk: Bench, key: TurnKey, catalog: Catalog) -> tuple[EvaluationCase, dict[str, str]]:
+    """The case of a turn, and what the record says of its specialists."""
+    history = await read_history(desk.client, key.workflow_id)
+    assert history is not None
+    specialists = specialist_results(await AuditLog(desk.store).stream(key.workflow_id))
+    return case_from_history(await load_history(desk.store, history), catalog, specialists), specialists
+
+
+async def same(case: EvaluationCase, catalog: Catalog) -> PlayResult:
+    """The case played, without any difference."""
+    played = await play(case, catalog)
+    assert find_differences(case, played, catalog.actors["desk"]) == ()
+    return played
+
+
+@pytest.mark.row("B41")
+async def test_a_specialists_call_is_answered_from_its_log(client: Client, store: Store, task_queue: str) -> None:
+    """By the log's `specialist_execution`, which says what the model read; a generalist's result is no part of it."""
+    catalog = catalog_of([free("own", {"paid": 1}, **SPECIALIST), free("all")])
+    script = [calls(("own", ONE), ("all", ONE)), respond("so")]
+    async with bench(client, store, task_queue, catalog, script) as desk:
+        key = await desk.start()
+        result = await desk.signoff.result(key)
+        case, specialists = await case_of(desk, key, catalog)
+    assert specialists == {"c1.1": result.calls[0].value.inline}
+    recorded = [call.result.value for call in case.completions[0].calls if call.result is not None]
+    assert recorded == [outcome.value.inline for outcome in result.calls]
+    assert [call.answered for call in (await same(case, catalog)).calls] == ["record", "record"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "differing", "found"),
+    [
+        ("outcome", {}, {"c1.1": "paid"}),
+        ("execution", {}, {}),
+        ("outcome", {"record": "other"}, {}),
+        ("outcome", {"code": "execution_failed"}, {}),
+        ("outcome", {"result_chars": 5_000}, {}),
+        ("outcome", {"result": None}, {}),
+        ("outcome", {"by": "turn"}, {}),
+        ("outcome", {"approval": "nothing"}, {}),
+    ],
+)
+def test_only_whole_results_that_a_worker_wrote_down_are_taken(
+    kind: Any, differing: dict[str, Any], found: dict[str, str]
+) -> None:
+    """Whoever runs under a turn's id writes entries of its own, and a cut result is none that a model read."""
+    facts = {"record": "specialist_execution", "code": "ok", "result": "paid", "approval": "main.s.t.c1.1"} | differing
+    entry = AuditEntry(stream="turn/main/s/t", key="k", kind=kind, at=datetime(2026, 11, 24, tzinfo=UTC), data=facts)
+    assert specialist_results([record_from_entry(entry)]) == found
+
+
+async def test_what_lies_in_the_store_is_part_of_a_case(client: Client, store: Store, task_queue: str) -> None:
+    """Arguments, results and words that are too long for a history, of a call that people let pass."""
+    long = "é" * INLINE_BYTES
+    catalog = catalog_of([pay_tool(Ledger(), handler=Ledger().handler("pay", long))])
+    script = [calls(("pay", {"amount": 1, "to": long})), respond(long)]
+    async with bench(client, store, task_queue, catalog, script) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key))
+        await desk.signoff.result(key)
+        case, _ = await case_of(desk, key, catalog)
+    [call] = case.completions[0].calls
+    assert call.result is not None
+    assert call.decision is not None
+    assert (call.args["to"], call.result.value, case.answer) == (long, long, long)
+    assert (call.verdict, call.decision.verdict, call.decision.by) == ("ask", "approved", "approver")
+    await same(case, catalog)
+
+
+async def test_a_workflow_that_nobody_knows_has_no_history(client: Client) -> None:
+    """The server keeps histories for a while only."""
+    assert await read_history(client, "turn/main/none/none") is None

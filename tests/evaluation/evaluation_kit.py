@@ -1,0 +1,75 @@
+"""A small desk, and cases of it."""
+
+from typing import Any
+
+from signoff.evaluation.case_file import EvaluationCase
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.registry.actor import Actor, instructions_hash
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"amount": {"type": "number"}, "pin": {"type": "string"}},
+    "required": ["amount"],
+    "additionalProperties": False,
+}
+AT = "2026-11-24T10:00:00+00:00"
+ASKS = ApprovalPolicy(auto_approve_if="args.amount < 50.0", approvers=("role:finance",))
+DESK = Actor(name="desk", model="scripted:nowhere:model", instructions="Pay what is owed.")
+
+
+async def never(args: dict[str, Any], ctx: ToolContext) -> Any:
+    """Must not run in an evaluation."""
+    raise AssertionError("an evaluation ran a tool")
+
+
+def a_tool(name: str = "pay", **fields: Any) -> Tool:
+    """A tool that may ask, unless `fields` say otherwise."""
+    given: dict[str, Any] = {
+        "name": name,
+        "description": "Pays.",
+        "input_schema": SCHEMA,
+        "handler": never,
+        "scope": "generalist",
+        "requires_approval": ASKS,
+    }
+    return Tool(**{**given, **fields})
+
+
+def a_catalog(*tools: Tool, **fields: Any) -> Catalog:
+    """The desk's catalog: `pay`, which may ask, unless it is given others."""
+    actor = Actor(**{"name": "desk", "model": DESK.model, "instructions": DESK.instructions, **fields})
+    return build_catalog(tools=tools or (a_tool(),), actors=(actor,))
+
+
+def a_call(amount: float = 20, verdict: str = "run", call: str = "c1.1", **fields: Any) -> dict[str, Any]:
+    """A recorded call of `pay`: by rule, or approved where it was asked."""
+    asked = {"decision": {"verdict": "approved", "by": "ana"}} if verdict == "ask" else {}
+    given: dict[str, Any] = {
+        "call": call,
+        "tool": "pay",
+        "args": {"amount": amount},
+        "verdict": verdict,
+        "rule": "auto_approve_if",
+        "result": {"code": "ok", "value": f"paid {amount}"},
+        **asked,
+    }
+    return {**given, **fields}
+
+
+def a_case(*calls: dict[str, Any], **fields: Any) -> EvaluationCase:
+    """A case of one completion with these calls, and a second one that answered."""
+    given: dict[str, Any] = {
+        "name": "pay what is owed",
+        "recorded": {"turn": "turn/main/s1/t1", "instructions": instructions_hash(DESK)},
+        "actor": "desk",
+        "user": {"user": "guest"},
+        "messages": [{"role": "user", "text": "pay"}],
+        "completions": [{"at": AT, "calls": list(calls)}, {"at": AT}],
+        "ending": "complete",
+        "answer": "done",
+        **fields,
+    }
+    return EvaluationCase.model_validate(given)

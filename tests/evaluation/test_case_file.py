@@ -1,0 +1,74 @@
+"""Cases as YAML: what is written is read again, and what is wrong is named with its line."""
+
+from pathlib import Path
+
+import pytest
+from evaluation_kit import AT, a_call, a_case
+
+from signoff.contracts.errors import ConfigError
+from signoff.evaluation.case_file import read_cases, write_cases
+
+
+def written(folder: Path, text: str) -> Path:
+    """A file of cases."""
+    path = folder / "cases.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_case_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """Texts that YAML or a manifest would take for something else included."""
+    said = [
+        {"role": "user", "text": text} for text in ("no", "12:30", "${HOME} and\n two lines", "é\t'\"", "- a: b", "")
+    ]
+    case = a_case(
+        a_call(1e20), a_call(70, "ask", "c1.2"), messages=said, forbid=["verdict"], context={"data": {"n": 1}}
+    )
+    found, problems = read_cases(written(tmp_path, write_cases([case, case])))
+    assert [each.case for each in found] == [case, case]
+    assert found[0].where.endswith("cases.yaml:1")
+    assert problems == []
+
+
+def test_what_is_forbidden_is_written_out() -> None:
+    """A reviewer sees it, and can take it away; other defaults are left out."""
+    text = write_cases([a_case(a_call())])
+    assert "  forbid: [new, missing, changed, verdict, terms, ending]\n" in text
+    assert "prompt_hash_mismatch" not in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("verdict: run", "verdit: run", 19, "has an unknown key `verdit`"),
+        ("ending: complete", "endng: complete", 0, "unknown key `endng`"),
+        ("  ending: complete\n", "", 1, "`ending` of case 1 is missing"),
+        ("forbid: [new,", "forbid: [anew,", 5, "must be `new`, `missing`"),
+        (f"at: '{AT}'", "at: '2026-11-24T10:00:00'", 13, "must be a time with its zone"),
+        (f"at: '{AT}'", "at: soon", 13, "must be a time with its zone"),
+    ],
+)
+def test_what_is_wrong_in_a_case_is_a_sentence_with_its_line(
+    tmp_path: Path, old: str, new: str, line: int, words: str
+) -> None:
+    """The cases beside it are read all the same."""
+    case = write_cases([a_case(a_call())])
+    assert old in case
+    found, problems = read_cases(written(tmp_path, case.replace(old, new, 1) + case))
+    assert len(found) == 1
+    [problem] = problems
+    assert words in problem
+    assert not line or f"cases.yaml:{line}: " in problem
+
+
+def test_a_case_without_completions_is_none(tmp_path: Path) -> None:
+    """There is nothing to play."""
+    _, problems = read_cases(written(tmp_path, write_cases([a_case(completions=[])])))
+    assert "case 1 has no completion to play" in problems[0]
+
+
+@pytest.mark.parametrize("text", ["", "name: a case\n", "[]\n"])
+def test_a_file_that_is_no_list_of_cases_is_refused(tmp_path: Path, text: str) -> None:
+    """It says how one is made."""
+    with pytest.raises(ConfigError, match="signoff eval record"):
+        read_cases(written(tmp_path, text))

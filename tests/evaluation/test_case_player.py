@@ -1,0 +1,257 @@
+"""Cases played again: judged by the gates of a worker, answered from the case, and nothing runs."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from evaluation_kit import ASKS, SCHEMA, a_call, a_case, a_catalog, a_tool
+
+from signoff.approvals.redaction import HIDDEN
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.message import ResultPart
+from signoff.contracts.usage import UsageLimit
+from signoff.evaluation.case_file import EvaluationCase
+from signoff.evaluation.case_player import CaseModel, PlayResult, find_misfits, play
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policy.handler_verdict import HandlerCall
+from signoff.registry.capabilities import Capabilities
+from signoff.registry.catalog import Catalog
+from signoff.registry.gates import pipeline
+from signoff.registry.hooks import HookContext, Permission
+from signoff.registry.scopes.route import Route, Step
+from signoff.testing.scripted_model import ScriptedModel, calls, respond, say, steps
+
+TRIP = Route(name="trip", steps=(Step(name="buy"),))
+SMALL, LARGE = ("pay", {"amount": 20}), ("pay", {"amount": 70})
+
+
+def verdicts(played: PlayResult) -> list[str]:
+    """What the gates say, call by call."""
+    return [each.verdict for each in played.calls]
+
+
+async def played_with(case: EvaluationCase, catalog: Catalog, *script: Completion) -> tuple[PlayResult, list[str]]:
+    """The case played with a script, and what the script was answered to its calls."""
+    heard: list[str] = []
+    model = steps(script)
+
+    async def react(request: CompletionRequest) -> Completion:
+        parts = [part for message in request.messages for part in message.parts if isinstance(part, ResultPart)]
+        heard[:] = [f"{part.code} {part.value.inline}" for part in parts]
+        return await model.complete(request)
+
+    return await play(case, catalog, CaseModel("script", ScriptedModel(react))), heard
+
+
+async def test_recorded_calls_are_judged_by_todays_policy() -> None:
+    """Those that would run, be asked and be denied, with rule and people."""
+    case = a_case(a_call(20), a_call(70, "ask", "c1.2"), a_call(900, "deny", "c1.3"))
+    policy = ApprovalPolicy(
+        auto_approve_if="args.amount < 10.0", deny_if="args.amount > 500.0", approvers=("user:ana",)
+    )
+    played = await play(case, a_catalog(a_tool(requires_approval=policy)))
+    assert verdicts(played) == ["ask", "ask", "deny"]
+    assert (played.calls[0].rule, played.calls[0].approvers, played.calls[0].quorum) == (
+        "auto_approve_if",
+        ("user:ana",),
+        1,
+    )
+    assert (played.calls[2].rule, played.calls[2].gate) == ("deny_if", "approval")
+    assert (played.ending, played.answer) == ("complete", "done")
+
+
+@pytest.mark.row("V16")
+async def test_a_models_calls_are_answered_from_the_record_by_tool_and_arguments_digest() -> None:
+    """`1` and `1.0` have one digest, as has another order of names; other arguments are unrecorded, and counted."""
+    case = a_case(a_call(20, args={"amount": 20, "pin": "1"}), a_call(70, "ask", "c1.2"))
+    script = (calls(("pay", {"pin": "1", "amount": 20.0})), calls(LARGE), calls(("pay", {"amount": 21})), respond("ok"))
+    played, heard = await played_with(case, a_catalog(), *script)
+    assert heard[:2] == ["ok paid 20", "ok paid 70"]
+    assert heard[2].startswith("unrecorded unrecorded")
+    assert [each.answered for each in played.calls] == ["record", "record", "nobody"]
+    assert (played.unrecorded, played.ending, played.answer) == (1, "complete", "ok")
+
+
+async def test_equal_calls_get_their_own_answers_and_then_the_last_one_again() -> None:
+    """In the order of the record."""
+    answers = [a_call(call=f"c1.{n}", result={"code": "ok", "value": f"answer {n}"}) for n in (1, 2)]
+    _, heard = await played_with(a_case(*answers), a_catalog(), calls(SMALL, SMALL), calls(SMALL), respond("ok"))
+    assert heard == ["ok answer 1", "ok answer 2", "ok answer 2"]
+
+
+async def test_what_people_said_is_taken_from_the_record() -> None:
+    """A denial answers a call that would be asked again; where it would run no tool has answered."""
+    denied = a_call(70, "ask", decision={"verdict": "denied", "by": "ana"}, result={"code": "denied", "value": "no"})
+    asked, heard = await played_with(a_case(denied), a_catalog(), calls(LARGE), respond("ok"))
+    assert (verdicts(asked), heard) == (["ask"], ["denied no"])
+    freed, heard = await played_with(
+        a_case(denied), a_catalog(a_tool(requires_approval=False)), calls(LARGE), respond("ok")
+    )
+    assert (verdicts(freed), freed.unrecorded) == (["run"], 1)
+    assert heard[0].startswith("unrecorded")
+
+
+async def test_a_call_that_the_gates_end_is_answered_by_them() -> None:
+    """As a worker would tell the model."""
+    played, heard = await played_with(a_case(a_call()), a_catalog(), calls(("fly", {})), respond("ok"))
+    assert verdicts(played) == ["not_available"]
+    assert heard == ["not_available Unknown tool: fly; use one of the tools you were given"]
+    assert played.calls[0].answered == "gates"
+
+
+async def test_the_gates_are_those_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Caps of a turn count across completions, by the same tally."""
+    monkeypatch.setattr(pipeline, "MAX_CALLS_PER_TOOL", 2)
+    played, _ = await played_with(a_case(a_call()), a_catalog(), calls(SMALL, LARGE), calls(LARGE), respond("ok"))
+    assert verdicts(played) == ["run", "ask", "too_many_calls"]
+
+
+async def test_the_model_gets_todays_instructions_and_tools() -> None:
+    """Not those that the turn had withheld, and what was said before with its answers."""
+    seen: list[CompletionRequest] = []
+
+    def react(request: CompletionRequest) -> Completion:
+        seen.append(request)
+        return say("hello")
+
+    earlier = {"role": "assistant", "text": "well", "calls": [a_call(5)]}
+    said = [{"role": "user", "text": "first"}, earlier, {"role": "user", "text": "then"}]
+    case = a_case(a_call(), messages=said, completions=[{"at": "2026-11-24T10:00:00+00:00", "withheld": ["look"]}])
+    catalog = a_catalog(a_tool(), a_tool("look"), instructions="Be kind.")
+    played = await play(case, catalog, CaseModel("script", ScriptedModel(react), {"temperature": 0}))
+    [request] = seen
+    assert (request.model, request.instructions, request.settings) == ("script", "Be kind.", {"temperature": 0})
+    assert [tool.name for tool in request.tools] == ["pay", "respond"]
+    assert [message.role for message in request.messages] == ["user", "assistant", "tool", "user"]
+    assert len(request.provider) == 4
+    assert (played.ending, played.answer) == ("complete", "hello")
+
+
+async def test_an_answer_that_cannot_be_read_goes_back_once() -> None:
+    """As in a turn; the second time its words are taken."""
+    wrong = calls(("respond", {"state": "complete"}), text="words")
+    played, heard = await played_with(a_case(a_call()), a_catalog(), wrong, respond("done", "clarifying"))
+    assert heard[0].startswith("input_invalid respond was not understood")
+    assert (played.ending, played.answer) == ("clarifying", "done")
+    played, _ = await played_with(a_case(a_call()), a_catalog(), wrong, wrong)
+    assert (played.ending, played.answer) == ("complete", "words")
+
+
+async def test_a_model_that_never_answers_is_stopped_at_its_actors_limit() -> None:
+    """And the turn would have ended as an error."""
+    catalog = a_catalog()
+    actor = catalog.actors["desk"]
+    limited = dataclasses.replace(actor, limits=actor.limits.model_copy(update={"completions": 3}))
+    catalog = dataclasses.replace(catalog, actors={"desk": limited})
+    played, _ = await played_with(a_case(a_call()), catalog, calls(SMALL))
+    assert (played.ending, len(played.calls)) == ("error", 3)
+
+
+async def test_secret_arguments_are_hidden_and_found_all_the_same() -> None:
+    """A model proposes the secret, the case holds that there was one."""
+    recorded = a_call(args={"amount": 20, "pin": HIDDEN})
+    catalog = a_catalog(a_tool(secrets=("pin",)))
+    played, heard = await played_with(
+        a_case(recorded), catalog, calls(("pay", {"amount": 20, "pin": "4711"})), respond("ok")
+    )
+    assert heard == ["ok paid 20"]
+    assert played.calls[0].args == {"amount": 20, "pin": HIDDEN}
+
+
+def misses(case: EvaluationCase, catalog: Catalog) -> str:
+    """The one misfit of a case."""
+    [misfit] = find_misfits(case, catalog)
+    return misfit
+
+
+def test_a_case_that_todays_catalog_cannot_play_is_a_misfit() -> None:
+    """An actor, route or tool of the turn's own that it lacks, and a secret that no schema takes hidden."""
+    assert misses(a_case(actor="dsk"), a_catalog()) == "there is no actor `dsk`; did you mean `desk`?"
+    assert "has no route and step `tri/buy`" in misses(a_case(route="tri", step="buy"), a_catalog(routes=(TRIP,)))
+    assert "can have no tool `fly` for one turn" in misses(a_case(transient=["fly"]), a_catalog())
+    number = {**SCHEMA, "properties": {"amount": {"type": "number"}, "pin": {"type": "integer"}}}
+    hidden = a_case(a_call(args={"amount": 1, "pin": HIDDEN}))
+    catalog = a_catalog(a_tool(input_schema=number, secrets=("pin",)))
+    assert "call c1.1 of `pay`: the hidden `pin`" in misses(hidden, catalog)
+    assert find_misfits(hidden, a_catalog(a_tool(secrets=("pin",)))) == []
+    assert find_misfits(a_case(a_call(tool="gone")), a_catalog()) == []
+
+
+async def refuses(args: dict[str, Any], context: HookContext) -> Permission:
+    """Must not be called."""
+    raise AssertionError("an evaluation asked a tool's permission check")
+
+
+def answers(call: HandlerCall, context: dict[str, Any]) -> str:
+    """Must not be called."""
+    raise AssertionError("an evaluation asked a policy's handler")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "verdict"),
+    [
+        (a_call(20, "run"), "run"),
+        (a_call(70, "ask"), "ask"),
+        (a_call(20, "ask", rule="permission"), "ask"),
+        (a_call(20, "deny", gate="permission", result={"code": "denied", "value": "no"}), "deny"),
+    ],
+)
+async def test_what_a_permission_check_said_is_taken_from_the_record(recorded: dict[str, Any], verdict: str) -> None:
+    """It may reach anywhere, and is not called."""
+    catalog = a_catalog(a_tool(check_permissions=refuses))
+    assert verdicts(await play(a_case(recorded), catalog)) == [verdict]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "verdict"),
+    [
+        (a_call(20, "run"), "run"),
+        (a_call(20, "ask", rule=f"handler:{__name__}:answers"), "ask"),
+        (a_call(20, "deny", gate="approval", rule=f"handler:{__name__}:answers"), "deny"),
+    ],
+)
+async def test_what_a_policys_handler_said_is_taken_from_the_record(recorded: dict[str, Any], verdict: str) -> None:
+    """It may reach anywhere, and is not called; today's rules still tighten what it said."""
+    policy = ApprovalPolicy(
+        auto_approve_if="args.amount < 50.0", handler=f"{__name__}:answers", approvers=("user:ana",)
+    )
+    assert verdicts(await play(a_case(recorded), a_catalog(a_tool(requires_approval=policy)))) == [verdict]
+    asks = policy.model_copy(update={"auto_approve_if": "args.amount < 1.0"})
+    tighter = "deny" if verdict == "deny" else "ask"
+    assert verdicts(await play(a_case(recorded), a_catalog(a_tool(requires_approval=asks)))) == [tighter]
+
+
+@pytest.mark.parametrize(
+    ("gate", "fields"),
+    [
+        ("available", {}),
+        ("usage", {"usage_limit": UsageLimit(5, "user", 60.0)}),
+        ("capabilities", {"capabilities": Capabilities(network=("example.org",))}),
+    ],
+)
+async def test_what_was_not_to_be_had_is_so_again(gate: str, fields: dict[str, Any]) -> None:
+    """Whether a tool was there then is no question of today's catalog."""
+    recorded = a_call(20, "not_available", gate=gate, result={"code": "not_available", "value": "gone"})
+    catalog = a_catalog(a_tool(**fields))
+    assert verdicts(await play(a_case(recorded), catalog)) == ["not_available"]
+    assert verdicts(await play(a_case(a_call(20)), catalog)) == ["run"]
+
+
+async def test_a_requester_of_whom_nobody_was_sure_is_asked_about_again() -> None:
+    """It is a fact of that turn."""
+    assert verdicts(await play(a_case(a_call(20, "ask", rule="requester")), a_catalog())) == ["ask"]
+
+
+async def test_a_call_is_judged_in_its_time_and_context() -> None:
+    """Hours of then, and what tools had changed by then."""
+    policy = ApprovalPolicy(auto_approve_if="ctx.now.hour < 12", approvers=("user:ana",))
+    early, late = "2026-11-24T10:00:00+00:00", "2026-11-24T20:00:00+00:00"
+    completions = [{"at": at, "calls": [a_call(20, call=f"c{n}.1")]} for n, at in enumerate((early, late), 1)]
+    played = await play(a_case(completions=completions), a_catalog(a_tool(requires_approval=policy)))
+    assert verdicts(played) == ["run", "ask"]
+
+
+async def test_a_dry_run_is_played_as_one() -> None:
+    """Nothing would have run, nobody been asked."""
+    played = await play(a_case(a_call(70, "dry_run"), dry_run=True), a_catalog(a_tool(requires_approval=ASKS)))
+    assert verdicts(played) == ["dry_run"]
