@@ -37,6 +37,7 @@ def tool_context_of(
     `permit` is one that was proved: whom it names is told to the tool as who decided.
     """
     ctx = permit.ctx
+    known = people.person_id(ctx.user.user, ctx.tenant)
     last = permit.decisions[-1] if permit.decisions else None
     return ToolContext(
         actor_name=ctx.actor,
@@ -45,7 +46,8 @@ def tool_context_of(
         call_id=permit.call,
         tenant_id=ctx.tenant,
         user_id=ctx.user.user,
-        person_id=people.person_id(ctx.user.user, ctx.tenant),
+        # An account that has left the directory since is still that human's.
+        person_id=ctx.user.human if known == ctx.user.user else known,
         user=ctx.user,
         idempotency_key=key,
         approval_decision="approved" if permit.kind == "approved" else None,

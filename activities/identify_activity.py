@@ -88,6 +88,7 @@ class IdentifyActivity:
             update={
                 "approvers": tuple(each for each in task.approvers if each in asked),
                 "requester": question.requester.user,
+                "requester_person": question.requester.person_id,
                 "allow_self": question.allow_self,
                 "min_assurance": question.min_assurance,
                 "accept_unsigned": task.accept_unsigned and question.accept_unsigned,

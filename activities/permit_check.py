@@ -123,6 +123,7 @@ def voter_set(
         policy.allow_self_approval,
         quorum=terms.quorum,
         groups=terms.groups,
+        requester_person=ctx.user.person_id,
     )
     asked = [approver_spec_of(each) for each in questions]
     escalations = [each for question in questions if (each := _escalation(question, terms)) is not None]

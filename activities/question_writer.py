@@ -44,6 +44,7 @@ class Edit(NamedTuple):
     old: ApprovalRequest
     delivery: str
     subject: str
+    human: str
     name: str
     before: tuple[CardRow, ...]
 
@@ -141,7 +142,8 @@ class QuestionWriter:
         person = people.find(decision.subject, task.ctx.tenant)
         name = "" if person is None else person.name
         before = await self._draw_rows(old, tool)
-        return Edit(_request_at(rows, old, self._deps.clock()), delivery, decision.subject, name, before)
+        human = people.person_id(decision.subject, task.ctx.tenant)
+        return Edit(_request_at(rows, old, self._deps.clock()), delivery, decision.subject, human, name, before)
 
     async def _draw_rows(self, old: Question, tool: Tool) -> tuple[CardRow, ...]:
         return draw_card(old, tool.declaration, await load(self._deps.store, old.args), "").rows
@@ -212,7 +214,8 @@ def _after_edit(question: Question, edit: Edit) -> Question:
     kept: dict[str, Any] = {"edit_of": old.revision, "edit_delivery": edit.delivery, "agent_says": old.agent_says}
     kept["note"] = "; ".join(filter(None, (editor_note(edit.name or edit.subject), question.note)))
     if old.edit == "propose":
-        kept["proposers"] = (edit.subject,)
+        # The human too: whoever loses the account later has not become somebody else by that.
+        kept["proposers"] = tuple(dict.fromkeys((edit.subject, edit.human)))
     if not old.escalated:
         return question.model_copy(update=kept)
     everybody = tuple(dict.fromkeys((*question.approvers, *old.escalate_to)))

@@ -65,6 +65,7 @@ def question_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
         min_assurance=request.min_assurance,
         grant_ttl=request.grant_ttl,
         requester=request.requester.user,
+        person_id=request.requester.person_id,
         note=request.card.note,
         edited_by=request.edited_by,
         changed=[each.name for each in row_changes(request.before, request.card.rows)] if request.edited_by else [],
@@ -263,6 +264,7 @@ def attempt_entry(
         reason=decision.reason,
         channel=decision.channel,
         assurance=who.assurance if authority else decision.assurance,
+        person_id="" if who.person_id == who.subject else who.person_id,
         on_behalf=who.on_behalf,
         reporter=reporter,
         unsigned=None if reporter else who.unsigned if authority else not decision.signature,
@@ -490,7 +492,7 @@ def _of_turn(ctx: CallContext, kind: AuditKind, key: str, at: datetime, *, call:
         at=at,
         tenant=ctx.tenant,
         subject=ctx.user.user,
-        data=_drop_empty({"approval": approval, "call": call, **facts}),
+        data=_drop_empty({"approval": approval, "call": call, "person_id": ctx.user.person_id, **facts}),
     )
 
 

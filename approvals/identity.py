@@ -25,6 +25,7 @@ def identify_task(decision: Decision, request: ApprovalRequest) -> IdentifyTask:
         seats=tuple(dict.fromkeys(vote_holder(vote) for vote in request.votes)),
         groups=request.groups,
         wanted=tuple(dict.fromkeys(entry for group in progress(request).open for entry in group.of)),
+        requester_person=request.requester.person_id,
     )
 
 

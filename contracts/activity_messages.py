@@ -353,6 +353,8 @@ class IdentifyTask(ActivityMessage):
     """The groups of the request; empty: anybody who is asked fills any place."""
     wanted: tuple[str, ...] = ()
     """The approver entries of groups that lack somebody: a delegate of several people votes for one of these."""
+    requester_person: str = ""
+    """The id of the human behind `requester`, as it was known when they asked; "" for `requester` itself."""
 
 
 class Authority(ActivityMessage):

@@ -83,6 +83,8 @@ class Principal(FrozenModel):
 
     user: str
     """The person's id."""
+    person_id: str = ""
+    """The id of the human behind `user`, where the directory knew that it is one of several of theirs; else ""."""
     name: str = ""
     """The person's name."""
     tier: str = "standard"
@@ -113,6 +115,11 @@ class Principal(FrozenModel):
     """The gateway's key that signed it."""
     signature: str = ""
     """Binds it to the turn asked for: Ed25519, in base64, over the bytes of keys/signature_form.py."""
+
+    @property
+    def human(self) -> str:
+        """Returns the id of the human who asked, the same by whichever of their accounts."""
+        return self.person_id or self.user
 
     @property
     def expires_at(self) -> datetime | None:

@@ -56,7 +56,7 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
         route=body.route,
         step=body.step,
         transient=body.transient,
-        user=principal_of(person),
+        user=principal_of(person, deps.people),
         extra=turn_context(person, body.context),
     )
     turn = TurnInput(
@@ -110,7 +110,7 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
         route=body.route,
         step=body.step,
         transient=body.transient,
-        user=principal_of(person),
+        user=principal_of(person, deps.people),
         extra=turn_context(person, body.context),
     )
     message = MailboxMessage(

@@ -86,7 +86,9 @@ def asker_bytes(asker: Principal, turn: TurnKey, *, channel: str, context: str) 
 
 def unsigned_principal(principal: Principal) -> Principal:
     """Returns a principal without its request and its proof: the same at any time, by whichever key."""
-    return Principal.model_validate(principal.model_dump(include={"user", "name", "tier", "roles", "locale"}))
+    return Principal.model_validate(
+        principal.model_dump(include={"user", "person_id", "name", "tier", "roles", "locale"})
+    )
 
 
 def context_digest(ctx: CallContext) -> str:

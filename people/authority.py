@@ -39,7 +39,14 @@ def check_authority(
         return _anonymous(task, development) if unsigned else Authority(allowed=False, code="not_allowed")
     found = Authority(allowed=False, subject=decision.subject, unsigned=unsigned, received_at=evidence.received_at)
     person = people.find(decision.subject, task.tenant)
-    spec = ApproverSpec(task.tenant, task.approvers, task.requester, task.allow_self, task.proposers)
+    spec = ApproverSpec(
+        task.tenant,
+        task.approvers,
+        task.requester,
+        task.allow_self,
+        task.proposers,
+        requester_person=task.requester_person,
+    )
     eligibility = resolve_eligibility(person, people, spec, evidence.moment, task.seats, task.wanted)
     if person is None:
         return found.model_copy(update={"code": eligibility.code})

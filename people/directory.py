@@ -139,10 +139,27 @@ def normalise_identity(channel: str, identity: str) -> str:
     return identity.lower() if channel == EMAIL and identity.isascii() else identity
 
 
-def principal_of(person: Person) -> Principal:
-    """Converts a person to the principal on whose behalf a turn runs."""
-    locale = person.locale or "en"
-    return Principal(user=person.id, name=person.name, tier=person.tier, roles=person.roles, locale=locale)
+def principal_of(person: Person, people: Directory) -> Principal:
+    """Converts a person of `people` to the principal on whose behalf a turn runs."""
+    human = people.person_id(person.id, person.tenant)
+    return Principal(
+        user=person.id,
+        person_id="" if human == person.id else human,
+        name=person.name,
+        tier=person.tier,
+        roles=person.roles,
+        locale=person.locale or "en",
+    )
+
+
+def humans_of(principal: Principal, people: Directory, tenant: str) -> frozenset[str]:
+    """Returns every id of the human behind a principal: as it was known when they asked, and as it is now.
+
+    An account that has left the directory since is still theirs.
+    """
+    return frozenset(
+        (principal.human, people.person_id(principal.user, tenant), people.person_id(principal.human, tenant))
+    )
 
 
 def turn_context(person: Person, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -52,6 +52,8 @@ class ApproverSpec:
     """How many different people have to approve."""
     groups: tuple[ApproverGroup, ...] = ()
     """The places they have to fill; empty: anybody who is asked fills any."""
+    requester_person: str = ""
+    """The id of the human behind `requester`, as it was known when they asked; "" for `requester` itself."""
 
 
 def approver_spec_of(question: Question) -> ApproverSpec:
@@ -65,6 +67,7 @@ def approver_spec_of(question: Question) -> ApproverSpec:
         question.proposers,
         question.quorum,
         question.groups,
+        question.requester.person_id,
     )
 
 
@@ -102,7 +105,9 @@ def resolve_voting_rights(
     if person is None or not _present(person, spec):
         return VotingRights(code="not_allowed")
     # The requester may not decide in somebody else's place either: it would still be them.
-    askers = {people.person_id(each, spec.tenant) for each in (spec.requester, *spec.proposers)}
+    asked_as = (spec.requester, *filter(None, (spec.requester_person,)), *spec.proposers)
+    # As known now, and as known then: an account that was taken out of the directory since is not somebody else's.
+    askers = {*asked_as, *(people.person_id(each, spec.tenant) for each in asked_as)}
     own_matter = people.person_id(person.id, spec.tenant) in askers and not spec.allow_self
     # Whoever is asked themselves votes for themselves only: with a second vote one person would count twice.
     if entries := _entries(person, spec):

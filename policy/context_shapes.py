@@ -31,7 +31,16 @@ TOOL: Final = _make_closed(
     }
 )
 ACTOR: Final = _make_closed({"name": _STRING, "scope": _STRING, "tags": _STRINGS})
-USER: Final = _make_closed({"id": _STRING, "name": _STRING, "tier": _STRING, "roles": _STRINGS, "locale": _STRING})
+USER: Final = _make_closed(
+    {
+        "id": _STRING,
+        "person_id": _STRING,
+        "name": _STRING,
+        "tier": _STRING,
+        "roles": _STRINGS,
+        "locale": _STRING,
+    }
+)
 CONTEXT: Final = _make_closed(
     {
         "actor": _STRING,

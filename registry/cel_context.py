@@ -11,7 +11,7 @@ from signoff.formats.json_schema import CompiledSchema, compile_schema
 
 _STANDARD: Final = {
     "": frozenset({"actor", "session", "turn", "tenant", "channel", "route", "step", "user", "now"}),
-    "user": frozenset({"id", "name", "tier", "roles", "locale"}),
+    "user": frozenset({"id", "person_id", "name", "tier", "roles", "locale"}),
 }
 
 
@@ -57,6 +57,7 @@ def context_mapping(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> dict
         "step": ctx.step,
         "user": {
             "id": user.user,
+            "person_id": user.human,
             "name": user.name,
             "tier": user.tier,
             "roles": list(user.roles),

@@ -49,6 +49,11 @@ class HookContext:
     step: str = ""
     """The route's step; empty where it has none."""
 
+    @property
+    def person_id(self) -> str:
+        """The human who asked, the same by whichever of their accounts (B76)."""
+        return self.user.human
+
 
 def hook_context(ctx: CallContext) -> HookContext:
     """Returns the part of a call's context that its hooks get."""

@@ -241,6 +241,7 @@ class ActorTurn:
             turn.turn_id,
             workflow.now(),
             subject=turn.principal.user,
+            person_id=turn.principal.person_id,
             actor=turn.actor,
             channel=turn.channel,
             unsigned=not turn.principal.signature,

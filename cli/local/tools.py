@@ -171,7 +171,7 @@ def inventory_table(rows: tuple[InventoryRow, ...]) -> Table:
 
 def call_context_of(place: LocalInstallation, actor: str, person_id: str) -> CallContext:
     """Makes the context of an imagined turn of this person with this actor. Raises `NotFound`."""
-    user = principal_of(place.person(person_id))
+    user = principal_of(place.person(person_id), place.people)
     return CallContext(
         actor=actor, session="explained", turn="explained", tenant=place.tenant, channel="cli", user=user
     )

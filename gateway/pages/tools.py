@@ -100,7 +100,7 @@ async def _judge(
         turn="try",
         tenant=tenant,
         channel="inbox",
-        user=principal_of(_asker(site, visitor, form.get("user", ""))),
+        user=principal_of(_asker(site, visitor, form.get("user", "")), site.deps.people),
     )
     call = CallPart(call="c1.1", tool=tool.name, args=Content(inline=args))
     catalog, known = site.deps.catalog, GateFacts(backends=frozenset(KINDS), spent={}, at=site.deps.clock())

@@ -10,7 +10,7 @@ from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.grant import Grant
-from signoff.people.directory import Directory
+from signoff.people.directory import Directory, humans_of
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.grant_predicate import GrantPredicate, compile_where
 from signoff.registry.catalog import Catalog
@@ -142,14 +142,14 @@ def _still_given(
 
     Another policy or another reason to ask is another question; so is a requester of whom nobody is sure.
     """
-    verdict, requester = found.verdict, ctx.user.user
+    verdict = found.verdict
     if verdict is None or verdict.rule in UNREMEMBERED_RULES:
         return False
     if (verdict.rule, verdict.policy_hash) != (grant.like.rule, grant.like.policy_hash):
         return False
     # A grant must not be the way round two rules: the quorum of people, and that nobody approves what they asked for.
     humans = {people.person_id(person, ctx.tenant) for person in grant.people}
-    own = people.person_id(requester, ctx.tenant) in humans
+    own = not humans.isdisjoint(humans_of(ctx.user, people, ctx.tenant))
     if len(humans) < verdict.terms.quorum or (own and not policy.allow_self_approval):
         return False
     known = [people.find(person, ctx.tenant) for person in grant.people]

@@ -467,7 +467,7 @@ async def test_another_entry_of_who_approved_uses_nothing_of_theirs(store: Store
     second = Person(id="second", person_id="approver")
     room = room_with(store, tool, people=[*APPROVERS, second])
     await approved(room, tool, decision(remember=SMALL))
-    assert (await ruled(room, user=Principal(user="second"))).kind == "ask"
+    assert (await ruled(room, user=Principal(user="second", person_id="approver"))).kind == "ask"
     assert (await ruled(room, user=GUEST, turn="another")).kind == "run"
 
 
@@ -533,7 +533,8 @@ async def test_a_grant_for_a_session_serves_whose_it_is(store: Store) -> None:
     people = [*APPROVERS, Person(id="guest"), Person(id="second", person_id="guest"), Person(id="max")]
     room = room_with(store, tool, people=people)
     await approved(room, tool, decision(remember=SMALL.model_copy(update={"scope": "session"})))
-    verdicts = [(await ruled(room, user=Principal(user=name))).kind for name in ("guest", "second", "max")]
+    asking_people = (Principal(user="guest"), Principal(user="second", person_id="guest"), Principal(user="max"))
+    verdicts = [(await ruled(room, user=each)).kind for each in asking_people]
     assert verdicts == ["run", "run", "ask"]
 
 

@@ -381,7 +381,8 @@ async def test_a_tool_is_told_the_human_who_asked(store: Store) -> None:
 
     tool = pay_tool(Ledger(), False, handler=handler)
     room = room_of(store, tool, people=[approver("ana"), Person(id="guest", person_id="ana")])
-    await run(room, tool, task_for(tool))
+    asked_by = GUEST.model_copy(update={"person_id": "ana"})
+    await run(room, tool, task_for(tool, permit_for(tool, ctx=pinned(user=asked_by))))
     assert told == [("guest", "ana")]
 
 

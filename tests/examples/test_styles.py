@@ -42,7 +42,8 @@ def place(style: str, tool: str) -> dict[str, Any]:
 
 def pinned(style: str, person: str, **where: Any) -> CallContext:
     """The context of a person's turn."""
-    user = principal_of(CATALOGS[style].people.find(person))
+    people = CATALOGS[style].people
+    user = principal_of(people.find(person), people)
     return CallContext(actor="desk", session="s", turn="t", tenant="main", user=user, **where)
 
 

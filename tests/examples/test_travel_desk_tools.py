@@ -71,7 +71,8 @@ def test_policies_decide_as_the_example_says(
     desk: Catalog, person: str, tool: str, args: dict[str, Any], expected: str
 ) -> None:
     """Cheap bookings of the trusted run, the rest asks, cancelling asks, large refunds are denied."""
-    ctx = CallContext(actor="desk", session="s", turn="t", tenant="main", user=principal_of(desk.people.find(person)))
+    user = principal_of(desk.people.find(person), desk.people)
+    ctx = CallContext(actor="desk", session="s", turn="t", tenant="main", user=user)
     found = judge(desk, ctx, CallPart(call="c1.1", tool=tool, args=Content(inline=args)), args, Tally())
     assert expected in (found.kind, found.code)
 

@@ -133,6 +133,7 @@ def test_pinned_context_takes_declared_extras_and_nothing_over_the_standard_fiel
     seen = context_mapping(pinned(extra=extra), fields)
     assert seen["user"] == {
         "id": "guest",
+        "person_id": "guest",
         "name": "",
         "tier": "standard",
         "roles": [],
@@ -166,4 +167,5 @@ def test_built_in_people_ask_and_decide_unless_declared() -> None:
 def test_principal_is_the_person_without_their_tenant() -> None:
     """A turn runs for the person as the directory knows them."""
     person = Person(id="ana", name="Ana", tier="trusted", roles=("x",), locale="de")
-    assert principal_of(person) == Principal(user="ana", name="Ana", tier="trusted", roles=("x",), locale="de")
+    known = FixedDirectory([person])
+    assert principal_of(person, known) == Principal(user="ana", name="Ana", tier="trusted", roles=("x",), locale="de")

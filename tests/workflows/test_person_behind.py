@@ -1,0 +1,128 @@
+"""The person behind a user: known to handler, rules and record, and one voter by whatever account."""
+
+from typing import Any
+
+import pytest
+from desk_fixtures import Ledger, bench, catalog_of, pay_tool, yes
+from temporalio.client import Client
+
+from signoff.audit.log import AuditLog
+from signoff.contracts.call import CallContext
+from signoff.contracts.person import Person, Principal
+from signoff.people.directory import DevelopmentDirectory, FixedDirectory, principal_of
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.registry.cel_context import context_mapping
+from signoff.registry.hooks import HookContext, Permission
+from signoff.registry.tool_context import ToolContext
+from signoff.store.store import Store
+from signoff.testing.scripted_model import calls, respond
+
+ANA = Person(id="ana", roles=("approvers",))
+ADMIN = Person(id="ana-admin", person_id="ana", roles=("approvers",))
+BO = Person(id="bo", roles=("approvers",))
+CY = Person(id="cy", roles=("approvers",))
+KNOWN = FixedDirectory([ANA, ADMIN, BO, CY])
+ASKER = principal_of(ADMIN, KNOWN)
+
+
+@pytest.mark.row("B76")
+def test_a_principal_has_the_person_behind_its_user() -> None:
+    """Of one account the same, of several the first; rules read it as `ctx.user.person_id`."""
+    assert (ASKER.user, ASKER.person_id, ASKER.human) == ("ana-admin", "ana", "ana")
+    assert (principal_of(ANA, KNOWN).person_id, principal_of(ANA, KNOWN).human) == ("", "ana")
+    for asker, human in ((ASKER, "ana"), (principal_of(BO, KNOWN), "bo")):
+        ctx = CallContext(actor="desk", session="s", turn="t", tenant="main", user=asker)
+        assert context_mapping(ctx)["user"]["person_id"] == human
+
+
+@pytest.mark.row("B76")
+async def test_the_person_reaches_handler_rules_record_and_separation_of_duties(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Ana asks as her administrator: the rule is about Ana, Ana does not approve it, and the record names her."""
+    told: list[ToolContext] = []
+    hooked: list[HookContext] = []
+
+    def note(args: dict[str, Any], context: ToolContext) -> str:
+        told.append(context)
+        return "paid"
+
+    async def check(args: dict[str, Any], context: HookContext) -> Permission:
+        hooked.append(context)
+        return Permission.allow()
+
+    policy = ApprovalPolicy(require_approval_if="ctx.user.person_id == 'ana'", auto_approve_if="true")
+    tool = pay_tool(Ledger(), policy, handler=Ledger().handler("pay", note), check_permissions=check)
+    script = [calls(("pay", {"amount": 20})), respond("done")]
+    people = DevelopmentDirectory(KNOWN)
+    async with bench(client, store, task_queue, catalog_of([tool]), script, people=people) as desk:
+        key = await desk.start(principal=ASKER)
+        await desk.waiting(key)
+        assert (await desk.signoff.decide(yes(key, subject="ana"))).code == "self_approval"
+        assert (await desk.signoff.decide(yes(key, subject="ana-admin"))).code == "self_approval"
+        await desk.signoff.decide(yes(key, subject="bo"))
+        result = await desk.signoff.result(key)
+    assert [call.code for call in result.calls] == ["ok"]
+    assert [(each.user_id, each.person_id) for each in told] == [("ana-admin", "ana")]
+    assert {(each.user.user, each.person_id) for each in hooked} == {("ana-admin", "ana")}
+    records = await AuditLog(store).stream(key.workflow_id)
+    kinds = {each.kind for each in records if each.facts.get("person_id") == "ana"}
+    assert {"turn", "request", "attempt", "execution", "outcome"} <= kinds
+
+
+@pytest.mark.row("B76")
+async def test_who_asked_by_an_account_that_is_gone_does_not_approve_it(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The directory no longer says whose account it was; what the gateway knew when they asked still counts.
+
+    Seen to run on Ana's own yes while only the directory of now was asked.
+    """
+    ledger = Ledger()
+    script = [calls(("pay", {"amount": 20})), respond("done")]
+    people = DevelopmentDirectory(KNOWN)
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), script, people=people) as desk:
+        key = await desk.start(principal=ASKER)
+        await desk.waiting(key)
+        people.declared = FixedDirectory([ANA, BO])
+        assert (await desk.signoff.decide(yes(key, subject="ana"))).code == "self_approval"
+        assert ledger.rows == []
+        await desk.signoff.decide(yes(key, subject="bo"))
+        result = await desk.signoff.result(key)
+    assert [call.code for call in result.calls] == ["ok"]
+
+
+@pytest.mark.row("B76")
+async def test_two_accounts_of_one_person_are_one_voter(client: Client, store: Store, task_queue: str) -> None:
+    """A quorum of two takes two people, however many accounts say yes."""
+    ledger = Ledger()
+    script = [calls(("pay", {"amount": 20})), respond("done")]
+    catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(quorum=2))])
+    people = DevelopmentDirectory(KNOWN)
+    async with bench(client, store, task_queue, catalog, script, people=people) as desk:
+        key = await desk.start(principal=Principal(user="bo"))
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key, subject="ana"))
+        assert (await desk.signoff.decide(yes(key, subject="ana-admin"))).votes == 1
+        assert ledger.rows == []
+        assert (await desk.signoff.decide(yes(key, subject="bo"))).code == "self_approval"
+        await desk.signoff.decide(yes(key, subject="cy"))
+        await desk.signoff.result(key)
+    assert len(ledger.rows) == 1
+
+
+@pytest.mark.row("B76")
+async def test_no_rule_runs_a_call_for_an_account_that_is_somebody_elses_by_now(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Rules were told of one person, the directory names another: people are asked."""
+    ledger = Ledger()
+    tool = pay_tool(ledger, ApprovalPolicy(auto_approve_if="ctx.user.person_id == 'bo'"))
+    script = [calls(("pay", {"amount": 20})), respond("done")]
+    people = DevelopmentDirectory(KNOWN)
+    async with bench(client, store, task_queue, catalog_of([tool]), script, people=people) as desk:
+        key = await desk.start(principal=ASKER.model_copy(update={"person_id": "bo"}))
+        await desk.waiting(key)
+        assert ledger.rows == []
+        await desk.signoff.decide(yes(key, subject="cy"))
+        await desk.signoff.result(key)
