@@ -34,6 +34,10 @@ PERSONS = (
     ("grants", "revoke", "g1"),
     ("freeze", "main", "--reason", "stop"),
     ("thaw", "main"),
+    ("events", "list"),
+    ("events", "follow"),
+    ("events", "failed"),
+    ("events", "retry"),
 )
 """Every command of a person."""
 
