@@ -25,6 +25,7 @@ from signoff.people.directory import principal_of
 from signoff.policy.explanation import explain_json, explain_text
 from signoff.registry.capabilities import KINDS
 from signoff.registry.catalog import Catalog
+from signoff.registry.gates.context_layers import ContextLayer, context_layers
 from signoff.registry.gates.gate_trace import GateTraceEntry, gate_trace
 from signoff.registry.gates.inventory import InventoryRow, inventory
 from signoff.registry.gates.local_decision import LocalGateDecision
@@ -97,7 +98,10 @@ def explain(
             words.append(Text(f"\nthis call: {_decision_text(found)}"))
         if ctx is not None and place.catalog.scopes[ctx.actor].layered:
             words += ["", _layers_table(layers)]
-        explanation = {"gates": gates, "layers": layers}
+        context = () if ctx is None else context_layers(place.catalog, ctx)
+        if context:
+            words += ["", _context_table(context)]
+        explanation = {"gates": gates, "layers": layers, "context": context}
         out.show(_explain(tool, row, None if given is None else found) | explanation, *words)
         return 0
 
@@ -207,6 +211,16 @@ def _layers_table(layers: tuple[LayerTrace, ...]) -> Table:
         table.add_column(column, no_wrap=column != "Why", overflow="fold")
     for each in layers:
         table.add_row(each.layer, each.where, Text(each.outcome, style=_OUTCOME_STYLE[each.outcome]), Text(each.why))
+    return table
+
+
+def _context_table(layers: tuple[ContextLayer, ...]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("Context", "Set by", "Holds", "Changes"):
+        table.add_column(column, no_wrap=column == "Context", overflow="fold")
+    for each in layers:
+        changes = "never after it is loaded" if each.fixed else "only what no layer above says"
+        table.add_row(f"{each.number} {each.name}", each.set_by, Text(", ".join(each.holds)), changes)
     return table
 
 

@@ -52,6 +52,25 @@ async def test_tools_explain_says_what_a_tool_is(tools: Cli) -> None:
     assert (data["secrets"], len(data["definition"])) == (["pin"], 64)
 
 
+@pytest.mark.row("P18")
+async def test_tools_explain_shows_the_six_layers_of_context(tools: Cli) -> None:
+    """In their order, with who says what is in them, and which two never change."""
+    layers = (await tools("tools", "explain", "pay", "--json")).data["context"]
+    assert [each["name"] for each in layers] == [
+        "identity",
+        "hard constraints",
+        "directory",
+        "request",
+        "results",
+        "words",
+    ]
+    assert [each["number"] for each in layers if each["fixed"]] == [1, 2]
+    assert "user guest" in layers[0]["holds"]
+    shown = (await tools("tools", "explain", "pay")).out
+    assert "1 identity" in shown
+    assert "never after it is loaded" in shown
+
+
 @pytest.mark.parametrize(
     ("amount", "kind", "gate"), [(5, "run", "approval"), (500, "ask", "approval"), (9000, "settled", "approval")]
 )
