@@ -23,6 +23,31 @@ class Surface:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Autonomy:
+    """What an actor may do unasked: CEL over `tool`, `actor` and `ctx`, beside every policy and in place of none (P19).
+
+    What cannot be evaluated asks, or denies.
+    """
+
+    unasked_if: str = ""
+    """People are asked about each of its calls of which this is not true; "" leaves that to the tools' policies."""
+    deny_if: str = ""
+    """Its calls of which this is true are denied."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EscalationPath:
+    """To whom an actor's requests go, and escalate, where the tool's policy does not say who decides (P19)."""
+
+    approvers: tuple[str, ...] = ()
+    """Who is asked: `role:<role>` and `user:<id>`; empty: the default ones."""
+    escalate_after: float | None = None
+    """When those of `escalate_to` may decide too, in seconds."""
+    escalate_to: tuple[str, ...] = ()
+    """To whom it is escalated."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Actor:
     """A declared actor. It is checked when a catalog is built of it."""
 
@@ -62,6 +87,10 @@ class Actor:
     """One word for rules, such as `admin`: how far the actor as a whole may go."""
     tags: tuple[str, ...] = ()
     """Words for rules."""
+    autonomy: Autonomy | None = None
+    """What it may do unasked; None: what the tools' policies say."""
+    escalation: EscalationPath | None = None
+    """To whom its requests go and escalate; None: as the tools' policies and the defaults say."""
     domain_data: Mapping[str, Any] | None = None
     """JSON Schema of data that its answers may bring."""
     domain_merge: DomainMerge = "replace"

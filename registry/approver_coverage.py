@@ -15,6 +15,7 @@ from signoff.people.login import OIDC
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.terms import Terms, terms_of
 from signoff.registry.catalog import Catalog
+from signoff.registry.gates.actor_bounds import direct_terms
 from signoff.registry.gates.inventory import InventoryRow, inventory
 
 
@@ -28,6 +29,18 @@ def check_approver_coverage(catalog: Catalog, people: Directory, *, by_login: Co
     for row in inventory(catalog):
         for field, why in _problems(row, catalog.policy(row.tool).policy or ApprovalPolicy(), active, by_login):
             raise ConfigError(f"tool `{row.tool}` {why}", tool_name=row.tool, field=field)
+        for actor in (catalog.actors[name] for name in row.actors if row.approvers):
+            directed = direct_terms(actor, catalog.policy(row.tool), terms_of(ApprovalPolicy(), row.approvers))
+            for entry in () if actor.escalation is None else (*directed.approvers, *directed.escalate_to):
+                _check_entry(actor.name, entry, active, by_login)
+
+
+def _check_entry(actor: str, entry: str, active: Sequence[Person], by_login: Collection[str]) -> None:
+    kind, _, name = entry.partition(":")
+    there = any(entry in rights(person) for person in active) or (kind == "role" and name in by_login)
+    if not there:
+        why = f"`escalation` names `{entry}`, which no active person is: add one to `people`, or name others"
+        raise ConfigError(f"actor `{actor}`: {why}", actor=actor, field="escalation", value=entry)
 
 
 def approvers_without_login(catalog: Catalog, people: Directory, issuer: str) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ from signoff.registry.actor_checks import check_actors
 from signoff.registry.built_in_tools import READ_REST_TOOL
 from signoff.registry.catalog_hash import catalog_hash
 from signoff.registry.cel_context import ContextFields, context_fields, context_mapping
+from signoff.registry.gates.actor_bounds import autonomy_rules, check_escalation
 from signoff.registry.gates.actor_filters import needs_no_list
 from signoff.registry.gates.tool_view import ToolView
 from signoff.registry.hooks import load_policy_handler
@@ -212,6 +213,12 @@ class Catalog:
         """Returns the same for a call that is judged at this instant; None: nobody knows it, and rules that ask err."""
         return self.tool_view(ctx).at(None if at is None else now_record(at, self.zone))
 
+    @property
+    def declared_rules(self) -> tuple[GlobalRule, ...]:
+        """The global rules as they were declared, without those that hold actors to their autonomy."""
+        bounds = {rule.name for rule in autonomy_rules(self.actors.values(), self.fields)}
+        return tuple(rule for rule, _ in self.rules.rules if rule.name not in bounds)
+
     def needs_nobody(self, tool: str) -> bool:
         """Tells whether no call of a tool, by its `activity`, ever asks a person, at whatever moment it runs."""
         return self.policy(tool).needs_person == "never" and not self.rules.reads_now
@@ -279,9 +286,11 @@ def build_catalog(
     compiled = _policies(registry, scopes, fields, approvers)
     for name, policy in compiled.items():
         _check_somebody_decides(name, policy, approvers)
-    rules = compile_rules(policies, context_schema=fields.declared)
+    rules = compile_rules((*policies, *autonomy_rules(known.values(), fields)), context_schema=fields.declared)
+    for actor in known.values():
+        check_escalation(actor)
     # A global rule names nobody itself: it may ask about a tool that has no policy, and so no approvers.
-    if not approvers and any(rule.effect == "require_approval" for rule in policies):
+    if not approvers and any(rule.effect == "require_approval" for rule, _ in rules.rules):
         raise ConfigError(
             "a global rule requires approval, but there are no default approvers", field="default_approvers"
         )

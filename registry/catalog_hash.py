@@ -1,5 +1,6 @@
 """The hash of a catalog, over all that decides what it does."""
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from zoneinfo import ZoneInfo
 
@@ -64,6 +65,9 @@ def _conduct(actor: Actor) -> dict[str, object]:
         "on_failure": (actor.on_failure, "continue"),
     }
     given |= {"result_chars": (actor.result_chars, None)}
+    # Not `autonomy`: it is among the rules, which are hashed as they were compiled.
+    path = actor.escalation
+    given |= {"escalation": (None if path is None else dataclasses.asdict(path), None)}
     return {name: value for name, (value, default) in given.items() if value != default}
 
 

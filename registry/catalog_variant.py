@@ -39,7 +39,7 @@ def derive(
     return build_catalog(
         tools=[*kept.values(), *_find_added(kept, add)],
         actors=catalog.actors.values() if actors is None else actors,
-        policies=[rule for rule, _ in catalog.rules.rules],
+        policies=catalog.declared_rules,
         default_approvers=catalog.default_approvers,
         # Unwrapped: the built-in people would be wrapped around themselves once more with each derivation.
         people=declared_people(catalog.people),

@@ -34,9 +34,9 @@ def normal_form(catalog: Catalog) -> dict[str, Any]:
         "hash": catalog.hash,
         "tools": {tool.activity: _tool(catalog, tool) for tool in catalog.every_tool},
         "actors": {name: _declared_fields(actor) for name, actor in catalog.actors.items()},
-        "policies": {rule.name: _rule(rule) for rule, _ in catalog.rules.rules},
+        "policies": {rule.name: _rule(rule) for rule in catalog.declared_rules},
         # Mappings are written sorted, but among rules of one effect the first that applies decides.
-        "order_of_policies": [rule.name for rule, _ in catalog.rules.rules],
+        "order_of_policies": [rule.name for rule in catalog.declared_rules],
         "default_approvers": list(catalog.default_approvers),
         "context": _plain(catalog.fields.declared),
         "destinations": {each.name: _fields(each) for each in catalog.distribution.destinations.values()},

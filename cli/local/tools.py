@@ -1,5 +1,6 @@
 """`tools list`, `tools explain` and `tools metrics`."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -25,6 +26,7 @@ from signoff.people.directory import principal_of
 from signoff.policy.explanation import explain_json, explain_text
 from signoff.registry.capabilities import KINDS
 from signoff.registry.catalog import Catalog
+from signoff.registry.gates.actor_bounds import actor_bounds
 from signoff.registry.gates.context_layers import ContextLayer, context_layers
 from signoff.registry.gates.gate_trace import GateTraceEntry, gate_trace
 from signoff.registry.gates.inventory import InventoryRow, inventory
@@ -99,9 +101,12 @@ def explain(
         if ctx is not None and place.catalog.scopes[ctx.actor].layered:
             words += ["", _layers_table(layers)]
         context = () if ctx is None else context_layers(place.catalog, ctx)
+        bounds = None if ctx is None else actor_bounds(place.catalog.actors[ctx.actor])
         if context:
             words += ["", _context_table(context)]
-        explanation = {"gates": gates, "layers": layers, "context": context}
+        if bounds:
+            words += ["", _bounds_table(bounds)]
+        explanation = {"gates": gates, "layers": layers, "context": context, "bounds": bounds}
         out.show(_explain(tool, row, None if given is None else found) | explanation, *words)
         return 0
 
@@ -146,7 +151,7 @@ def summarize_catalog(catalog: Catalog) -> str:
     counts = (
         (len(catalog.actors), "actor"),
         (catalog.registry.size, "tool"),
-        (len(catalog.rules.rules), "global rule"),
+        (len(catalog.declared_rules), "global rule"),
     )
     return ", ".join(plural(number, what) for number, what in counts)
 
@@ -221,6 +226,15 @@ def _context_table(layers: tuple[ContextLayer, ...]) -> Table:
     for each in layers:
         changes = "never after it is loaded" if each.fixed else "only what no layer above says"
         table.add_row(f"{each.number} {each.name}", each.set_by, Text(", ".join(each.holds)), changes)
+    return table
+
+
+def _bounds_table(bounds: Mapping[str, Any]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    for name, value in bounds.items():
+        table.add_row(name, Text(", ".join(value) if isinstance(value, tuple) else str(value)))
     return table
 
 

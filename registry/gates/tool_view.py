@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from signoff.policy.compiled_policy import CompiledPolicy, CompiledRules, PolicyVerdict, RulesVerdict
 from signoff.registry.actor import Actor, actor_facts
+from signoff.registry.gates.actor_bounds import direct_terms
 from signoff.registry.gates.actor_filters import is_excluded, is_permitted
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.scopes.position import NO_RESOLUTION_CONTEXT, Position, Resolution, ResolutionContext
@@ -120,7 +121,10 @@ class ToolView:
         if found is None:
             if len(self.verdicts) >= _VERDICTS_KEPT:
                 self.verdicts.clear()
-            found = self.verdicts[key] = policy.judge(args, self.judged_ctx, self.actor_facts)
+            judged = policy.judge(args, self.judged_ctx, self.actor_facts)
+            # Here and nowhere else, so that where a call is judged again it is asked of the same people.
+            directed = direct_terms(self.actor, policy, judged.terms)
+            found = self.verdicts[key] = dataclasses.replace(judged, terms=directed)
         return found
 
     def excludes(self, tool: Tool) -> bool:

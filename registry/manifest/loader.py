@@ -19,7 +19,7 @@ from signoff.formats.yaml_section import Section, check_keys, read_section
 from signoff.people.directory import Directory
 from signoff.people.people_file import FileDirectory, read_people
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
-from signoff.registry.actor import Actor, Surface
+from signoff.registry.actor import Actor, Autonomy, EscalationPath, Surface
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.function import tool_from_function
 from signoff.registry.import_reference import extend_path, load_reference
@@ -27,7 +27,13 @@ from signoff.registry.manifest.channel_sections import read_channels
 from signoff.registry.manifest.destination_sections import read_distribution, read_filters
 from signoff.registry.manifest.folder_reader import read_manifest
 from signoff.registry.manifest.scope_sections import read_scopes
-from signoff.registry.manifest.sections import ActorSection, Defaults, LimitsSection, ManifestSection
+from signoff.registry.manifest.sections import (
+    ActorSection,
+    Defaults,
+    EscalationSection,
+    LimitsSection,
+    ManifestSection,
+)
 from signoff.registry.manifest.subscription_sections import read_subscriptions
 from signoff.registry.manifest.tool_section import NESTED, ToolSection
 from signoff.registry.results.reducers import ReducerRegistry, named_reducer
@@ -122,8 +128,18 @@ def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:
         model_settings=section.model_settings,
         scope=section.scope,
         tags=tuple(section.tags),
+        autonomy=None if section.autonomy is None else Autonomy(**dict(section.autonomy)),
+        escalation=None if section.escalation is None else _escalation(section.escalation),
         shadowing=section.shadowing,
         **read_scopes(file, place, section, partial(_tool, file)),
+    )
+
+
+def _escalation(section: EscalationSection) -> EscalationPath:
+    return EscalationPath(
+        approvers=tuple(section.approvers),
+        escalate_after=section.escalate_after,
+        escalate_to=tuple(section.escalate_to),
     )
 
 

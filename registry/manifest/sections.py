@@ -89,6 +89,21 @@ class RouteSection(LevelSection):
     steps: dict[str, Any] = Field({}, description="Its steps, in order.")
 
 
+class AutonomySection(Section):
+    """What an actor may do unasked, beside every policy and in place of none."""
+
+    unasked_if: str = Field("", description="CEL over `tool`, `actor` and `ctx`: ask people unless it is true.")
+    deny_if: str = Field("", description="CEL over `tool`, `actor` and `ctx`: never run when it is true.")
+
+
+class EscalationSection(Section):
+    """To whom an actor's requests go, where the tool's policy does not say who decides."""
+
+    approvers: list[str] = Field([], description="Who is asked: `role:<role>` and `user:<id>`.")
+    escalate_after: Seconds | None = Field(None, description="When those of `escalate_to` may decide too.")
+    escalate_to: list[str] = Field([], description="To whom it is escalated.")
+
+
 class ActorSection(Section):
     """One actor; its name is its key. No `tools` means all of them, `[]` none."""
 
@@ -125,6 +140,10 @@ class ActorSection(Section):
     )
     scope: str = Field("", description="One word for rules, such as `admin`: how far it may go as a whole.")
     tags: list[str] = Field([], description="Words for rules.")
+    autonomy: AutonomySection | None = Field(None, description="What it may do unasked: rules that only tighten.")
+    escalation: EscalationSection | None = Field(
+        None, description="To whom its requests go and escalate, where a policy does not say."
+    )
     own_tools: dict[str, Any] = Field({}, description="Tools that only this actor has, by name.")
     routes: dict[str, Any] = Field({}, description="Where it may stand, and what it has there, by name.")
     select: str | None = Field(None, description="`module:function` that chooses among the tools that would be seen.")

@@ -71,6 +71,28 @@ async def test_tools_explain_shows_the_six_layers_of_context(tools: Cli) -> None
     assert "never after it is loaded" in shown
 
 
+@pytest.mark.row("P19")
+async def test_tools_explain_shows_what_an_actor_may_do_unasked(
+    cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its bounds, who is asked by its escalation, and the rule among those of the tool."""
+    manifest = tmp_path / "signoff.yaml"
+    bounds = "autonomy: {unasked_if: \"'read' in tool.tags\"}, escalation: {approvers: ['role:leads']}"
+    manifest.write_text(
+        "version: 1\npath: [.]\ndefaults: {model: 'scripted:x:y'}\n"
+        "tools: {look: {handler: 'bounded_desk:look', scope: generalist}}\n"
+        f"actors: {{desk: {{tools: [look], {bounds}}}}}\n"
+    )
+    (tmp_path / "bounded_desk.py").write_text('async def look(where: str) -> str:\n    """Look."""\n    return where\n')
+    clean_env.setenv("SIGNOFF_MANIFEST", str(manifest))
+    data = (await cli("tools", "explain", "look", "--args", '{"where": "x"}', "--json")).data
+    assert data["bounds"] == {"autonomy.unasked_if": "'read' in tool.tags", "escalation.approvers": ["role:leads"]}
+    assert (data["call"]["kind"], data["call"]["verdict"]["terms"]["approvers"]) == ("ask", ["role:leads"])
+    assert any("desk.autonomy.unasked_if" in rule for rule in data["rules"])
+    shown = (await cli("tools", "explain", "look")).out
+    assert "escalation.approvers" in shown
+
+
 @pytest.mark.parametrize(
     ("amount", "kind", "gate"), [(5, "run", "approval"), (500, "ask", "approval"), (9000, "settled", "approval")]
 )

@@ -1,0 +1,107 @@
+"""Compiles what an actor's file says of its autonomy, as rules, and of its escalation, as terms. Both only tighten."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, Literal
+
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.names import READ_REST
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
+from signoff.policy.compiled_policy import CompiledPolicy
+from signoff.policy.context_shapes import ACTOR, TOOL, context_shape, judged_shape
+from signoff.policy.expression import Compiler
+from signoff.policy.terms import Terms, terms_of
+from signoff.registry.actor import Actor
+from signoff.registry.cel_context import ContextFields
+
+_ARGS: Final = re.compile(r"\bargs\b")
+_ARGS_REMEDY: Final = (
+    "; an actor's bounds see `tool`, `actor` and `ctx`: what hangs on arguments is the tool's own policy"
+)
+_NO_REST: Final = f"tool.name != '{READ_REST}' && "
+"""What was cut off a result that the actor has is no call of its own to ask people about."""
+
+
+def autonomy_rules(actors: Iterable[Actor], fields: ContextFields) -> tuple[GlobalRule, ...]:
+    """Returns the rules that hold actors to their `autonomy`, beside the manifest's own and like those compiled by both
+    engines.
+
+    Raises `ConfigError` with `actor`, `field` and `value`.
+    """
+    return tuple(rule for actor in actors for rule in _rules(actor, fields))
+
+
+def check_escalation(actor: Actor) -> None:
+    """Raises `ConfigError` for an `escalation` that could never come to pass, as a policy's would."""
+    path = actor.escalation
+    if path is None:
+        return
+    if not (path.approvers or path.escalate_to):
+        why = f"actor `{actor.name}`: `escalation` names nobody; write its `approvers`, or leave it out"
+        raise ConfigError(why, actor=actor.name, field="escalation", value="")
+    try:
+        ApprovalPolicy.model_validate(
+            {
+                "approvers": list(path.approvers),
+                "escalate_after": path.escalate_after,
+                "escalate_to": list(path.escalate_to),
+            }
+        )
+    except ConfigError as error:
+        field = f"escalation.{error.context.get('field', '')}"
+        message = f"actor `{actor.name}`: `escalation`: {error.message}"
+        raise ConfigError(message, actor=actor.name, field=field, value=error.context.get("value")) from None
+
+
+def direct_terms(actor: Actor | None, policy: CompiledPolicy, terms: Terms) -> Terms:
+    """Returns `terms` of a call of `actor` as they go to those of its `escalation`.
+
+    A policy that says itself who decides keeps them, and its own escalation: an actor widens neither.
+    """
+    path, rules = None if actor is None else actor.escalation, policy.policy or ApprovalPolicy()
+    if path is None or not terms.approvers or rules.named_approvers or rules.route_to is not None:
+        return terms
+    update: dict[str, Any] = {"approvers": path.approvers}
+    if not rules.escalate_to:
+        update |= {"escalate_after": path.escalate_after, "escalate_to": path.escalate_to}
+    return terms_of(rules.model_copy(update=update), path.approvers or terms.asked_first, terms.applied)
+
+
+def actor_bounds(actor: Actor) -> dict[str, Any]:
+    """Returns the values of an actor's autonomy and escalation, by the paths of their keys in its file."""
+    listed = (("autonomy", actor.autonomy), ("escalation", actor.escalation))
+    given = {f"{name}.{key}": value for name, each in listed if each is not None for key, value in vars(each).items()}
+    return {key: value for key, value in given.items() if value not in ("", (), None)}
+
+
+def _rules(actor: Actor, fields: ContextFields) -> Iterator[GlobalRule]:
+    bounds = actor.autonomy
+    if bounds is None:
+        return
+    if not (bounds.unasked_if or bounds.deny_if):
+        why = f"actor `{actor.name}`: `autonomy` bounds nothing; write `unasked_if` or `deny_if`, or leave it out"
+        raise ConfigError(why, actor=actor.name, field="autonomy", value="")
+    mine = f"actor.name == '{actor.name}' && {_NO_REST if actor.read_rest else ''}"
+    if bounds.deny_if:
+        rule = f"{mine}({_read_bound(actor, 'deny_if', bounds.deny_if, fields)})"
+        yield _rule(actor, "deny_if", rule, "deny", f"`{actor.name}` may not do this")
+    if bounds.unasked_if:
+        rule = f"{mine}!({_read_bound(actor, 'unasked_if', bounds.unasked_if, fields)})"
+        yield _rule(actor, "unasked_if", rule, "require_approval", f"`{actor.name}` may not do this unasked")
+
+
+def _rule(actor: Actor, field: str, rule: str, effect: Literal["deny", "require_approval"], reason: str) -> GlobalRule:
+    return GlobalRule(name=f"{actor.name}.autonomy.{field}", rule=rule, effect=effect, reason=reason)
+
+
+def _read_bound(actor: Actor, field: str, source: str, fields: ContextFields) -> str:
+    """Returns the text of one bound that compiles by itself: joined with ours unread, it could close our brackets."""
+    ctx = judged_shape(context_shape(fields.declared))
+    try:
+        compiler = Compiler({"tool": TOOL, "actor": ACTOR, "ctx": ctx}, f"actor `{actor.name}`")
+        text = compiler.compile(f"autonomy.{field}", source).text
+    except ConfigError as error:
+        message = f"{error.message}{_ARGS_REMEDY if _ARGS.search(source) else ''}"
+        raise ConfigError(message, actor=actor.name, field=f"autonomy.{field}", value=source) from None
+    # A comment at its end would take our bracket with it.
+    return f"{text}\n" if "//" in text else text

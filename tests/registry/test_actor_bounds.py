@@ -1,0 +1,171 @@
+"""An actor's file says what it may do unasked, and to whom its requests go and escalate; neither loosens a policy."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from registry_kit import a_call, a_tool, an_actor, pinned
+
+from signoff.contracts.activity_messages import Tally
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.person import Person
+from signoff.people.directory import FixedDirectory
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.registry.actor import Autonomy, EscalationPath
+from signoff.registry.approver_coverage import check_approver_coverage
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.catalog_variant import derive
+from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.pipeline import judge
+from signoff.registry.manifest.loader import load_manifest
+from signoff.registry.normal_form import normal_form
+from signoff.registry.tool import Tool
+
+ANY = {"type": "object", "properties": {"amount": {"type": "number"}}}
+READING = Autonomy(unasked_if="'read' in tool.tags", deny_if="tool.name == 'wipe'")
+PATH = EscalationPath(approvers=("role:leads",), escalate_after=3600.0, escalate_to=("role:heads",))
+
+
+def tool(name: str, policy: ApprovalPolicy | bool = False, **fields: Any) -> Tool:
+    """A tool with an effect."""
+    given: dict[str, Any] = {"input_schema": ANY, "effect": "Do it", "requires_approval": policy} | fields
+    return a_tool(name, **given)
+
+
+def desk(*tools: Tool, **fields: Any) -> Catalog:
+    """`desk` with these bounds, and `other` with none."""
+    return build_catalog(tools=tools, actors=[an_actor(**fields), an_actor("other")])
+
+
+def judged(catalog: Catalog, name: str, actor: str = "desk", **args: Any) -> LocalGateDecision:
+    """What the gates say of a call."""
+    return judge(catalog, pinned(actor), a_call(name), args, Tally())
+
+
+@pytest.mark.row("P19")
+def test_an_actor_may_do_unasked_what_its_bounds_name_and_no_more() -> None:
+    """Tools that never ask: what is read runs, what is written asks, what is denied does not exist as a call."""
+    tools = [tool("look", tags=("read",)), tool("write"), tool("wipe")]
+    known = desk(*tools, autonomy=READING)
+    assert [judged(known, name).kind for name in ("look", "write")] == ["run", "ask"]
+    assert judged(known, "wipe").code == "denied"
+    assert [judged(known, name, "other").kind for name in ("look", "write", "wipe")] == ["run"] * 3
+    asked = judged(known, "write")
+    assert asked.verdict is not None
+    assert (asked.verdict.rule.label, asked.verdict.why) == (
+        "global:desk.autonomy.unasked_if",
+        "`desk` may not do this unasked",
+    )
+
+
+@pytest.mark.row("P19")
+@pytest.mark.parametrize("bounds", ["true", "actor.name == 'desk'", "false", "ctx.user.tier == 'gold'"])
+@pytest.mark.parametrize(
+    ("policy", "kind"),
+    [
+        (True, "ask"),
+        (ApprovalPolicy(auto_approve_if="args.amount < 50.0"), "ask"),
+        (ApprovalPolicy(deny_if="args.amount > 50.0", auto_approve_if="true"), "settled"),
+    ],
+)
+def test_no_autonomy_loosens_a_policy(bounds: str, policy: ApprovalPolicy | bool, kind: str) -> None:
+    """Whatever an actor is let do: who the policy asks about is asked about, and what it denies is denied."""
+    pay = tool("pay", policy, input_schema=ANY | {"required": ["amount"]})
+    known = desk(pay, autonomy=Autonomy(unasked_if=bounds))
+    assert judged(known, "pay", amount=60).kind == kind
+
+
+@pytest.mark.row("P19")
+def test_bounds_that_cannot_be_evaluated_ask() -> None:
+    """A field that the turn lacks: neither engine says true."""
+    fields = {"context": {"project": {"type": "string"}}}
+    actor = an_actor(autonomy=Autonomy(unasked_if="ctx.project == 'x'"))
+    known = build_catalog(tools=[tool("write")], actors=[actor], **fields)
+    assert judged(known, "write").kind == "ask"
+    assert judge(known, pinned(extra={"project": "x"}), a_call("write"), {}, Tally()).kind == "run"
+
+
+@pytest.mark.row("P19")
+def test_its_requests_go_to_those_it_names_and_escalate_where_no_policy_says_who_decides() -> None:
+    """A policy that names its people keeps them and its own escalation."""
+    named = ApprovalPolicy(approvers=("role:finance",))
+    own = ApprovalPolicy(escalate_after=60.0, escalate_to=("role:duty",), quorum=2)
+    tools = [tool("plain", True), tool("named", named), tool("own", own), tool("free")]
+    known = desk(*tools, autonomy=READING, escalation=PATH)
+
+    def terms(name: str, actor: str = "desk") -> tuple[Any, ...]:
+        verdict = judged(known, name, actor).verdict
+        assert verdict is not None
+        found = known.terms(name, verdict)
+        return found.approvers, found.quorum, found.escalate_after, found.escalate_to
+
+    assert terms("plain") == (("role:leads",), 1, 3600.0, ("role:heads",))
+    assert terms("free") == terms("plain")
+    assert terms("own") == (("role:leads",), 2, 60.0, ("role:duty",))
+    assert terms("named") == (("role:finance",), 1, None, ())
+    assert terms("plain", "other") == (("role:approvers",), 1, None, ())
+
+
+@pytest.mark.row("P19")
+def test_bounds_are_the_actors_alone_in_variants_and_normal_form() -> None:
+    """They are compiled anew with each catalog, and are no rules that somebody declared."""
+    known = desk(tool("write"), autonomy=READING, escalation=PATH)
+    assert derive(known).hash == known.hash
+    assert normal_form(known)["policies"] == {}
+    assert normal_form(known)["actors"]["desk"]["autonomy"] is not None
+    others = [
+        desk(tool("write"), autonomy=READING),
+        desk(tool("write"), escalation=PATH),
+        desk(tool("write"), autonomy=Autonomy(unasked_if="true"), escalation=PATH),
+    ]
+    assert len({known.hash, *(each.hash for each in others)}) == 4
+
+
+@pytest.mark.row("P19")
+@pytest.mark.parametrize(
+    ("lines", "line", "words"),
+    [
+        ("autonomy: {unasked_if: \"'x' in tool.tgs\"}\n", 2, "`autonomy.unasked_if`"),
+        ("autonomy: {deny_if: 'true) || (true'}\n", 2, "`autonomy.deny_if`"),
+        ("autonomy: {unasked_if: args.amount < 5}\n", 2, "what hangs on arguments is the tool's own policy"),
+        ("autonomy: {unasked_if: tool.name}\n", 2, "must be true or false"),
+        ("autonomy: {}\n", 2, "write `unasked_if` or `deny_if`"),
+        ("autonomy: {unasked: 'true'}\n", 2, "unknown key `unasked`"),
+        ("escalation: {}\n", 2, "write its `approvers`"),
+        ("escalation: {approvers: [leads]}\n", 2, "leads"),
+        ("escalation: {approvers: ['role:a'], escalate_after: 1h}\n", 2, "name them in `escalate_to`"),
+        ("escalation: {escalate_to: ['role:a']}\n", 2, "add `escalate_after`"),
+    ],
+)
+def test_a_mistake_names_the_actors_file_and_the_remedy(tmp_path: Path, lines: str, line: int, words: str) -> None:
+    """As any policy's: when the manifest is loaded, and not at the first call."""
+    (tmp_path / "actors").mkdir()
+    (tmp_path / "signoff.yaml").write_text("version: 1\ndefaults: {model: 'scripted:x:y'}\n")
+    (tmp_path / "actors" / "desk.yaml").write_text(f"tools: []\n{lines}")
+    with pytest.raises(ConfigError) as caught:
+        load_manifest(tmp_path)
+    assert f"actors/desk.yaml:{line}: " in caught.value.message
+    assert words in caught.value.message
+
+
+@pytest.mark.row("P19")
+def test_an_agent_is_one_file_that_says_what_it_may_do_unasked_and_who_is_asked(tmp_path: Path) -> None:
+    """One file: its tools by name, its autonomy bounds and its escalation; read once."""
+    (tmp_path / "actors").mkdir()
+    (tmp_path / "signoff.yaml").write_text("version: 1\ndefaults: {model: 'scripted:x:y'}\n")
+    (tmp_path / "actors" / "desk.yaml").write_text(
+        "tools: []\nautonomy: {unasked_if: \"'read' in tool.tags\", deny_if: \"tool.name == 'wipe'\"}\n"
+        "escalation: {approvers: ['role:leads'], escalate_after: 1h, escalate_to: ['role:heads']}\n"
+    )
+    found = load_manifest(tmp_path).actor("desk")
+    assert (found.autonomy, found.escalation) == (READING, PATH)
+
+
+@pytest.mark.row("P19")
+def test_an_escalation_to_nobody_there_is_is_refused_at_start() -> None:
+    """Nobody could answer what goes there."""
+    known = desk(tool("plain", True), escalation=PATH)
+    people = [Person(id="ana", roles=("approvers", "leads"))]
+    with pytest.raises(ConfigError, match="actor `desk`: `escalation` names `role:heads`, which no active person is"):
+        check_approver_coverage(known, FixedDirectory(people))
+    check_approver_coverage(known, FixedDirectory([*people, Person(id="bo", roles=("heads",))]))

@@ -1,0 +1,39 @@
+"""An actor's bounds in a turn that runs: people are asked, those whom the actor's file names, and then it runs."""
+
+import pytest
+from desk_fixtures import Ledger, bench, catalog_of, pay_tool, yes
+from temporalio.client import Client
+
+from signoff.contracts.person import Person
+from signoff.people.directory import DevelopmentDirectory, FixedDirectory
+from signoff.registry.actor import Actor, Autonomy, EscalationPath
+from signoff.store.store import Store
+from signoff.testing.scripted_model import calls, respond
+
+PEOPLE = (Person(id="guest"), Person(id="lea", roles=("leads",)), Person(id="ana", roles=("approvers",)))
+
+
+@pytest.mark.row("P19")
+async def test_what_an_actor_may_not_do_unasked_is_asked_of_those_its_file_names(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """A tool that never asks: the default approvers may not answer, the actor's own may, and the call runs."""
+    ledger = Ledger()
+    actor = Actor(
+        name="desk",
+        model="scripted",
+        autonomy=Autonomy(unasked_if="'read' in tool.tags"),
+        escalation=EscalationPath(approvers=("role:leads",)),
+    )
+    tools = [pay_tool(ledger, False), pay_tool(ledger, False, name="look", tags=("read",))]
+    catalog = catalog_of(tools, actors=[actor], people=PEOPLE)
+    script = [calls(("look", {"amount": 1}), ("pay", {"amount": 20})), respond("done")]
+    people = DevelopmentDirectory(FixedDirectory(PEOPLE))
+    async with bench(client, store, task_queue, catalog, script, people=people) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        assert (await desk.signoff.decide(yes(key, "c1.2", subject="ana"))).code == "not_allowed"
+        await desk.signoff.decide(yes(key, "c1.2", subject="lea"))
+        result = await desk.signoff.result(key)
+    assert [call.code for call in result.calls] == ["ok", "ok"]
+    assert len(ledger.rows) == 2
