@@ -14,7 +14,7 @@ from signoff.approvals.edit_diff import row_changes
 from signoff.contracts.activity_messages import Authority, GateDecision
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry, AuditKind
-from signoff.contracts.call import CallContext, CallOutcome, Permit, RuleReference
+from signoff.contracts.call import CallContext, CallOutcome, Permit, RuleReference, result_type
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
@@ -24,6 +24,9 @@ from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import SessionEvent
 
 UNWRITABLE: Final = "unwritable"
+_DENIED: Final = result_type("denied")
+_ALWAYS_DENIED: Final = ("denied", "timed_out")
+"""Ends by which the call's result is a denial; of one that was withdrawn it may be that it was never begun."""
 _TOLD_CHARS: Final = 200
 """Characters of what somebody wrote without anybody having checked it."""
 _SHORT: Final = 16
@@ -85,6 +88,7 @@ def settled_entry(
         call=outcome.call,
         tool=tool,
         code=outcome.code,
+        type=outcome.type,
         gate=outcome.gate,
         source=denied.source if denied is not None else "",
         rule=_fact(gate_decision.rule or outcome.rule),
@@ -168,6 +172,7 @@ def finished_entry(
         call=outcome.call,
         tool=outcome.tool,
         code=outcome.code,
+        type=outcome.type,
         gate=outcome.gate,
         ticket=ticket,
         value=_digest(outcome.value),
@@ -310,6 +315,7 @@ def ended_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
         at,
         request.decided_by,
         state=request.state,
+        type=_DENIED if request.kind == "approval" and request.state in _ALWAYS_DENIED else "",
         digest=request.digest,
         channel=request.decided_channel,
         reason=request.reason,

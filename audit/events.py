@@ -34,6 +34,7 @@ _FACTS: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = MappingProxyType(
         "tool": (_TEXT, "The tool's name."),
         "revision": (_COUNT, "Which time people are asked about the call, from 1."),
         "code": (_TEXT, "Of a request the code that people type; of a call what it came to."),
+        "type": (_TEXT, "The type of the call's result, such as `ToolDenied`."),
         "digest": (_TEXT, "Binds the arguments."),
         "rule": (_TEXT, "The rule that decided."),
         "policy_hash": (_TEXT, "The hash of the policy."),
@@ -89,11 +90,11 @@ _ASKED: Final = (
 _ANSWERED: Final = (
     *_CALL, "person", "revision", "verdict", "channel", "assurance", "on_behalf", "votes", "needed",
 )  # fmt: skip
-_OVER: Final = (*_CALL, "person", "revision", "digest", "state", "channel")
+_OVER: Final = (*_CALL, "person", "revision", "digest", "state", "type", "channel")
 _TIMED: Final = (*_CALL, "revision", "approvers", "expires_at")
 _RAN: Final = (
-    *_CALL, "person", "actor", "code", "gate", "scope", "routing", "tags", "duration_ms", "cost", "value", "truncated",
-    "updates", "arguments", "arguments_kept",
+    *_CALL, "person", "actor", "code", "type", "gate", "scope", "routing", "tags", "duration_ms", "cost", "value",
+    "truncated", "updates", "arguments", "arguments_kept",
 )  # fmt: skip
 
 
@@ -113,7 +114,7 @@ EVENT_TYPES: Final[Mapping[str, EventType]] = MappingProxyType(
         "turn.ended": EventType("A turn ended.", ("ended", "error")),
         "tool_call.settled": EventType(
             "The gates ended a proposed call without asking anybody.",
-            (*_CALL, "person", "code", "gate", "source", "rule", "grant"),
+            (*_CALL, "person", "code", "type", "gate", "source", "rule", "grant"),
         ),
         "tool_call.allowed": EventType(
             "A rule or a remembered answer lets a proposed call run.",

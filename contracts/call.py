@@ -1,10 +1,11 @@
 """A tool call: the context of its policies, its permit and its one outcome."""
 
 import operator
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, computed_field
 
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
@@ -17,12 +18,35 @@ CallCode = Literal[
     "ok", "input_invalid", "not_available", "execution_failed", "denied", "skipped", "in_doubt", "refused",
     "too_many_calls",
 ]  # fmt: skip
+ResultType = Literal[
+    "ToolResult", "ToolInvalid", "ToolNotAvailable", "ToolFailed", "ToolDenied", "ToolSkipped", "ToolInDoubt",
+    "ToolRefused", "ToolLimited",
+]  # fmt: skip
+RESULT_TYPES: Final[Mapping[CallCode, ResultType]] = {
+    "ok": "ToolResult",
+    "input_invalid": "ToolInvalid",
+    "not_available": "ToolNotAvailable",
+    "execution_failed": "ToolFailed",
+    "denied": "ToolDenied",
+    "skipped": "ToolSkipped",
+    "in_doubt": "ToolInDoubt",
+    "refused": "ToolRefused",
+    "too_many_calls": "ToolLimited",
+}
+"""The type of each result, by its code; docs/results.md says the same in one table."""
 DenialSource = Literal["human", "policy", "timeout", "cancelled", "repeat"]
 
 RuleKind = Literal["policy", "global", "handler", "permission", "requester", "in_doubt", "grant"]
 
 IN_DOUBT_TEXT = "It is not known whether this happened; do not repeat it."
 DEFAULT_DENIAL = "Denied by user."
+
+_TYPES: Final[Mapping[str, ResultType]] = {str(code): each for code, each in RESULT_TYPES.items()}
+
+
+def result_type(code: str) -> ResultType:
+    """Returns the type of a result with this code; of a code of newer engines that it failed."""
+    return _TYPES.get(code, "ToolFailed")
 
 
 class RuleReference(FrozenModel):
@@ -100,6 +124,8 @@ class Permit(FrozenModel):
 class ToolDenied(FrozenModel):
     """A denial in the form in which the model gets it: as the call's result, never as an exception."""
 
+    type: Literal["ToolDenied"] = "ToolDenied"
+    """Always `ToolDenied`: by this the model tells it from what a tool gave."""
     code: Literal["denied"] = "denied"
     """Always `denied`."""
     source: DenialSource
@@ -159,3 +185,9 @@ class CallOutcome(FrozenModel):
     primary_error: str = ""
     left_out: tuple[str, ...] = ()
     """Names of fields that a turn's result left out, as it would have been too large."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def type(self) -> ResultType:
+        """The type of the result, derived from its code, so that nobody can claim another; in no history."""
+        return result_type(self.code)

@@ -20,6 +20,10 @@ class FrozenModel(BaseModel):
         # what is to be short is dumped with `exclude_defaults`.
         object.__setattr__(self, "__pydantic_fields_set__", _NOTHING)
 
+    def on_wire(self) -> bytes:
+        """Returns the record as JSON, as histories hold it: without what readers derive anew."""
+        return self.__pydantic_serializer__.to_json(self, exclude_computed_fields=True)
+
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Returns a copy with other values in these fields, by their names and not their aliases.
 
@@ -42,4 +46,4 @@ class ActivityMessage(FrozenModel):
     def on_wire(self) -> bytes:
         """Returns the message as JSON, as histories hold it."""
         # `pydantic_core.to_json`, by which the SDK writes, cannot leave out defaults.
-        return self.__pydantic_serializer__.to_json(self, exclude_defaults=True)
+        return self.__pydantic_serializer__.to_json(self, exclude_defaults=True, exclude_computed_fields=True)

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, computed_field, model_serializer
 
+from signoff.contracts.call import ResultType, result_type
 from signoff.contracts.content import BlobRef, Content, text_of
 from signoff.contracts.frozen_model import FrozenModel
 
@@ -75,6 +76,12 @@ class ResultPart(_Part):
     """The result; the model reads it after `note`."""
     note: str = ""
     """A remark before the value."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def type(self) -> ResultType:
+        """The type of the result, derived from its code; in no history."""
+        return result_type(self.code)
 
 
 Part = Annotated[TextPart | CallPart | ResultPart, Field(discriminator="kind")]

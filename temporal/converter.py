@@ -6,15 +6,15 @@ from temporalio.api.common.v1 import Payload
 from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter
 from temporalio.converter import CompositePayloadConverter, DataConverter, DefaultPayloadConverter
 
-from signoff.contracts.frozen_model import ActivityMessage
+from signoff.contracts.frozen_model import FrozenModel
 
 
 class _JsonConverter(PydanticJSONPlainPayloadConverter):
-    """Leaves fields that hold their defaults out of messages between workflows and activities, and of nothing else."""
+    """Leaves computed fields out of records, and defaults out of messages between workflows and activities."""
 
     def to_payload(self, value: Any) -> Payload | None:
         """See `PydanticJSONPlainPayloadConverter`."""
-        if not isinstance(value, ActivityMessage):
+        if not isinstance(value, FrozenModel):
             return super().to_payload(value)
         return Payload(metadata={"encoding": self.encoding.encode()}, data=value.on_wire())
 
@@ -43,5 +43,5 @@ class SharedConverter(CompositePayloadConverter):
 
 
 DATA_CONVERTER: Final = DataConverter(payload_converter_class=SharedConverter)
-"""What every client and worker of Signoff uses. But for `ActivityMessage` it writes what `temporalio.contrib.pydantic`
+"""What every client and worker of Signoff uses. But for `FrozenModel` it writes what `temporalio.contrib.pydantic`
 writes."""

@@ -35,7 +35,7 @@ def bound_result(result: TurnResult) -> TurnResult:
 
 def json_size(shape: FrozenModel) -> int:
     """Returns the bytes of `shape` as JSON, as histories hold it."""
-    return len(shape.model_dump_json().encode("utf-8", "surrogatepass"))
+    return len(shape.on_wire())
 
 
 def _without_beside(outcome: CallOutcome) -> CallOutcome:

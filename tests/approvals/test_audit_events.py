@@ -127,6 +127,18 @@ REQUEST_FACTS: dict[str, Any] = {
 }
 BEFORE_ROWS = (CardRow(name="to", label="To", value="Bo"), CardRow(name="by", label="By", value="card"))
 OF_CALL: dict[str, Any] = {"approval": ID, "call": CALL, "tool": "pay"}
+TYPES = {
+    "ok": "ToolResult",
+    "denied": "ToolDenied",
+    "input_invalid": "ToolInvalid",
+    "execution_failed": "ToolFailed",
+    "in_doubt": "ToolInDoubt",
+}
+
+
+def became(code: str) -> dict[str, Any]:
+    """What an entry tells of a result with this code."""
+    return {"code": code, "type": TYPES[code]}
 
 
 @pytest.mark.parametrize(
@@ -224,7 +236,10 @@ VOTE = Vote(
         ),
         pytest.param(
             lambda: audit_events.ended_entry(request(state="timed_out"), AT),
-            entry("ending", f"ending/{CALL}/1/timed_out", "", **OF_CALL, revision=1, state="timed_out", digest=DIGEST),
+            entry(
+                "ending", f"ending/{CALL}/1/timed_out", "",
+                **OF_CALL, revision=1, state="timed_out", type="ToolDenied", digest=DIGEST,
+            ),
             id="nobody answered: nobody is named",
         ),
         pytest.param(
@@ -329,7 +344,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
             lambda: audit_events.settled_entry(CTX, "pay", RULED, DENIED, AT),
             entry(
                 "verdict", f"verdict/{CALL}/denied/{DIGEST_START}",
-                **OF_CALL, code="denied", gate="policy", source="policy", rule=LARGE.model_dump(), grant="g1",
+                **OF_CALL, **became("denied"), gate="policy", source="policy", rule=LARGE.model_dump(), grant="g1",
             ),
             id="a rule denied it",
         ),
@@ -337,13 +352,13 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
             lambda: audit_events.settled_entry(CTX, "pay", GateDecision(call=CALL, kind="settled"), DENIED, AT),
             entry(
                 "verdict", f"verdict/{CALL}/denied/",
-                **OF_CALL, code="denied", gate="policy", source="policy", rule={"kind": "policy", "name": "never"},
+                **OF_CALL, **became("denied"), gate="policy", source="policy", rule={"kind": "policy", "name": "never"},
             ),
             id="the rule is the outcome's where the ruling names none",
         ),
         pytest.param(
             lambda: audit_events.settled_entry(CTX, "pay", GateDecision(call=CALL, kind="settled"), INVALID, AT),
-            entry("verdict", f"verdict/{CALL}/input_invalid/", **OF_CALL, code="input_invalid", gate="input"),
+            entry("verdict", f"verdict/{CALL}/input_invalid/", **OF_CALL, **became("input_invalid"), gate="input"),
             id="its arguments were wrong: that was nobody's denial",
         ),
         pytest.param(
@@ -390,7 +405,8 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
             lambda: audit_events.finished_entry(PERMIT, RESULT, "k-ticket", AT),
             entry(
                 "outcome", f"outcome/{CALL}/k-ticket/ok",
-                **OF_CALL, **COST, code="ok", gate="execute", ticket="k-ticket", value=sha256({"password": SECRET}),
+                **OF_CALL, **COST, **became("ok"), gate="execute", ticket="k-ticket",
+                value=sha256({"password": SECRET}),
             ),
             id="it ran: its result is bound by hash",
         ),
@@ -398,7 +414,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
             lambda: audit_events.finished_entry(PERMIT, FAILED, "", AT),
             entry(
                 "outcome", f"outcome/{CALL}/{DIGEST}/execution_failed",
-                **OF_CALL, **COST, code="execution_failed", value=BODY,
+                **OF_CALL, **COST, **became("execution_failed"), value=BODY,
             ),
             id="a result that lies in the store has the hash it lies under",
         ),
@@ -406,7 +422,8 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
             lambda: audit_events.finished_entry(PERMIT, CHANGING, "k-ticket", AT, {"event": "again"}, "/2"),
             entry(
                 "outcome", f"outcome/{CALL}/k-ticket/2/ok",
-                **OF_CALL, **COST, code="ok", gate="execute", ticket="k-ticket", value=sha256({"password": SECRET}),
+                **OF_CALL, **COST, **became("ok"), gate="execute", ticket="k-ticket",
+                value=sha256({"password": SECRET}),
                 structured=sha256({"password": SECRET}), updates=["data.city", "level"], event="again",
             ),
             id="it changed the context: by which names, never by which values",
@@ -415,7 +432,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
             lambda: audit_events.finished_entry(PERMIT, told(Content(inline={"ms": 4})), "k9", AT),
             entry(
                 "outcome", f"outcome/{CALL}/k9/ok",
-                **OF_CALL, code="ok", ticket="k9", value=sha256(""), meta={"ms": 4}, cost=0.0, duration_ms=0,
+                **OF_CALL, **became("ok"), ticket="k9", value=sha256(""), meta={"ms": 4}, cost=0.0, duration_ms=0,
                 truncated=False,
             ),
             id="what a tool tells of the call is told",
@@ -424,7 +441,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
             lambda: audit_events.finished_entry(PERMIT, told(Content(inline={"n": 2**60})), "k9", AT),
             entry(
                 "outcome", f"outcome/{CALL}/k9/ok",
-                **OF_CALL, code="ok", ticket="k9", value=sha256(""), meta="unwritable", cost=0.0, duration_ms=0,
+                **OF_CALL, **became("ok"), ticket="k9", value=sha256(""), meta="unwritable", cost=0.0, duration_ms=0,
                 truncated=False,
             ),
             id="unless no record can hold it",
@@ -433,7 +450,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
             lambda: audit_events.finished_entry(PERMIT, told(Content(blob=BlobRef(sha256=BODY, size=9_000))), "k9", AT),
             entry(
                 "outcome", f"outcome/{CALL}/k9/ok",
-                **OF_CALL, code="ok", ticket="k9", value=sha256(""), cost=0.0, duration_ms=0,
+                **OF_CALL, **became("ok"), ticket="k9", value=sha256(""), cost=0.0, duration_ms=0,
                 truncated=False, meta_kept={"sha256": BODY, "size": 9_000},
             ),
             id="and a large one is bound by hash",
@@ -451,7 +468,8 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
             ),
             entry(
                 "in_doubt", f"outcome/{CALL}/k9/in_doubt",
-                **OF_CALL, code="in_doubt", ticket="k9", value="unwritable", cost=0.0, duration_ms=0, truncated=False,
+                **OF_CALL, **became("in_doubt"), ticket="k9", value="unwritable", cost=0.0, duration_ms=0,
+                truncated=False,
             ),
             id="nobody knows what became of it; no hash is made up for what has none",
         ),

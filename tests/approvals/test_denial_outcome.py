@@ -42,6 +42,7 @@ def test_the_model_gets_a_denial_as_the_result_of_its_call() -> None:
         gate="approval",
         value=Content(
             inline={
+                "type": "ToolDenied",
                 "code": "denied",
                 "source": "human",
                 "approval_id": "main.s.t.c1.1",

@@ -8,6 +8,7 @@ import pytest
 from desk_fixtures import GUEST, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
 
+from signoff.audit.log import AuditLog
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.errors import ConfigError, Conflict, NotFound
 from signoff.contracts.limits import CALLS_PER_COMPLETION, MAX_CALLS_PER_TOOL, MAX_COMPLETIONS, MAX_IDENTICAL_CALLS
@@ -90,12 +91,17 @@ async def test_a_denial_reaches_the_model_as_tool_denied(client: Client, store: 
         receipt = await desk.signoff.decide(no(key, reason="too expensive"))
         result = await desk.signoff.result(key)
         told = await desk.told(key)
+        recorded = {
+            each.facts["type"] for each in await AuditLog(store).stream(key.workflow_id) if "type" in each.facts
+        }
     assert (receipt.status, receipt.state) == ("accepted", "denied")
     assert result.state == "complete"
     assert ledger.rows == []
     assert len(told) == 1
     read = told[0].value.inline
-    assert told[0].code == "denied"
+    assert (told[0].code, told[0].type, read["type"]) == ("denied", "ToolDenied", "ToolDenied")
+    assert [each.type for each in result.calls] == ["ToolDenied"]
+    assert recorded == {"ToolDenied"}
     assert (read["source"], read["reason"], read["decided_by"]) == ("human", "too expensive", "approver")
     assert (read["call_id"], read["tool"], read["approval_id"]) == ("c1.1", "pay", receipt.approval_id)
 

@@ -1,0 +1,67 @@
+"""Each result has its type: one for every code, in one table, and never stored beside the code."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from temporalio.api.common.v1 import Payload
+
+from signoff.contracts.activity_messages import ToolReply
+from signoff.contracts.call import RESULT_TYPES, CallCode, CallOutcome, ResultType, ToolDenied, result_type
+from signoff.contracts.content import Content
+from signoff.contracts.frozen_model import FrozenModel
+from signoff.contracts.message import ResultPart
+from signoff.contracts.turn import TurnResult
+from signoff.temporal.converter import DATA_CONVERTER
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results.md"
+
+
+def test_every_code_has_a_type_of_its_own() -> None:
+    """Whoever adds a code adds its type."""
+    assert set(RESULT_TYPES) == set(get_args(CallCode))
+    assert sorted(RESULT_TYPES.values()) == sorted(get_args(ResultType))
+
+
+def test_the_one_table_says_what_the_code_does() -> None:
+    """In the order of the code, and nothing besides."""
+    rows = re.findall(r"^\| `(Tool\w+)` \| `(\w+)` \|", RESULTS.read_text(encoding="utf-8"), re.MULTILINE)
+    assert rows == [(each, code) for code, each in RESULT_TYPES.items()]
+
+
+@pytest.mark.row("N32")
+@pytest.mark.row("X12")
+def test_a_denial_says_literally_that_it_is_one() -> None:
+    """The value that the model reads, the outcome and the part of the conversation."""
+    denied = ToolDenied(source="human", tool="pay", call_id="c1.1")
+    value = denied.model_dump(mode="json")
+    assert list(value.items())[:2] == [("type", "ToolDenied"), ("code", "denied")]
+    outcome = CallOutcome(call="c1.1", tool="pay", code="denied", value=Content(inline=value), denied=denied)
+    part = ResultPart(call="c1.1", tool="pay", code="denied", value=outcome.value)
+    assert (outcome.model_dump()["type"], part.model_dump()["type"]) == ("ToolDenied", "ToolDenied")
+
+
+def test_nobody_claims_another_type() -> None:
+    """It follows from the code; a result of a code that is not known here has failed."""
+    claimed = CallOutcome.model_validate({"call": "c", "tool": "pay", "code": "denied", "type": "ToolResult"})
+    assert claimed.type == "ToolDenied"
+    assert result_type("of_tomorrow") == "ToolFailed"
+
+
+@pytest.mark.parametrize("place", ["activity", "result", "part"])
+def test_no_history_holds_a_type_beside_its_code(place: str) -> None:
+    """It would make each longer; what is read of one has it all the same."""
+    outcome = CallOutcome(call="c1.1", tool="pay", code="ok", value=Content(inline="paid"))
+    part = ResultPart(call="c1.1", tool="pay", code="ok", value=outcome.value)
+    written: dict[str, FrozenModel] = {
+        "activity": ToolReply(outcome=outcome),
+        "result": TurnResult(state="complete", calls=(outcome,)),
+        "part": part,
+    }
+    found: Payload = DATA_CONVERTER.payload_converter.to_payloads([written[place]])[0]
+    assert b"paid" in found.data
+    assert b"ToolResult" not in found.data
+    [read] = DATA_CONVERTER.payload_converter.from_payloads([found], [type(written[place])])
+    assert read == written[place]
+    assert "ToolResult" in read.model_dump_json()
