@@ -1,0 +1,106 @@
+"""Answers requests for callers of the API: whom an answer names, and the record of those that never come as far."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from signoff.approvals.audit_events import rejected_entry
+from signoff.contracts.errors import NotFound, Refused, SignoffError
+from signoff.contracts.ids import parse_approval_id
+from signoff.contracts.names import DEFAULT_DECIDER, DEFAULT_TENANT
+from signoff.contracts.person import Person
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.requests import DecisionAuthor, DecisionDraft
+from signoff.gateway.approvals.decision_parser import read_batched, refused_receipt, with_key
+from signoff.gateway.approvals.decisions import decide
+from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, own_tenant, person_of
+from signoff.gateway.conversations import Conversations
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.transport.middleware import unexpected_receipt
+
+
+@dataclass(frozen=True)
+class ApiAttempt:
+    """One answer as it was sent, for the record of those that never come as far as a request.
+
+    `person` is who the sender says they are, `key` the `Idempotency-Key`, `sent` the body, `channel` what sent
+    it.
+    """
+
+    caller: AuthenticatedCaller | None
+    person: str | None
+    key: str | None
+    sent: str
+    channel: str
+
+
+async def decide_item(deps: GatewayDeps, item: Any, attempt: ApiAttempt) -> Receipt:
+    """Returns the receipt of one answer of several, whatever happens: those before it have counted, and must be
+    told.
+    """
+    name = str(item.get("approval_id", ""))[:200] if isinstance(item, dict) else ""
+    try:
+        # JSON may hold half of a surrogate pair (`"\\ud800"`), which no record and no receipt can carry.
+        json.dumps(item, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return refused_receipt("malformed", "", "it holds text that is none")
+    try:
+        return await decide_draft(deps, read_batched(item, name), attempt, by_card=True)
+    except SignoffError as error:
+        return refused_receipt("unavailable", name, error.message)
+    except Exception as error:
+        return unexpected_receipt(name, error)
+
+
+async def decide_draft(
+    deps: GatewayDeps, draft: DecisionDraft | Receipt, attempt: ApiAttempt, *, by_card: bool = False
+) -> Receipt:
+    """Returns the receipt of an answer; one that never comes as far as its request is written down here."""
+    if isinstance(draft, DecisionDraft):
+        draft = with_key(draft, attempt.key)
+    if isinstance(draft, Receipt):
+        return await note_attempt(deps, draft, attempt)
+    named = await find_named(deps, draft.approval_id, attempt)
+    if isinstance(named, Receipt):
+        return await note_attempt(deps, named, attempt)
+    approval_id, person = named
+    # In the development profile a person is named; that counts as if they had signed in.
+    assurance = "session" if attempt.caller is None else attempt.caller.assurance
+    author = DecisionAuthor(person, attempt.channel, assurance, by_card=by_card)
+    return await decide(deps, draft.model_copy(update={"approval_id": approval_id}), author)
+
+
+async def note_attempt(deps: GatewayDeps, receipt: Receipt, attempt: ApiAttempt) -> Receipt:
+    """Returns `receipt`, written down: this attempt never came as far as its turn."""
+    seen = rejected_entry(
+        receipt,
+        deps.clock(),
+        subject="" if attempt.caller is None else attempt.caller.person.id,
+        channel=attempt.channel,
+        body=attempt.sent,
+        tenant=own_tenant(attempt.caller, None),
+    )
+    await deps.attempts.note(deps.store, seen, receipt.code)
+    return receipt
+
+
+async def find_named(deps: GatewayDeps, approval: str, attempt: ApiAttempt) -> tuple[str, Person] | Receipt:
+    """Returns the request and the person of an attempt, or why there is no such thing."""
+    try:
+        approval_id = await find_request(deps, approval, attempt.caller)
+    except NotFound as error:
+        return refused_receipt("unknown", approval, error.message)
+    key = parse_approval_id(approval_id)
+    tenant = DEFAULT_TENANT if key is None else key.turn.tenant
+    try:
+        return approval_id, acting_person(deps, attempt.caller, attempt.person, default=DEFAULT_DECIDER, tenant=tenant)
+    except Refused as error:
+        return refused_receipt("not_allowed", approval_id, error.message)
+
+
+async def find_request(deps: GatewayDeps, approval: str, caller: AuthenticatedCaller | None) -> str:
+    """Returns the request behind an id or a code, of the caller's tenant. Raises `NotFound`."""
+    approval_id = await Conversations(deps).approval_id(approval, person_of(caller), own_tenant(caller, None))
+    key = parse_approval_id(approval_id)
+    own_tenant(caller, key.turn.tenant if key is not None else None)
+    return approval_id
