@@ -14,7 +14,7 @@ from signoff.approvals.edit_diff import row_changes
 from signoff.contracts.activity_messages import Authority, GateDecision
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry, AuditKind
-from signoff.contracts.call import CallContext, CallOutcome, Permit, RuleReference, result_type
+from signoff.contracts.call import CallContext, CallOutcome, Permit, RuleReference, type_from_code
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
@@ -24,7 +24,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import SessionEvent
 
 UNWRITABLE: Final = "unwritable"
-_DENIED: Final = result_type("denied")
+_DENIED: Final = type_from_code("denied")
 _ALWAYS_DENIED: Final = ("denied", "timed_out")
 """Ends by which the call's result is a denial; of one that was withdrawn it may be that it was never begun."""
 _TOLD_CHARS: Final = 200

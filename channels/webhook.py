@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from signoff.approvals.quorum import progress
+from signoff.approvals.request_part import part_from_request
 from signoff.channels.base import Channel, ChannelContext, ChannelOptions
 from signoff.channels.channel_errors import Malformed, NotDelivered
 from signoff.channels.envelopes import (
@@ -33,6 +34,7 @@ from signoff.channels.signature_check import REPLAY_SECONDS
 from signoff.channels.standard_webhooks import read_secret, signed_headers, verify_id
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.frozen_model import FrozenModel
+from signoff.contracts.responses import AnswerLinks
 from signoff.texts.catalogue import ENGLISH
 from signoff.texts.endings import closing_words
 from signoff.texts.formatter import formatter_for
@@ -242,6 +244,7 @@ def _check_receipt(answer: ServerAnswer) -> ServerAnswer:
 def _card_data(card: OutboundCard, voice_now: datetime) -> dict[str, Any]:
     request = card.request
     words = card_words(card, formatter_for(card.person, voice_now), how="buttons", assurance=Webhook.assurance)
+    where = AnswerLinks(api=f"/v1/approvals/{request.id}/decide", page=card.link, channels=request.notify)
     return {
         # Whoever answers a list as a whole must not decide the first of it by that.
         "token": "" if card.kind == "digest" else card.token,
@@ -266,6 +269,7 @@ def _card_data(card: OutboundCard, voice_now: datetime) -> dict[str, Any]:
         "decides": words.decides,
         "approves": words.approves,
         "link": card.link,
+        "part": part_from_request(request, where).model_dump(mode="json"),
         "text": words.text,
     }
 

@@ -44,7 +44,7 @@ DEFAULT_DENIAL = "Denied by user."
 _TYPES: Final[Mapping[str, ResultType]] = {str(code): each for code, each in RESULT_TYPES.items()}
 
 
-def result_type(code: str) -> ResultType:
+def type_from_code(code: str) -> ResultType:
     """Returns the type of a result with this code; of a code of newer engines that it failed."""
     return _TYPES.get(code, "ToolFailed")
 
@@ -190,4 +190,4 @@ class CallOutcome(FrozenModel):
     @property
     def type(self) -> ResultType:
         """The type of the result, derived from its code, so that nobody can claim another; in no history."""
-        return result_type(self.code)
+        return type_from_code(self.code)

@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, computed_field, model_serializer
 
-from signoff.contracts.call import ResultType, result_type
+from signoff.contracts.call import ResultType, type_from_code
 from signoff.contracts.content import BlobRef, Content, text_of
 from signoff.contracts.frozen_model import FrozenModel
 
@@ -17,7 +17,11 @@ PART_TYPES: Final = (
     "domain-data", "llm-context", "a2ui-surface", "artifact", "reasoning-trace", "citation", "progress",
 )  # fmt: skip
 """What a model may add to its answer."""
-RESERVED_PART_TYPES: Final = ("approval-request", "approval-response")
+APPROVAL_REQUEST: Final = "approval-request"
+"""An open request, in the answer of the turn that waits for it."""
+APPROVAL_RESPONSE: Final = "approval-response"
+"""An answer to one, in a message to its session."""
+RESERVED_PART_TYPES: Final = (APPROVAL_REQUEST, APPROVAL_RESPONSE)
 """Made by the engine or sent by people, never written by a model."""
 
 
@@ -81,7 +85,7 @@ class ResultPart(_Part):
     @property
     def type(self) -> ResultType:
         """The type of the result, derived from its code; in no history."""
-        return result_type(self.code)
+        return type_from_code(self.code)
 
 
 Part = Annotated[TextPart | CallPart | ResultPart, Field(discriminator="kind")]

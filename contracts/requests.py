@@ -189,6 +189,12 @@ class FreezeBody(RequestBody):
     reason: str = Field(min_length=1, max_length=REASON_CHARS, description="The agents and everybody asked read it.")
 
 
+class ApprovalResponseBody(DecisionDraft):
+    """An `approval-response` part of a message: an answer that names its request, revision and question hash."""
+
+    type: Literal["approval-response"] = Field(description="What the part is.")
+
+
 class MessageBody(RequestBody):
     """One earlier or new message of a conversation, as plain text."""
 
@@ -231,9 +237,15 @@ class TurnBody(RequestBody):
 
 
 class SayBody(RequestBody):
-    """Say something in a session."""
+    """Say something in a session: `text`, or `parts` that answer what its turns ask."""
 
-    text: str = Field(min_length=1, description="What the person says.")
+    text: str = Field(default="", description="What the person says; give this or `parts`.")
+    parts: list[Any] = Field(
+        default=[],
+        max_length=BATCH_DECISIONS,
+        json_schema_extra={"items": {"$ref": "#/components/schemas/ApprovalResponseBody"}},
+        description="Answers to requests of this session, by whoever may decide them; beside `user` and `id` alone.",
+    )
     actor: str | None = Field(default=None, description="Who is spoken to; whoever the session talks to if not given.")
     user: str = Field(default=DEFAULT_ASKER, description=_USER)
     id: MessageId | None = Field(default=None, description="The message's id, for safe retries; a UUIDv7 if not given.")
@@ -245,10 +257,16 @@ class SayBody(RequestBody):
     dry_run: bool = Field(default=False, description="Judge every call, run none.")
     context: dict[str, Any] = Field(default={}, description="Extra context fields that the manifest declares.")
 
-    @field_validator("text")
-    @classmethod
-    def _says_something(cls, words: str) -> str:
-        return _check_words(words)
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "SayBody":
+        if not self.parts:
+            _check_words(self.text)
+            return self
+        # Of what is said to an actor beside an answer nobody knows whether it was meant for after that answer.
+        beside = sorted(self.model_fields_set - {"parts", "user", "id"})
+        if beside:
+            raise ValueError(f"`parts` go without {', '.join(f'`{name}`' for name in beside)}; say that in another one")
+        return self
 
 
 class ResultBody(RequestBody):

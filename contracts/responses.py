@@ -1,8 +1,9 @@
 """What the gateway's API answers, beside the shapes that turns, requests and records have themselves."""
 
+from datetime import datetime
 from typing import Any, Literal
 
-from signoff.contracts.approval import Card
+from signoff.contracts.approval import Card, CardRow
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.grant import Freeze, Grant
 from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
@@ -53,6 +54,48 @@ class ResultRest(FrozenModel):
     text: str
 
 
+class AnswerLinks(FrozenModel):
+    """Where an open request can be answered."""
+
+    api: str
+    """By `POST` of an answer."""
+    session: str = ""
+    """By `POST` of a message with an `approval-response` part."""
+    page: str = ""
+    """By people."""
+    channels: tuple[str, ...] = ()
+    """The channels that the policy names; empty: those of the manifest's rules."""
+
+
+class ApprovalRequestPart(FrozenModel):
+    """The content of an `approval-request` part: an open request, as its card shows it."""
+
+    approval_id: str
+    code: str
+    """What people type."""
+    kind: Literal["approval", "in_doubt"]
+    """`in_doubt` asks whether the call happened."""
+    revision: int
+    """To be sent back with an answer, as `question_hash`."""
+    question_hash: str
+    actor: str
+    call: str
+    tool: str
+    effect: str
+    """The sentence that says what the call does."""
+    arguments: tuple[CardRow, ...]
+    """As the card shows them, secret ones masked."""
+    whole: bool
+    """Whether these are all of them, in full; else the request itself has to be read before it is approved."""
+    expires_at: datetime | None
+    """The deadline, in UTC."""
+    approvers: tuple[str, ...]
+    """Who may answer, as `role:<role>` and `user:<id>`."""
+    quorum: int
+    """How many of them have to approve."""
+    where: AnswerLinks
+
+
 class SessionLinks(FrozenModel):
     """Where to follow a session."""
 
@@ -74,6 +117,8 @@ class SessionMessageReply(FrozenModel):
     status: Literal["accepted", "refused", "pending"]
     code: str = ""
     message: str = ""
+    receipts: tuple[Receipt, ...] = ()
+    """Those of its `approval-response` parts, in their order."""
     links: SessionLinks
 
 

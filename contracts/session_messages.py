@@ -202,7 +202,7 @@ class SessionTurnView(FrozenModel):
     earlier: int = 0
     """As in `SessionTurn`."""
     parts: tuple[ResponsePart, ...] = ()
-    """Its answer."""
+    """Its answer; while it waits for people an `approval-request` each request, which the gateway adds."""
     error: TurnError | None = None
     """Why it failed."""
     started_at: datetime | None = None

@@ -222,6 +222,8 @@ class TurnView(FrozenModel):
     """The conversation so far."""
     calls: tuple[CallView, ...] = ()
     """Its calls."""
+    parts: tuple[ResponsePart, ...] = ()
+    """Of one that waits for people an `approval-request` each request; the gateway adds it, whatever the turn says."""
     result: TurnResult | None = None
     """Its result, once it has ended."""
     started_at: datetime | None = None

@@ -13,6 +13,7 @@ from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
 from signoff.engine.turn_client import TurnClient
 from signoff.gateway.approvals.decision_writer import DecisionWriter
+from signoff.gateway.approvals.open_requests import add_requests_to_turn
 from signoff.gateway.approvals.turn_proof import proved_view
 from signoff.gateway.refused_attempts import AttemptRecords
 from signoff.gateway.signed_start import SignedStart, signed_start_of
@@ -87,8 +88,9 @@ class GatewayDeps:
             return await self.client.ended_view(key)
 
     async def prove(self, view: TurnView, begun: SignedStart) -> TurnView:
-        """Returns `view` as far as the store bears it out."""
-        return await proved_view(view, begun, self.store, self.requests, self.catalog)
+        """Returns `view` as far as the store bears it out, with a part for each request that waits."""
+        proved = await proved_view(view, begun, self.store, self.requests, self.catalog)
+        return add_requests_to_turn(proved, self.settings.public_url)
 
     async def watch(self, key: TurnKey) -> AsyncIterator[TurnView]:
         """Returns the turn's views as they may be shown, one whenever it changed, until it has its result."""

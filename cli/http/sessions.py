@@ -18,7 +18,7 @@ from signoff.client.client import Client
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import NotFound
 from signoff.contracts.ids import uuid7
-from signoff.contracts.message import TextPart
+from signoff.contracts.message import APPROVAL_REQUEST, TextPart
 from signoff.contracts.session_messages import SessionTurnView, SessionView
 from signoff.contracts.turn import TurnView
 
@@ -135,7 +135,8 @@ def _answers(turn: SessionTurnView, full: TurnView | None) -> list[Text]:
     """Writes the actions and answers of a turn; those the session remembers where the turn itself is gone or over."""
     lines = answer_lines(full) if full is not None else []
     if full is None:
-        lines += [Text(f"{turn.actor}: {content_text(part.content)}") for part in turn.parts]
+        answers = (part for part in turn.parts if part.type != APPROVAL_REQUEST)
+        lines += [Text(f"{turn.actor}: {content_text(part.content)}") for part in answers]
     if turn.error is not None and (full is None or full.result is None or full.result.error is None):
         lines.append(Text(f"error: {clean(turn.error.message)}", style="red"))
     return lines

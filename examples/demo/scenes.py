@@ -194,7 +194,7 @@ async def _told(stage: Stage, key: TurnKey) -> dict[str, str]:
     """The ToolDenied that the model read, from the transcript."""
     for message in await stage.signoff.transcript(key):
         for part in message.parts:
-            if isinstance(part, ResultPart) and part.code == "denied" and isinstance(part.value.inline, dict):
+            if isinstance(part, ResultPart) and part.type == "ToolDenied" and isinstance(part.value.inline, dict):
                 return part.value.inline
     raise Unexpected(f"turn `{key.turn}`: expected a ToolDenied in its transcript, seen none")
 

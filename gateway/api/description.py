@@ -5,7 +5,8 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from signoff.contracts.requests import DecisionDraft
+from signoff.contracts.requests import ApprovalResponseBody, DecisionDraft
+from signoff.contracts.responses import ApprovalRequestPart
 from signoff.gateway.auth.dependencies import OPEN, TokenAccess
 from signoff.gateway.auth.route_table import RouteTable
 
@@ -24,9 +25,11 @@ def describe(app: FastAPI, routes: RouteTable) -> dict[str, Any]:
     """Describes the API, each operation with the scope that it needs; made once."""
     if app.openapi_schema is None:
         described = FastAPI.openapi(app)
-        # The body of a decision is read as bytes, and not by FastAPI: who names a field twice is refused.
-        draft = DecisionDraft.model_json_schema(ref_template=_REFERENCE)
-        described["components"]["schemas"] |= {**draft.pop("$defs"), DecisionDraft.__name__: draft}
+        # Bodies of decisions are read as bytes, and not by FastAPI: who names a field twice is refused. What parts hold
+        # is any JSON to it.
+        for model in (DecisionDraft, ApprovalResponseBody, ApprovalRequestPart):
+            schema = model.model_json_schema(ref_template=_REFERENCE)
+            described["components"]["schemas"] |= {**schema.pop("$defs", {}), model.__name__: schema}
         for path, operations in described["paths"].items():
             for method, operation in operations.items():
                 access = routes.find(path, method.upper())

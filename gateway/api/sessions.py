@@ -1,22 +1,30 @@
 """The API of sessions: say something, hand over a late result, read the conversation, list what one may read."""
 
-from typing import Annotated, Any, Final
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from signoff.contracts.errors import Refused
-from signoff.contracts.ids import SessionKey, TurnKey
+from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
+from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import ResultBody, SayBody
 from signoff.contracts.responses import SessionLinks, SessionList, SessionMessageReply
 from signoff.contracts.session_messages import SessionReceipt, SessionView
 from signoff.gateway.api.faults import FAULTS
-from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, own_tenant, person_of
-from signoff.gateway.auth.dependencies import Deps, TokenReader, TokenStarter
+from signoff.gateway.approvals.api_attempts import ApiAttempt, decide_part
+from signoff.gateway.approvals.decision_parser import once_each
+from signoff.gateway.approvals.open_requests import add_requests_to_session
+from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, channel_of, own_tenant, person_of
+from signoff.gateway.auth.dependencies import Deps, TokenReader, TokenStarter, require_scope
 from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps, session_name, turn_name
+from signoff.gateway.languages import formatter_in
 from signoff.gateway.session_names import is_own, own_session
 from signoff.gateway.turn_starter import add_result, read_session, say
+from signoff.texts.endings import written_receipt
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=FAULTS)
 _TAKEN: Final[dict[int | str, dict[str, Any]]] = {
@@ -45,14 +53,18 @@ async def list_sessions(
     responses=_TAKEN,
 )
 async def say_something(
-    session: str, body: SayBody, deps: Deps, caller: TokenStarter, response: Response
+    session: str, body: SayBody, request: Request, deps: Deps, caller: TokenStarter, response: Response
 ) -> SessionMessageReply:
-    """Answered in the order of arrival; a turn that waits for people holds up nobody.
+    """Answered in the order of arrival; a turn that waits for people holds up nobody. A message of
+    `approval-response` parts says nothing: it answers what the session's turns ask, as `/v1/approvals` does and for
+    whoever may decide there (scope `decide`), with one receipt a part.
 
     `session` is `<tenant>.<session>`, or the session alone: the id that an answer told, or a name of one's own,
     which nobody else's session can have taken. The same `id` again is the same message.
     """
     named = _key(session, caller)
+    if body.parts:
+        return await _answer_requests(deps, named, body, request, caller, response)
     own = body.user if "user" in body.model_fields_set else None
     user = acting_person(deps, caller, own, default=body.user, tenant=named.tenant)
     body = body.model_copy(update={"user": user.id})
@@ -79,7 +91,41 @@ async def hand_over(
 @router.get("/{session}", summary="One session as it stands")
 async def show_session(session: str, deps: Deps, caller: TokenReader) -> SessionView:
     """Its turns, oldest first, and what is not answered yet. Each turn's calls are at `/v1/turns/{turn}`."""
-    return await Conversations(deps).named_session(_key(session, caller), person_of(caller))
+    view = await Conversations(deps).named_session(_key(session, caller), person_of(caller))
+    return await add_requests_to_session(view, deps.requests, deps.settings.public_url)
+
+
+async def _answer_requests(
+    deps: GatewayDeps,
+    named: SessionKey,
+    body: SayBody,
+    request: Request,
+    caller: AuthenticatedCaller | None,
+    response: Response,
+) -> SessionMessageReply:
+    require_scope(request, caller, "decide")
+    # Raises for a field that stands twice: of such a body nobody knows which answers were meant.
+    json.loads(await request.body(), object_pairs_hook=once_each)
+    own = own_session(named, person_of(caller), development=deps.development)
+    named_as = body.user if "user" in body.model_fields_set else None
+    channel, receipts = channel_of(request), []
+    for part in body.parts:
+        attempt = ApiAttempt(caller, named_as, body.id, str(part), channel)
+        receipts.append(await decide_part(deps, part, attempt, (named, own)))
+    words = formatter_in(request, person_of(caller), deps.clock())
+    counted = [each.approval_id for each in receipts if each.status != "refused"]
+    key = parse_approval_id(counted[0]) if counted else None
+    place = named if key is None else SessionKey(key.turn.tenant, key.turn.session)
+    reply = _answer(deps, place, _sum_up(receipts, "" if key is None else key.turn.turn), response)
+    response.status_code = 200
+    return reply.model_copy(update={"receipts": tuple(written_receipt(each, words) for each in receipts)})
+
+
+def _sum_up(receipts: Sequence[Receipt], turn: str) -> SessionReceipt:
+    """Sums up the receipts of a message's parts, of which the first that counted was for `turn`."""
+    states = {each.status for each in receipts}
+    status: Literal["accepted", "refused", "pending"] = "refused" if states == {"refused"} else "accepted"
+    return SessionReceipt(status="pending" if "pending" in states else status, turn=turn)
 
 
 def _answer(deps: GatewayDeps, key: SessionKey, receipt: SessionReceipt, response: Response) -> SessionMessageReply:

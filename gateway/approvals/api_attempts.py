@@ -1,17 +1,18 @@
 """Answers requests for callers of the API: whom an answer names, and the record of those that never come as far."""
 
 import json
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
 from signoff.approvals.audit_events import rejected_entry
 from signoff.contracts.errors import NotFound, Refused, SignoffError
-from signoff.contracts.ids import parse_approval_id
+from signoff.contracts.ids import SessionKey, parse_approval_id
 from signoff.contracts.names import DEFAULT_DECIDER, DEFAULT_TENANT
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
-from signoff.gateway.approvals.decision_parser import read_batched, refused_receipt, with_key
+from signoff.gateway.approvals.decision_parser import read_batched, read_response, refused_receipt, with_key
 from signoff.gateway.approvals.decisions import decide
 from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, own_tenant, person_of
 from signoff.gateway.conversations import Conversations
@@ -38,6 +39,34 @@ async def decide_item(deps: GatewayDeps, item: Any, attempt: ApiAttempt) -> Rece
     """Returns the receipt of one answer of several, whatever happens: those before it have counted, and must be
     told.
     """
+    return await _receipt_of(item, lambda name: _decide_batched(deps, item, name, attempt))
+
+
+async def decide_part(deps: GatewayDeps, part: Any, attempt: ApiAttempt, sessions: Collection[SessionKey]) -> Receipt:
+    """Returns the receipt of one `approval-response` part of a message to one of `sessions`, whatever happens."""
+    return await _receipt_of(part, lambda name: _decide_response(deps, part, name, attempt, sessions))
+
+
+async def _decide_batched(deps: GatewayDeps, item: Any, name: str, attempt: ApiAttempt) -> Receipt:
+    return await decide_draft(deps, read_batched(item, name), attempt, by_card=True)
+
+
+async def _decide_response(
+    deps: GatewayDeps, part: Any, name: str, attempt: ApiAttempt, sessions: Collection[SessionKey]
+) -> Receipt:
+    draft = read_response(part, name)
+    if isinstance(draft, DecisionDraft):
+        try:
+            key = parse_approval_id(await find_request(deps, draft.approval_id, attempt.caller))
+        except NotFound:
+            key = None
+        if key is None or SessionKey(key.turn.tenant, key.turn.session) not in sessions:
+            # The same words for what is elsewhere and for what is not there.
+            draft = refused_receipt("unknown", name, "there is no such request in this session")
+    return await decide_draft(deps, draft, attempt)
+
+
+async def _receipt_of(item: Any, decide_named: Callable[[str], Awaitable[Receipt]]) -> Receipt:
     name = str(item.get("approval_id", ""))[:200] if isinstance(item, dict) else ""
     try:
         # JSON may hold half of a surrogate pair (`"\\ud800"`), which no record and no receipt can carry.
@@ -45,7 +74,7 @@ async def decide_item(deps: GatewayDeps, item: Any, attempt: ApiAttempt) -> Rece
     except UnicodeEncodeError:
         return refused_receipt("malformed", "", "it holds text that is none")
     try:
-        return await decide_draft(deps, read_batched(item, name), attempt, by_card=True)
+        return await decide_named(name)
     except SignoffError as error:
         return refused_receipt("unavailable", name, error.message)
     except Exception as error:

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from signoff.contracts.errors import Refused
 from signoff.contracts.limits import DECISION_BYTES, DELIVERY_CHARS
+from signoff.contracts.message import APPROVAL_RESPONSE
 from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.contracts.requests import DecisionDraft
 from signoff.gateway.errors import sentence
@@ -42,6 +43,14 @@ def read_batched(item: Any, approval_id: str) -> DecisionDraft | Receipt:
     named = {"approval_id": draft.approval_id, "revision": draft.revision, "question_hash": draft.question_hash}
     missing = [f"`{name}`" for name, value in named.items() if not value]
     return refused_receipt("malformed", approval_id, f"{', '.join(missing)}: missing") if missing else draft
+
+
+def read_response(part: Any, approval_id: str) -> DecisionDraft | Receipt:
+    """Returns the answer in one part of a message, or the receipt `malformed` for it alone."""
+    if not isinstance(part, dict) or part.get("type") != APPROVAL_RESPONSE:
+        message = f"`type`: a message takes parts of the type `{APPROVAL_RESPONSE}` alone"
+        return refused_receipt("malformed", approval_id, message)
+    return read_batched({name: value for name, value in part.items() if name != "type"}, approval_id)
 
 
 def parse_draft(raw: bytes, approval_id: str) -> DecisionDraft | Receipt:

@@ -80,6 +80,12 @@ class VendorAccess(Access):
     """Access for vendors' webhooks: nobody signs in, the channel itself proves who brings something."""
 
 
+def require_scope(request: Request, caller: AuthenticatedCaller | None, scope: Scope) -> None:
+    """Refuses what a route does beside what its access allows. Raises `SignInNeeded`, `Refused` (`scope`)."""
+    authenticator: Authenticator = request.app.state.authenticator
+    authenticator.require(caller, scope)
+
+
 def access_of_request(request: Request) -> Access:
     """Returns by which access a request came in."""
     access: Access = request.scope[_ADMITTED]

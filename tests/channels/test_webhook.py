@@ -24,6 +24,7 @@ from signoff.contracts.approval import ApprovalRequest, Card, CardRow
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Verdict
 from signoff.contracts.person import Person, Principal
+from signoff.contracts.responses import ApprovalRequestPart
 from signoff.testing.channels import ChannelSuite
 from signoff.testing.vendor import Trouble, Vendor, VendorCard
 from signoff.testing.vendor_server import serve_vendor
@@ -264,6 +265,9 @@ async def test_a_card_holds_all_that_a_system_needs() -> None:
     assert (data["to"], data["code"], data["revision"], data["effect"]) == ("U-bo", "K7Q2FM", 1, "Pay 3")
     assert data["rows"][0]["value"] == "Bo"
     assert (data["whole"], data["decides"]) == (True, True)
+    asked = ApprovalRequestPart.model_validate(data["part"]["content"]["inline"])
+    assert (data["part"]["type"], asked.approval_id, asked.code) == ("approval-request", data["approval"], "K7Q2FM")
+    assert (asked.arguments[0].value, asked.where.page) == ("Bo", data["link"])
 
 
 async def test_a_digest_is_answered_by_no_token() -> None:

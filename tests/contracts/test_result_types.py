@@ -8,7 +8,7 @@ import pytest
 from temporalio.api.common.v1 import Payload
 
 from signoff.contracts.activity_messages import ToolReply
-from signoff.contracts.call import RESULT_TYPES, CallCode, CallOutcome, ResultType, ToolDenied, result_type
+from signoff.contracts.call import RESULT_TYPES, CallCode, CallOutcome, ResultType, ToolDenied, type_from_code
 from signoff.contracts.content import Content
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.message import ResultPart
@@ -46,7 +46,7 @@ def test_nobody_claims_another_type() -> None:
     """It follows from the code; a result of a code that is not known here has failed."""
     claimed = CallOutcome.model_validate({"call": "c", "tool": "pay", "code": "denied", "type": "ToolResult"})
     assert claimed.type == "ToolDenied"
-    assert result_type("of_tomorrow") == "ToolFailed"
+    assert type_from_code("of_tomorrow") == "ToolFailed"
 
 
 @pytest.mark.parametrize("place", ["activity", "result", "part"])

@@ -1,0 +1,29 @@
+"""Makes the part by which an open request stands in the envelope of whatever waits for it. Pure."""
+
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.content import Content
+from signoff.contracts.message import APPROVAL_REQUEST
+from signoff.contracts.responses import AnswerLinks, ApprovalRequestPart
+from signoff.contracts.turn import ResponsePart
+
+
+def part_from_request(request: ApprovalRequest, where: AnswerLinks) -> ResponsePart:
+    """Converts a request to its `approval-request` part, which holds of the arguments what its card shows."""
+    content = ApprovalRequestPart(
+        approval_id=request.id,
+        code=request.code,
+        kind=request.kind,
+        revision=request.revision,
+        question_hash=request.question_hash,
+        actor=request.actor,
+        call=request.call,
+        tool=request.tool,
+        effect=request.card.effect,
+        arguments=request.card.rows,
+        whole=request.card.whole,
+        expires_at=request.expires_at,
+        approvers=request.approvers,
+        quorum=request.quorum,
+        where=where,
+    )
+    return ResponsePart(type=APPROVAL_REQUEST, content=Content(inline=content.model_dump(mode="json")))

@@ -1,0 +1,68 @@
+"""Puts the requests that wait for people into the envelopes of turns and sessions, as the store proves them.
+
+What a workflow says of such parts itself is dropped: whoever may start one in a turn's place could ask for anything.
+"""
+
+from collections.abc import Iterable
+
+from signoff.approvals.request_part import part_from_request
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.errors import NotFound
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.message import RESERVED_PART_TYPES
+from signoff.contracts.responses import AnswerLinks
+from signoff.contracts.session_messages import SessionTurnView, SessionView
+from signoff.contracts.turn import ResponsePart, TurnView
+from signoff.store.request_reader import RequestReader
+
+_GOES_ON = ("working", "waiting")
+
+
+def add_requests_to_turn(view: TurnView, public_url: str) -> TurnView:
+    """Returns a turn, the requests of whose calls are proved already, with a part for each that waits."""
+    waiting = [call.approval for call in view.calls if call.approval is not None]
+    result = view.result
+    if result is not None:
+        result = result.model_copy(update={"parts": _drop_reserved(result.parts)})
+    return view.model_copy(update={"parts": _make_parts(waiting, public_url), "result": result})
+
+
+async def add_requests_to_session(view: SessionView, requests: RequestReader, public_url: str) -> SessionView:
+    """Returns a session with a part for each request of its turns that waits. Raises `StoreUnavailable`."""
+    turns: list[SessionTurnView] = []
+    for turn in view.turns:
+        parts = _drop_reserved(turn.parts)
+        if turn.state in _GOES_ON:
+            key = TurnKey(view.tenant, view.session, turn.turn)
+            parts += _make_parts(await _load_waiting(key, requests), public_url)
+        turns.append(turn.model_copy(update={"parts": parts}))
+    return view.model_copy(update={"turns": tuple(turns)})
+
+
+async def _load_waiting(key: TurnKey, requests: RequestReader) -> list[ApprovalRequest]:
+    found: list[ApprovalRequest] = []
+    asked = await requests.list_of_turn(key)
+    for name in dict.fromkeys(each.id for each in asked if each.state == "pending"):
+        try:
+            found.append((await requests.load(name)).request)
+        except NotFound:
+            # It is not proved, and shown to nobody.
+            continue
+    return found
+
+
+def _make_parts(requests: Iterable[ApprovalRequest], public_url: str) -> tuple[ResponsePart, ...]:
+    return tuple(part_from_request(each, _make_links(each, public_url)) for each in requests if each.state == "pending")
+
+
+def _make_links(request: ApprovalRequest, public_url: str) -> AnswerLinks:
+    return AnswerLinks(
+        api=f"/v1/approvals/{request.id}/decide",
+        session=f"/v1/sessions/{request.tenant}.{request.session}/messages",
+        page=f"{public_url}/approvals/{request.id}",
+        channels=request.notify,
+    )
+
+
+def _drop_reserved(parts: tuple[ResponsePart, ...]) -> tuple[ResponsePart, ...]:
+    return tuple(each for each in parts if each.type not in RESERVED_PART_TYPES)
