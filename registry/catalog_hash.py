@@ -120,6 +120,7 @@ def _level(level: Level) -> dict[str, object]:
         "tools": _contents(level.tools),
         "mode": level.mode,
         "tool_filter": level.tool_filter,
+        **({"tool_filter_reason": level.tool_filter_reason} if level.tool_filter_reason else {}),
         "selects": level.select is not None,
     }
 

@@ -195,8 +195,17 @@ def allowlist(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
 
 
 def layer(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Checks that the tool is not kept back where the actor stands, by route and step (F05, F12)."""
-    return None if proposal.view.sees(tool) else _not_there(proposal, "layer")
+    """Checks that the tool is not kept back where the actor stands, by route and step (F05, F12).
+
+    A `tool_filter` that refuses with a reason says it to the model; whatever else keeps a tool back hides it.
+    """
+    if proposal.view.sees(tool):
+        return None
+    # After all gates that hide: the author of the words knows that they tell of the tool.
+    reason = proposal.view.resolution(tool.name).reason
+    if not reason:
+        return _not_there(proposal, "layer")
+    return proposal.settle("layer", "not_available", f"Tool {tool.name} is not available here: {reason}")
 
 
 def available(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:

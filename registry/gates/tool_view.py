@@ -12,7 +12,13 @@ from signoff.registry.actor import Actor, actor_facts
 from signoff.registry.gates.actor_bounds import direct_terms
 from signoff.registry.gates.actor_filters import is_excluded, is_permitted
 from signoff.registry.registry import ToolRegistry
-from signoff.registry.scopes.position import NO_RESOLUTION_CONTEXT, Position, Resolution, ResolutionContext
+from signoff.registry.scopes.position import (
+    NO_RESOLUTION_CONTEXT,
+    FilterAnswer,
+    Position,
+    Resolution,
+    ResolutionContext,
+)
 from signoff.registry.tool import Tool
 
 _VERDICTS_KEPT: Final = 100
@@ -45,7 +51,7 @@ class ToolView:
     position: Position | None = field(default=None, repr=False, compare=False)
     moment: ResolutionContext = field(default=NO_RESOLUTION_CONTEXT, repr=False, compare=False)
     over: Mapping[str, tuple[Tool, ...]] = field(default_factory=dict, repr=False, compare=False)
-    filtered: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    filtered: dict[str, FilterAnswer] = field(default_factory=dict, repr=False, compare=False)
     passing: dict[str, tuple[Tool, ...]] = field(default_factory=dict, repr=False, compare=False)
     now: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
 

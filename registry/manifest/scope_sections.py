@@ -40,6 +40,7 @@ class _Level(TypedDict):
     tools: tuple[ListedTool, ...]
     mode: LayerMode
     tool_filter: str
+    tool_filter_reason: str
     select: Select | None
 
 
@@ -76,6 +77,7 @@ def _level(file: YamlFile, place: Place, name: str, section: LevelSection, tool:
         ),
         "mode": section.mode,
         "tool_filter": section.tool_filter,
+        "tool_filter_reason": section.tool_filter_reason,
         "select": _select(file, place, section.select),
     }
 

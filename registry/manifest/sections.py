@@ -73,6 +73,9 @@ class LevelSection(Section):
     own_tools: dict[str, Any] = Field({}, description="Tools that are there and nowhere else, by name.")
     mode: Literal["inherit", "only"] = Field("inherit", description="Whether there are other tools beside these.")
     tool_filter: str = Field("", description="CEL over `tool`, `actor` and `ctx`: what it is not true of is not seen.")
+    tool_filter_reason: str = Field(
+        "", description="Why it refuses, for the trace and the model; without it such a tool does not exist."
+    )
     select: str | None = Field(None, description="`module:function` that chooses among the tools that would be seen.")
 
 

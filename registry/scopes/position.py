@@ -7,7 +7,7 @@ owns the name: while it keeps the tool back, nothing behind it comes forward, so
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from signoff.policy.filter_expression import CompiledFilter
 from signoff.registry.hooks import Select
@@ -65,6 +65,15 @@ class Layer:
         return f"is seen from step `{self.later[name]}` on" if name in self.later else ""
 
 
+class FilterAnswer(NamedTuple):
+    """What the filters of a position say of one tool."""
+
+    why: str = ""
+    """Why it is kept back, for the trace; empty when it is not."""
+    reason: str = ""
+    """The author's words of the filter that refuses, which a model may read."""
+
+
 @dataclass(frozen=True)
 class ToolFilter:
     """The `tool_filter` of a step or route."""
@@ -73,6 +82,8 @@ class ToolFilter:
     """The step or route in words."""
     filter: CompiledFilter
     """The compiled expression."""
+    reason: str = ""
+    """Why it refuses, in its author's words."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +124,9 @@ class Position:
     transient: Mapping[str, Tool | None] = field(default_factory=dict)
     """The tools of names in a turn's own layer where they differ from the registry's; None: it may not shadow."""
 
-    def resolve(self, name: str, moment: ResolutionContext, filtered: dict[str, str] | None = None) -> "Resolution":
+    def resolve(
+        self, name: str, moment: ResolutionContext, filtered: dict[str, FilterAnswer] | None = None
+    ) -> "Resolution":
         """Resolves `name`: its tool, whether it is seen, and the trace.
 
         `filtered` keeps what the filters say, by activity: of this position at this moment, and no other.
@@ -125,8 +138,10 @@ class Position:
                 known = {} if filtered is None else filtered
                 # No look at the layers behind, also where it is kept back: they may hold a tool of this name with laxer
                 # rules.
-                why = layer.hidden_reason(name, tool, moment.have) or self._filter(tool, moment, known)
-                return Resolution(name, layers, index, tool, why)
+                why = layer.hidden_reason(name, tool, moment.have)
+                # What is kept back already is asked of no filter: a reason would tell of a tool that is hidden anyway.
+                answer = FilterAnswer(why) if why else self._filter(tool, moment, known)
+                return Resolution(name, layers, index, tool, answer.why, answer.reason)
         return Resolution(name, layers, len(layers), None, "no layer names it")
 
     def names(self, moment: ResolutionContext, listed: tuple[str, ...] | None) -> Iterator[str]:
@@ -139,20 +154,21 @@ class Position:
                     yielded.add(name)
                     yield name
 
-    def _filter(self, tool: Tool, moment: ResolutionContext, known: dict[str, str]) -> str:
+    def _filter(self, tool: Tool, moment: ResolutionContext, known: dict[str, FilterAnswer]) -> FilterAnswer:
         if tool.always_include or not self.filters:
-            return ""
+            return FilterAnswer()
         found = known.get(tool.activity)
         if found is None:
             found = known[tool.activity] = self._kept_by_filter(tool, moment)
         return found
 
-    def _kept_by_filter(self, tool: Tool, moment: ResolutionContext) -> str:
+    def _kept_by_filter(self, tool: Tool, moment: ResolutionContext) -> FilterAnswer:
         for each in self.filters:
             problem = each.filter.problem(actor=moment.actor, tool=tool.facts, ctx=moment.ctx)
             if problem:
-                return f"`tool_filter` of {each.where} {problem}"
-        return ""
+                ending = f": {each.reason}" if each.reason else ""
+                return FilterAnswer(f"`tool_filter` of {each.where} {problem}{ending}", each.reason)
+        return FilterAnswer()
 
 
 @dataclass(frozen=True)
@@ -169,6 +185,8 @@ class Resolution:
     """The tool; None where no layer names it."""
     why: str = ""
     """Why it is not seen; empty when it is."""
+    reason: str = ""
+    """The words of the `tool_filter` that alone keeps it back, where its author gave any."""
 
     @property
     def visible_tool(self) -> Tool | None:

@@ -48,6 +48,9 @@ class Level:
     """With `only` there are no other tools."""
     tool_filter: str = ""
     """CEL over `tool`, `actor` and `ctx`: a tool of which it is not exactly true is not seen here (F12)."""
+    tool_filter_reason: str = ""
+    """Why the filter refuses, for the trace and for the model that calls such a tool all the same; without it the tool
+    reads as if it did not exist."""
     select: Select | None = field(default=None, repr=False, compare=False)
     """Chooses once more, for each completion; where it fails, nothing is seen."""
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.contracts.ids import ID_PATTERN, is_id
+from signoff.contracts.limits import REASON_CHARS
 from signoff.contracts.names import READ_REST, RESPOND
 from signoff.formats.json_schema import CompiledSchema, compile_schema
 from signoff.formats.nearest_name import did_you_mean
@@ -17,7 +18,7 @@ from signoff.registry.hooks import SELECT, Select
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.scopes.actor_scopes import ActorScopes, ScopedTool
 from signoff.registry.scopes.position import TURN, Layer, LayerName, Position, RegistryTools, ToolFilter
-from signoff.registry.scopes.route import ListedTool, Route, Step, ToolUse, tool_uses
+from signoff.registry.scopes.route import Level, ListedTool, Route, Step, ToolUse, tool_uses
 from signoff.registry.tool import Tool
 from signoff.registry.tool_checks import check_declaration, is_placeholder
 from signoff.registry.tool_fields import dropped_gate
@@ -102,7 +103,7 @@ class _Build:
                 inline[use.name] = tool
         closed = f"{place} has its own tools only" if self._mode(where, route.mode) == "only" else ""
         behind = tuple(dataclasses.replace(each, closed=closed) for each in outer)
-        filters = self._filters(where, place, route.tool_filter)
+        filters = self._filters(where, place, route)
         found: dict[tuple[str, str], Position] = {}
         for step in (None, *steps):
             # On the route but at no step, nothing with a `min_step` has come yet.
@@ -148,7 +149,7 @@ class _Build:
             # A route's `only` holds within its steps as well.
             *(dataclasses.replace(each, closed=closed or each.closed) for each in outer),
         )
-        narrowed = (*self._filters(where, place, step.tool_filter), *filters)
+        narrowed = (*self._filters(where, place, step), *filters)
         inline = {**own, **of_route, **kinds["step_inline"]}
         self._check_select(f"{where}.select", step.select)
         selects = (step.select, route.select, self._actor.select)
@@ -285,9 +286,16 @@ class _Build:
         self._keep("transient", ScopedTool(placed, over))
         return placed
 
-    def _filters(self, where: str, place: str, source: str) -> tuple[ToolFilter, ...]:
+    def _filters(self, where: str, place: str, level: Level) -> tuple[ToolFilter, ...]:
+        source, reason = level.tool_filter, level.tool_filter_reason.strip()
         if not source.strip():
+            if reason:
+                why = f"has a `tool_filter_reason` in {place}, but no `tool_filter` that could refuse for it"
+                raise self._wrong(f"{where}.tool_filter_reason", reason, why)
             return ()
+        if len(reason) > REASON_CHARS:
+            why = f"has a `tool_filter_reason` in {place} of more than {REASON_CHARS} characters; shorten it"
+            raise self._wrong(f"{where}.tool_filter_reason", len(reason), why)
         owner = f"actor `{self._actor.name}`: {place}"
         try:
             found = compile_filter(source, owner=owner, field="tool_filter", context_schema=self._fields.declared)
@@ -296,7 +304,7 @@ class _Build:
             raise ConfigError(
                 error.message, **{name: each for name, each in context.items() if name != "tool_name"}
             ) from None
-        return (ToolFilter(place, found),)
+        return (ToolFilter(place, found, reason),)
 
     def _collects(self, route: Route) -> None:
         for step in route.steps:

@@ -41,6 +41,9 @@ actors:
           buy: {tools: [{name: note}], requires: [city], toolFilter: "tool.name != 'greet'"}
       talk:
         select: registry_kit:nothing
+      rest:
+        toolFilter: "tool.name != 'pay'"
+        toolFilterReason: nothing is paid on a day of rest
 """
 
 
@@ -69,6 +72,7 @@ def test_a_manifest_declares_where_an_actor_may_stand(tmp_path: Path) -> None:
     assert told(catalog, "trip", "ask") == ["note"]
     assert told(catalog, "trip", "buy", city="Porto") == ["note", "pay@desk.trip"]
     assert told(catalog, "trip", "buy") == ["pay@desk.trip"]
+    assert catalog.tool_view(pinned(route="rest")).resolution("pay").reason == "nothing is paid on a day of rest"
     assert catalog.actors["desk"].routes[0].description == "From the wish to the ticket."
 
 

@@ -222,6 +222,44 @@ def test_a_layer_adds_to_the_others_or_stands_alone() -> None:
 
 
 @pytest.mark.row("F12")
+def test_the_reason_of_a_filter_that_refuses_reaches_trace_and_model() -> None:
+    """It is in the trace and in what a call is told; what anything else keeps back is told of as unknown."""
+    why = "payments are for verified customers"
+    step = Step(name="s", tool_filter="tool.name != 'search'")
+    route = Route(name="r", tool_filter="tool.name != 'pay'", tool_filter_reason=why, steps=(step,))
+    catalog = desk(route)
+    assert told(catalog, "r") == ["note", "search"]
+    found = catalog.tool_view(pinned(route="r")).resolution("pay")
+    assert found.why == f"`tool_filter` of route `r` is false: {why}"
+    assert [each.why for each in found.trace if each.outcome == "absent"][-1].endswith(why)
+    call = ruled(catalog, "pay", "r", "s")
+    assert (call.kind, call.gate, call.code) == ("settled", "layer", "not_available")
+    assert call.message == f"Tool pay is not available here: {why}"
+    assert ruled(catalog, "search", "r", "s").message.startswith("Unknown tool: search")
+
+
+@pytest.mark.parametrize("hidden", ["list", "rule", "surface", "layer", "tenant"])
+def test_a_filters_reason_tells_nothing_of_a_tool_that_is_hidden_anyway(hidden: str) -> None:
+    """Whoever would not have the tool elsewhere reads that there is none."""
+    step = Step(name="s", tools=("note",), mode="only" if hidden == "layer" else "inherit")
+    route = Route(name="r", tool_filter="tool.name != 'pay'", tool_filter_reason="not before noon", steps=(step,))
+    tools = [a_tool("pay", tenants=("elsewhere",) if hidden == "tenant" else None), a_tool("note")]
+    listed = ("note",) if hidden == "list" else None
+    surfaces = {"chat": Surface(exclude=("pay",))} if hidden == "surface" else {}
+    rules = [GlobalRule(name="h", rule="tool.name == 'pay'", effect="hide")] if hidden == "rule" else []
+    actor = an_actor(tools=listed, routes=(route,), surfaces=surfaces)
+    found = ruled(build_catalog(tools=tools, actors=[actor], policies=rules), "pay", "r", "s", channel="chat")
+    assert found.message.startswith("Unknown tool: pay")
+    assert "noon" not in found.model_dump_json()
+
+
+def test_a_reason_without_a_filter_is_refused() -> None:
+    """Nothing would ever say it."""
+    with pytest.raises(ConfigError, match=r"has a `tool_filter_reason` in route `r`, but no `tool_filter`"):
+        desk(Route(name="r", tool_filter_reason="not now"))
+
+
+@pytest.mark.row("F12")
 def test_a_filter_keeps_back_what_it_is_not_true_of() -> None:
     """In the route, and with the step's own as well; an error keeps back everything."""
     steps = (Step(name="s", tool_filter="tool.name != 'note'"), Step(name="t", tool_filter="ctx.tenant == 'none'"))
