@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from signoff.registry.hooks import ProbeAnswer as ProbeAnswer
     from signoff.registry.registry import ToolRegistry as ToolRegistry
     from signoff.registry.registry import ToolRegistryBuilder as ToolRegistryBuilder
+    from signoff.registry.registry import ToolResolver as ToolResolver
     from signoff.registry.results.annotated_record import AnnotatedRecord as AnnotatedRecord
     from signoff.registry.results.annotated_record import Annotations as Annotations
     from signoff.registry.results.annotated_record import RecordField as RecordField
@@ -51,6 +52,7 @@ _MODULES = {
     "SchemaProblem": "signoff.formats.json_schema",
     "ToolRegistry": "signoff.registry.registry",
     "ToolRegistryBuilder": "signoff.registry.registry",
+    "ToolResolver": "signoff.registry.registry",
     "DeliveryFailure": "signoff.registry.results.destinations",
     "context_first": "signoff.registry.handler_adapters",
     "ok_results": "signoff.registry.handler_adapters",

@@ -54,7 +54,7 @@ def _counter_name(catalog: Catalog, tool: Tool) -> str:
     limited = [each for each in _find_obeyed(catalog, tool) if each.usage_limit is not None]
     if limited:
         return _counter_name(catalog, limited[-1])
-    registered = catalog.registry.resolve(tool.name)
+    registered = catalog.resolve(tool.name)
     if registered is not None and _same(registered, tool):
         return tool.name
     owner, _, _ = owner_of(tool)

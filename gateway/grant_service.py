@@ -36,7 +36,7 @@ async def take_back(deps: GatewayDeps, grant: str, person: Person, tenant: str) 
 def _may_read(deps: GatewayDeps, person: Person | None, grant: Grant) -> bool:
     if person is None:
         return deps.development
-    tool = deps.catalog.registry.resolve(grant.like.tool)
+    tool = deps.catalog.resolve(grant.like.tool)
     asked = frozenset() if tool is None else frozenset(deps.catalog.approvers(tool.activity))
     requester = deps.people.person_id(grant.requester, grant.like.tenant)
     own = {person.id} if deps.people.person_id(person.id, person.tenant) == requester else set()

@@ -116,6 +116,10 @@ class Catalog:
             raise ConfigError(f"there is no actor {quote_name(name)}{near}", actor=name, field="actor", value=name)
         return found
 
+    def resolve(self, name: str) -> Tool | None:
+        """Returns the registry's tool of exactly this name, or None; what an actor can see is `tool_view`'s to say."""
+        return self.registry.resolve(name)
+
     def tools(self) -> tuple[Tool, ...]:
         """Returns every tool of the registry, sorted by name."""
         return self._registered

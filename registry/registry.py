@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import Protocol, runtime_checkable
 
 from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.errors import ConfigError, RegistrationError
@@ -11,6 +12,14 @@ from signoff.formats.nearest_name import did_you_mean
 from signoff.registry.tool import Tool
 from signoff.registry.tool_checks import check_declaration, check_fallbacks
 from signoff.registry.tool_fields import hashed_content
+
+
+@runtime_checkable
+class ToolResolver(Protocol):
+    """Resolves exact names to tools: a registry, a catalog, or a test's own (P01)."""
+
+    def resolve(self, name: str) -> Tool | None:
+        """Returns the tool of exactly this name, or None."""
 
 
 class ToolRegistry:

@@ -64,7 +64,7 @@ async def _page(site: Site, visitor: Visitor, *, note: str = "", bad: bool = Fal
 
 
 def _row(site: Site, grant: Grant, visitor: Visitor) -> GrantRow:
-    tool = site.deps.catalog.registry.resolve(grant.like.tool)
+    tool = site.deps.catalog.resolve(grant.like.tool)
     return GrantRow(
         grant=grant,
         tool=(tool.title if tool is not None else "") or grant.like.tool,

@@ -11,7 +11,7 @@ from signoff.policy.compiled_policy import CompiledPolicy, CompiledRules, Policy
 from signoff.registry.actor import Actor, actor_facts
 from signoff.registry.gates.actor_bounds import direct_terms
 from signoff.registry.gates.actor_filters import is_excluded, is_permitted
-from signoff.registry.registry import ToolRegistry
+from signoff.registry.registry import ToolResolver
 from signoff.registry.scopes.position import (
     NO_RESOLUTION_CONTEXT,
     FilterAnswer,
@@ -39,7 +39,7 @@ class ToolView:
     `now` is the instant at which a call is judged, see `at`.
     """
 
-    registry: ToolRegistry
+    registry: ToolResolver
     rules: CompiledRules
     actor: Actor | None
     actor_name: str

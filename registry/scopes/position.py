@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from signoff.policy.filter_expression import CompiledFilter
 from signoff.registry.hooks import Select
-from signoff.registry.registry import ToolRegistry
+from signoff.registry.registry import ToolRegistry, ToolResolver
 from signoff.registry.tool import Tool
 
 LayerName: TypeAlias = Literal["transient", "step_inline", "step_reference", "route", "agent", "registry"]
@@ -113,7 +113,7 @@ class Position:
     """The route; empty outside of all."""
     step: str
     """The step; empty where the route has not come to one."""
-    registry: ToolRegistry = field(repr=False)
+    registry: ToolResolver = field(repr=False)
     """The registry of the catalog."""
     layers: tuple[Layer, ...] = ()
     """The layers, nearest first, without the transient one."""

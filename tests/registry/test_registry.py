@@ -15,7 +15,9 @@ from signoff.contracts.errors import ConfigError
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.catalog import build_catalog
 from signoff.registry.gates.pipeline import judge
-from signoff.registry.registry import ToolRegistry, create_tool_registry, definition_hash
+from signoff.registry.registry import ToolRegistry, ToolResolver, create_tool_registry, definition_hash
+from signoff.registry.scopes.position import Layer, Position, ResolutionContext
+from signoff.registry.tool import Tool
 
 
 @pytest.mark.row("P02")
@@ -30,6 +32,28 @@ def test_a_function_makes_the_same_registry() -> None:
     made = create_tool_registry([a_tool()])
     assert type(made) is ToolRegistry
     assert made.hash == ToolRegistry([a_tool()]).hash
+
+
+@pytest.mark.row("P01")
+def test_registry_and_catalog_resolve_and_who_only_resolves_takes_either() -> None:
+    """Both are a `ToolResolver`; where an actor stands is resolved by anything that has `resolve` and nothing else."""
+
+    class One:
+        def resolve(self, name: str) -> Tool | None:
+            return a_tool() if name == "book_flight" else None
+
+    catalog = build_catalog(tools=[a_tool()], actors=[an_actor()])
+    resolvers: tuple[ToolResolver, ...] = (ToolRegistry([a_tool()]), catalog, One())
+    for each in resolvers:
+        assert isinstance(each, ToolResolver)
+        found = each.resolve("book_flight")
+        assert found is not None
+        assert (found.name, each.resolve("Book_flight"), each.resolve("book")) == ("book_flight", None, None)
+        position = Position("desk", "", "", each, (Layer("registry", "the registry"),))
+        seen = position.resolve("book_flight", ResolutionContext(transient=("book_flight",))).tool
+        assert seen is not None
+        assert seen.name == "book_flight"
+    assert not isinstance({}, ToolResolver)
 
 
 @pytest.mark.row("P04")
