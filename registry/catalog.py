@@ -120,6 +120,31 @@ class Catalog:
         """Returns the registry's tool of exactly this name, or None; what an actor can see is `tool_view`'s to say."""
         return self.registry.resolve(name)
 
+    get = resolve
+
+    def available(self, ctx: CallContext, withheld: frozenset[str] | None = None) -> tuple[Tool, ...]:
+        """Returns the tools that the actor of `ctx` has now, in the order in which its model is shown them (E01).
+
+        `withheld` are names of those that are not there now or not chosen, by their hooks and hours, which a catalog
+        asks nobody about. None: nobody was asked, and whatever depends on such an answer is left out.
+        """
+        view = self.tool_view(ctx)
+        return view.without(_find_unanswered(view) if withheld is None else withheld).visible()
+
+    def for_toolset(self, name: str, ctx: CallContext, withheld: frozenset[str] | None = None) -> tuple[Tool, ...]:
+        """Returns those of `available` whose toolset is exactly `name` (E01)."""
+        return tuple(tool for tool in self.available(ctx, withheld) if tool.toolset == name)
+
+    def definitions(self, ctx: CallContext, withheld: frozenset[str] | None = None) -> tuple[ModelTool, ...]:
+        """Returns the definitions that a model is shown (E01): those of `available`, and that of `respond`.
+
+        Raises `ConfigError` as `offered_tools` does, which a turn asks with the answers of all hooks.
+        """
+        # An actor that this catalog lacks is told of there.
+        known = ctx.actor in self.actors
+        left_out = _find_unanswered(self.tool_view(ctx)) if withheld is None and known else frozenset[str]()
+        return self.offered_tools(ctx.actor, ctx, left_out if withheld is None else withheld)
+
     def tools(self) -> tuple[Tool, ...]:
         """Returns every tool of the registry, sorted by name."""
         return self._registered
@@ -324,6 +349,15 @@ def build_catalog(
     # Asked for here, so that the first turn does not list the registry (P11).
     catalog.tools()
     return catalog
+
+
+def _find_unanswered(view: ToolView) -> frozenset[str]:
+    """Returns the names of the tools that hooks or the time of day may take away from what is seen."""
+    chosen = view.position is not None and bool(view.position.selects)
+    seen = view.visible()
+    return frozenset(
+        tool.name for tool in seen if tool.available is not None or tool.hours or (chosen and not tool.always_include)
+    )
 
 
 def _zone(name: str) -> ZoneInfo:

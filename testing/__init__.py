@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from signoff.testing.builders import a_request as a_request
     from signoff.testing.builders import a_tool_context as a_tool_context
     from signoff.testing.channels import ChannelSuite as ChannelSuite
+    from signoff.testing.execution import execute_parallel as execute_parallel
     from signoff.testing.scripted_model import ScriptedModel as ScriptedModel
     from signoff.testing.scripted_model import calls as calls
     from signoff.testing.scripted_model import last_user_text as last_user_text
@@ -41,6 +42,7 @@ _MODULES = {
     "a_request": "signoff.testing.builders",
     "a_tool_context": "signoff.testing.builders",
     "calls": "signoff.testing.scripted_model",
+    "execute_parallel": "signoff.testing.execution",
     "last_user_text": "signoff.testing.scripted_model",
     "run_cases": "signoff.policy.cases",
     "respond": "signoff.testing.scripted_model",

@@ -1,0 +1,117 @@
+"""Runs the calls of one completion through all gates in this process: no server, no model, and nobody to answer."""
+
+import asyncio
+import dataclasses
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from temporalio.testing import ActivityEnvironment
+
+from signoff import policypool
+from signoff.activities.capability_backends import built_in_backends
+from signoff.activities.gate_activity import GateActivity
+from signoff.activities.hooks.tool_hooks import withheld_tools
+from signoff.activities.results.read_rest_tool import bind_to_store
+from signoff.activities.results.result_processor import plain_outcome
+from signoff.activities.tool_activity import ToolActivity
+from signoff.activities.worker_deps import WorkerDeps
+from signoff.contracts import names
+from signoff.contracts.activity_messages import GateDecision, GateTask, ToolReply, ToolTask
+from signoff.contracts.call import CallContext, CallOutcome, Permit
+from signoff.contracts.ids import SessionKey, TurnKey, call_id
+from signoff.contracts.limits import CALLS_PER_COMPLETION
+from signoff.contracts.message import CallPart
+from signoff.registry.capabilities import Backend
+from signoff.registry.catalog import Catalog
+from signoff.store.content_store import to_content
+from signoff.store.store import Store, open_store
+
+_MARK_KEY = b"a key of tests alone, under which cards show their digests"
+
+
+async def execute_parallel(
+    catalog: Catalog,
+    calls: Sequence[tuple[str, Any]],
+    ctx: CallContext,
+    *,
+    backends: Mapping[str, Backend] | None = None,
+) -> tuple[GateDecision, ...]:
+    """Runs `calls`, each `(tool, arguments)`, as those of one completion; returns the gates' decisions in their order.
+
+    What the gates let run has run, once, and its `outcome` is in its decision, as is that of what they settled. A
+    decision of kind `ask` has none: people would be asked, its `request` is what about. The requester of `ctx` is
+    believed only as the catalog's people have them, as in a turn. Fallbacks are not tried. `backends` are those of
+    capabilities, by kind; left out, what a worker has by itself, over a folder that is gone afterwards.
+    """
+    policypool.install()
+    with tempfile.TemporaryDirectory() as folder:
+        async with open_store(f"sqlite:///{folder}/signoff.db") as store:
+            given = built_in_backends(Path(folder) / "storage") if backends is None else backends
+            deps = WorkerDeps(catalog, store, catalog.people, {}, _MARK_KEY, backends=given)
+            parts = [await _part(store, ctx, index, call) for index, call in enumerate(calls, 1)]
+            if not parts:
+                return ()
+            # As with a model's reply: what was not there, or not chosen, when it was asked is not called after all.
+            withheld = await withheld_tools(catalog, ctx, at=deps.clock())
+            task = GateTask(ctx=ctx, calls=tuple(parts), withheld=tuple(sorted(withheld)))
+            reply = await _environment(ctx, names.GATE, names.GATE).run(GateActivity(deps).gate, task)
+            return await _run_all(deps, ctx, parts, reply.rulings)
+
+
+async def _run_all(
+    deps: WorkerDeps, ctx: CallContext, parts: Sequence[CallPart], decisions: Sequence[GateDecision]
+) -> tuple[GateDecision, ...]:
+    """Runs what may run: beside each other, or one after the other where the actor or a tool of them wants it so."""
+    options = [each.options for each in decisions if each.kind == "run"]
+    alone = any(each.exclusive for each in options)
+    room = asyncio.Semaphore(1 if alone else min((each.at_once for each in options), default=1))
+
+    async def run(part: CallPart, decision: GateDecision) -> GateDecision:
+        if decision.kind != "run":
+            return decision
+        async with room:
+            return decision.model_copy(update={"outcome": await _run(deps, ctx, part, decision)})
+
+    return tuple(await asyncio.gather(*(run(*each) for each in zip(parts, decisions, strict=True))))
+
+
+async def _run(deps: WorkerDeps, ctx: CallContext, part: CallPart, decision: GateDecision) -> CallOutcome:
+    activity = decision.options.activity or part.tool
+    tool = deps.catalog.tool(activity)
+    if tool is None:
+        return plain_outcome(part.call, part.tool, "refused", f"there is no tool `{activity}`")
+    permit = Permit(
+        kind="auto", call=part.call, digest=decision.digest, ctx=ctx, grant=decision.grant, override=decision.override
+    )
+    budget = decision.options.budget_chars
+    task = ToolTask(permit=permit, tool=part.tool, args=part.args, budget_chars=budget)
+    running = ToolActivity(deps, bind_to_store(tool, deps.store)).run
+    reply: ToolReply = await _environment(ctx, activity, part.call).run(running, task)
+    if reply.outcome is not None:
+        return reply.outcome
+    return plain_outcome(
+        part.call, part.tool, "refused", reply.note or f"it would have to be judged anew: {reply.again}"
+    )
+
+
+async def _part(store: Store, ctx: CallContext, index: int, call: tuple[str, Any]) -> CallPart:
+    name, args = call
+    content = await to_content(store, args, SessionKey(ctx.tenant, ctx.session))
+    return CallPart(call=call_id(1, index), tool=name, args=content, surplus=index > CALLS_PER_COMPLETION)
+
+
+def _environment(ctx: CallContext, activity: str, activity_id: str) -> ActivityEnvironment:
+    """Makes the environment of an activity of the turn of `ctx`, as a server would."""
+    made = ActivityEnvironment()
+    workflow = TurnKey(ctx.tenant, ctx.session, ctx.turn).workflow_id
+    made.info = dataclasses.replace(
+        made.info,
+        workflow_type=names.ACTOR_TURN,
+        workflow_id=workflow,
+        activity_id=activity_id,
+        activity_type=activity,
+        is_local=activity == names.GATE,
+    )
+    return made
