@@ -7,6 +7,7 @@ from temporalio import activity
 from signoff.contracts.call import Permit
 from signoff.people.directory import Directory
 from signoff.registry.capabilities import NOTHING_GRANTED, GrantedCapabilities
+from signoff.registry.cel_context import ContextFields, handler_context, handler_data
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 
@@ -30,9 +31,11 @@ def tool_context_of(
     budget_chars: int,
     *,
     people: Directory,
+    fields: ContextFields,
     capabilities: GrantedCapabilities = NOTHING_GRANTED,
 ) -> ToolContext:
-    """Makes the context of the handler, or the probe, of a call; `key` is that of its ticket.
+    """Makes the context of the handler, or the probe, of a call; `key` is that of its ticket, `fields` are the context
+    fields of the catalog.
 
     `permit` is one that was proved: whom it names is told to the tool as who decided.
     """
@@ -57,5 +60,7 @@ def tool_context_of(
         result_budget_chars=budget_chars,
         route=ctx.route,
         step=ctx.step,
+        context=handler_context(ctx, fields),
+        data=handler_data(ctx, fields),
         capabilities=capabilities,
     )

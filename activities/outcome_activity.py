@@ -156,9 +156,11 @@ class OutcomeActivity:
         args = final_arguments(tool, proposed)
         probing = ProbeRunner(self._deps, tool, ResultProcessor(self._deps, tool))
         given = grant_capabilities(self._deps.backends, self._deps.secrets, tool, permit.ctx.tenant)
-        people = self._deps.people
+        people, fields = self._deps.people, self._deps.catalog.fields
         known_of = await self._prove(permit, tool)
-        context = tool_context_of(known_of, key, task.budget_chars, people=people, capabilities=given)
+        context = tool_context_of(
+            known_of, key, task.budget_chars, people=people, fields=fields, capabilities=given
+        )
         return await probing.reply(known_of, args, context)
 
     async def _prove(self, permit: Permit, tool: Tool) -> Permit:

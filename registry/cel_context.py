@@ -3,11 +3,13 @@
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from signoff.contracts.call import CallContext
 from signoff.contracts.errors import ConfigError
+from signoff.contracts.updates import DATA
 from signoff.formats.json_schema import CompiledSchema, compile_schema
+from signoff.formats.read_only import read_only
 
 _STANDARD: Final = {
     "": frozenset({"actor", "session", "turn", "tenant", "channel", "route", "step", "user", "now"}),
@@ -64,6 +66,33 @@ def context_mapping(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> dict
             "locale": user.locale,
         },
     }
+    _add_declared(result, ctx, fields)
+    return result
+
+
+def handler_context(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> Mapping[str, Any]:
+    """Returns the `context` of handlers and hooks: the fields that the manifest declares, with valid values, by name,
+    and under `user` the attributes of who asked (F02). It cannot be changed.
+
+    Collected data is left out, also where it is declared: that is `handler_data`.
+    """
+    result: dict[str, Any] = {}
+    _add_declared(result, ctx, fields)
+    result.pop(DATA, None)
+    return cast(Mapping[str, Any], read_only(result))
+
+
+def handler_data(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> Mapping[str, Any]:
+    """Returns the `data` of handlers and hooks: what the session has collected (F02). It cannot be changed.
+
+    Empty where the manifest declares `data` and what is there does not fit, so that nobody sees what rules do not.
+    """
+    data, schema = ctx.extra.get(DATA), fields.schemas.get(DATA)
+    fits = isinstance(data, Mapping) and (schema is None or not schema.check(data))
+    return cast(Mapping[str, Any], read_only(data if fits else {}))
+
+
+def _add_declared(result: dict[str, Any], ctx: CallContext, fields: ContextFields) -> None:
     for name, schema in fields.schemas.items():
         if name in ctx.extra and not schema.check(ctx.extra[name]):
             *parents, last = name.split(".")
@@ -72,7 +101,6 @@ def context_mapping(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> dict
                 target = target.setdefault(parent, {})
             # A copy: what is judged is kept beyond the call, and must not change with what the turn's context holds.
             target[last] = copy.deepcopy(ctx.extra[name])
-    return result
 
 
 def _check_name(name: str, declared: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ and a `Hook` here, and the gate or activity that asks it.
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast, get_args
 
 from pydantic import GetCoreSchemaHandler
@@ -20,6 +20,7 @@ from signoff.contracts.person import Principal
 from signoff.formats.json_schema import SchemaProblem
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.handler_verdict import HandlerVerdict, PolicyHandler, read_answer
+from signoff.registry.cel_context import NO_FIELDS, ContextFields, handler_context, handler_data
 from signoff.registry.import_reference import load_reference
 from signoff.registry.tool_context import ToolContext
 
@@ -48,6 +49,10 @@ class HookContext:
     """The actor's route; empty where it has none."""
     step: str = ""
     """The route's step; empty where it has none."""
+    context: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """The context fields that the manifest declares, the attributes of `user` under `user`; read-only."""
+    data: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """What the session has collected; read-only."""
 
     @property
     def person_id(self) -> str:
@@ -55,8 +60,8 @@ class HookContext:
         return self.user.human
 
 
-def hook_context(ctx: CallContext) -> HookContext:
-    """Returns the part of a call's context that its hooks get."""
+def hook_context(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> HookContext:
+    """Returns the part of a call's context that its hooks get; `fields` are the context fields of the catalog."""
     return HookContext(
         tenant=ctx.tenant,
         user=ctx.user,
@@ -66,6 +71,8 @@ def hook_context(ctx: CallContext) -> HookContext:
         channel=ctx.channel,
         route=ctx.route,
         step=ctx.step,
+        context=handler_context(ctx, fields),
+        data=handler_data(ctx, fields),
     )
 
 

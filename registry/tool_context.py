@@ -1,7 +1,8 @@
 """The context of a call, as its handler is given it."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
@@ -46,6 +47,10 @@ class ToolContext:
     """The actor's route; empty where it has none."""
     step: str = ""
     """The route's step; empty where it has none."""
+    context: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """The context fields that the manifest declares, the attributes of `user` under `user`; read-only (F02)."""
+    data: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """What the session has collected; read-only (F02)."""
     capabilities: GrantedCapabilities = NOTHING_GRANTED
     """What the tool declares that it needs, and nothing else (E19)."""
 

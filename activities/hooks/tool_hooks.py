@@ -39,7 +39,7 @@ async def unavailable_tools(
     asked = [tool for tool in found if tool is not None and (tool.available is not None or tool.hours)]
     if not asked:
         return frozenset()
-    context = hook_context(ctx)
+    context = hook_context(ctx, catalog.fields)
     asked = [tool for tool in asked if view.offers(tool)]
     closed = frozenset(tool.name for tool in asked if tool.hours and not is_open(tool.hours, at))
     asked = [tool for tool in asked if tool.name not in closed]
@@ -56,12 +56,12 @@ async def withheld_tools(catalog: Catalog, ctx: CallContext, *, at: datetime) ->
     return away | others
 
 
-async def permission_of(tool: Tool, args: Any, ctx: CallContext, seconds: float | None = None) -> Permission:
+async def permission_of(tool: Tool, args: Any, context: HookContext, seconds: float | None = None) -> Permission:
     """Returns the answer of the tool's permission check to a call with these arguments. Never raises."""
     if tool.check_permissions is None:
         return Permission.allow()
     try:
-        answer = await ask(CHECK_PERMISSIONS, tool.check_permissions, args, hook_context(ctx), seconds=seconds)
+        answer = await ask(CHECK_PERMISSIONS, tool.check_permissions, args, context, seconds=seconds)
     except NoAnswer as none:
         logger.warning("tool %s: the permission check %s", tool.name, none)
         return Permission.deny(f"the permission check {none}")
@@ -86,7 +86,7 @@ async def apply_hooks(
     `tally` and `known` are those with which it was found. Never raises.
     """
     if found.awaits_permission and found.tool is not None:
-        permission = await permission_of(found.tool, found.args(args), ctx)
+        permission = await permission_of(found.tool, found.args(args), hook_context(ctx, catalog.fields))
         known = dataclasses.replace(known, permission=permission)
         found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, tally, dry_run=dry_run, known=known)
     return await apply_policy_handler(catalog, ctx, call, args, found)
@@ -136,15 +136,16 @@ async def _find_unselected(catalog: Catalog, ctx: CallContext, seen: Sequence[To
     position = catalog.tool_view(ctx).position
     if position is None or not position.selects:
         return frozenset()
-    chosen = await asyncio.gather(*(_select(select, ctx) for select in position.selects))
+    context = hook_context(ctx, catalog.fields)
+    chosen = await asyncio.gather(*(_select(select, ctx, context) for select in position.selects))
     names = {tool.name for tool in seen if not tool.always_include}
     return frozenset(name for name in names if not all(name in each for each in chosen))
 
 
-async def _select(select: Select, ctx: CallContext) -> frozenset[str]:
+async def _select(select: Select, ctx: CallContext, context: HookContext) -> frozenset[str]:
     data = ctx.extra.get("data")
     try:
-        return await ask(SELECT, select, hook_context(ctx), data if isinstance(data, dict) else {})
+        return await ask(SELECT, select, context, data if isinstance(data, dict) else {})
     except NoAnswer as none:
         # No choice is no tool: all of them would be more than anybody meant to show.
         logger.warning("no tool is chosen: `select` of actor %s %s", ctx.actor, none)

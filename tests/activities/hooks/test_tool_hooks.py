@@ -201,7 +201,7 @@ async def test_what_is_no_permission_denies(
     store: Store, says: Any, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A check may signal its no by raising; nothing that is broken lets a call pass, or lets people override it."""
-    answer = await permission_of(tool(check_permissions=Guard(says)), dict(ARGS), pinned(), SOON)
+    answer = await permission_of(tool(check_permissions=Guard(says)), dict(ARGS), hook_context(pinned()), SOON)
     assert answer == Permission.deny(f"the permission check {words}")
     assert caplog.messages == [f"tool pay: the permission check {words}"]
 
@@ -217,14 +217,14 @@ async def test_a_permission_check_is_told_who_asks_and_may_do_what_it_likes_with
 
     given: dict[str, Any] = {"amount": 20, "to": ["Ana"]}
     ctx = pinned(channel="slack")
-    assert await permission_of(tool(check_permissions=check), given, ctx) == Permission.allow()
+    assert await permission_of(tool(check_permissions=check), given, hook_context(ctx)) == Permission.allow()
     assert (asked, given["to"]) == ([hook_context(ctx)], ["Ana"])
 
 
 async def test_a_reason_is_cut_where_it_would_drown_the_rest(store: Store) -> None:
     """At 500 characters; the words are the developer's, the place they are read in is not."""
     guard = Guard(Permission.deny("n" * 501))
-    assert (await permission_of(tool(check_permissions=guard), dict(ARGS), pinned())).reason == "n" * 500
+    assert (await permission_of(tool(check_permissions=guard), dict(ARGS), hook_context(pinned()))).reason == "n" * 500
 
 
 @pytest.mark.parametrize(
@@ -253,9 +253,9 @@ async def test_a_permission_is_asked_with_a_copy_and_gives_no_secret_away(store:
     """What the check does to its arguments is not what runs, and its words are hidden where they quote a secret."""
     guard = Guard(Permission.deny("Ana is not to be paid", can_override=True))
     given = dict(ARGS)
-    answer = await permission_of(tool(check_permissions=guard, secrets=("to",), effect=""), given, pinned())
+    answer = await permission_of(tool(check_permissions=guard, secrets=("to",), effect=""), given, hook_context(pinned()))
     assert (answer.reason, given) == ("[hidden] is not to be paid", ARGS)
-    assert await permission_of(tool(), given, pinned()) == Permission.allow()
+    assert await permission_of(tool(), given, hook_context(pinned())) == Permission.allow()
 
 
 async def test_a_denied_permission_ends_the_call_at_its_gate(store: Store) -> None:
