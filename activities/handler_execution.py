@@ -42,8 +42,15 @@ class HandlerExecution:
     def context(self, task: ToolTask, key: str) -> ToolContext:
         """Makes the context of the handler, or the probe, with the capabilities of the tool."""
         given = grant_capabilities(self._deps.backends, self._deps.secrets, self._tool, task.permit.ctx.tenant)
-        people, fields = self._deps.people, self._deps.catalog.fields
-        return tool_context_of(task.permit, key, task.budget_chars, people=people, fields=fields, capabilities=given)
+        return tool_context_of(
+            task.permit,
+            key,
+            task.budget_chars,
+            people=self._deps.people,
+            fields=self._deps.catalog.fields,
+            settings=self._tool.settings,
+            capabilities=given,
+        )
 
     async def _guard(self, task: ToolTask, args: dict[str, Any], key: str) -> ProcessedResult:
         tool, context = self._tool, self.context(task, key)

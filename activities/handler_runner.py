@@ -1,6 +1,8 @@
 """Calls a tool's handler, and sees to it that whatever that raises ends one call and nothing else."""
 
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 from temporalio import activity
 
@@ -10,6 +12,8 @@ from signoff.registry.capabilities import NOTHING_GRANTED, GrantedCapabilities
 from signoff.registry.cel_context import ContextFields, handler_context, handler_data
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
+
+_NO_SETTINGS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class HandlerEnded(Exception):
@@ -32,6 +36,7 @@ def tool_context_of(
     *,
     people: Directory,
     fields: ContextFields,
+    settings: Mapping[str, Any] = _NO_SETTINGS,
     capabilities: GrantedCapabilities = NOTHING_GRANTED,
 ) -> ToolContext:
     """Makes the context of the handler, or the probe, of a call; `key` is that of its ticket, `fields` are the context
@@ -62,5 +67,6 @@ def tool_context_of(
         step=ctx.step,
         context=handler_context(ctx, fields),
         data=handler_data(ctx, fields),
+        settings=settings,
         capabilities=capabilities,
     )

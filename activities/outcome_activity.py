@@ -159,7 +159,13 @@ class OutcomeActivity:
         people, fields = self._deps.people, self._deps.catalog.fields
         known_of = await self._prove(permit, tool)
         context = tool_context_of(
-            known_of, key, task.budget_chars, people=people, fields=fields, capabilities=given
+            known_of,
+            key,
+            task.budget_chars,
+            people=people,
+            fields=fields,
+            settings=tool.settings,
+            capabilities=given,
         )
         return await probing.reply(known_of, args, context)
 

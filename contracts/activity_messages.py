@@ -393,6 +393,8 @@ class ModelTool(FrozenModel):
     """The tool's description for the model."""
     parameters: dict[str, Any]
     """The JSON Schema of its arguments."""
+    strict: bool | None = None
+    """Whether the provider keeps the model to that schema; None: as the provider does by itself."""
 
 
 # It names a class that stands below it.

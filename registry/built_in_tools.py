@@ -36,6 +36,5 @@ READ_REST_TOOL: Final = Tool(
     read_only=True,
     # What was cut may be text from outside, so whatever is read here is fenced as such.
     untrusted_output=True,
-    always_include=True,
 )
 """The declaration; a worker puts its own handler into it."""

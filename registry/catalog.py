@@ -356,7 +356,7 @@ def _find_unanswered(view: ToolView) -> frozenset[str]:
     chosen = view.position is not None and bool(view.position.selects)
     seen = view.visible()
     return frozenset(
-        tool.name for tool in seen if tool.available is not None or tool.hours or (chosen and not tool.always_include)
+        tool.name for tool in seen if tool.available is not None or tool.hours or (chosen and not tool.of_framework)
     )
 
 
@@ -461,4 +461,5 @@ def _check_somebody_decides(name: str, policy: CompiledPolicy, default: tuple[st
 
 def _offer(tool: Tool) -> ModelTool:
     # A copy: a model library that adapts a schema in place would change the one by which calls are checked.
-    return ModelTool(name=tool.name, description=tool.description, parameters=copy.deepcopy(dict(tool.schema.schema)))
+    parameters = copy.deepcopy(dict(tool.schema.schema))
+    return ModelTool(name=tool.name, description=tool.description, parameters=parameters, strict=tool.strict)

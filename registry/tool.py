@@ -24,6 +24,7 @@ from pydantic_core import ArgsKwargs
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import RegistrationError
 from signoff.contracts.limits import MAX_ATTEMPTS
+from signoff.contracts.names import READ_REST
 from signoff.contracts.usage import UsageLimit
 from signoff.formats.durations import Seconds
 from signoff.formats.json_schema import CompiledSchema, compile_schema
@@ -178,6 +179,17 @@ class ToolOptions:
     """Tools tried in its place, in order, when it fails; only if `read_only` or `idempotent`."""
     toolset: str = ""
     """A word for rules, and for the filters of actors."""
+    always_include: bool = False
+    """It is there whatever `toolset` its actor names; lists, rules, surfaces and routes hold for it all the same."""
+    strict: Annotated[bool | None, FieldSpec(form="true or false, or none", unset="as the provider does")] = None
+    """Whether the provider, if it knows that, makes the model keep to the schema to the letter. Signoff checks all
+    arguments in any case."""
+    settings_schema: Mapping[str, Any] | None = None
+    """JSON Schema of `settings`, an object."""
+    # Of the definition where there are any, see `declaration`: by other settings a call does something else.
+    settings: Annotated[Mapping[str, Any], FieldSpec(hashed="no", unset="`{}`")] = field(default_factory=dict)
+    """What the handler reads as `context.settings`; checked by `settings_schema` at start, a misfit is an error.
+    Secrets are `capabilities`, not settings."""
     plugin: str = ""
     """The plugin it comes from, for rules and for the filters of actors."""
     validation: Validation = "strict"
@@ -254,8 +266,6 @@ class Tool(ToolOptions):
 
     It answers with a list of what is wrong, or with a `Correction`. [Below](#a-check-of-ones-own).
     """
-    always_include: Annotated[bool, FieldSpec(key=IN_CODE)] = False
-    """For the framework's own tools: no actor's list or toolset leaves them out (X25)."""
     place: Annotated[str, FieldSpec(hashed="no", key=IN_CODE)] = ""
     """Where an actor, route or step has it as its own; the catalog says it, never its author."""
 
@@ -263,7 +273,7 @@ class Tool(ToolOptions):
         if not self.site:
             object.__setattr__(self, "site", _call_site())
         # What is hashed, shown and checked must not change under an approval, nor by whoever asks the registry (P10).
-        for schema in ("input_schema", "output_schema"):
+        for schema in ("input_schema", "output_schema", "settings_schema", "settings"):
             object.__setattr__(self, schema, self._read_only(schema))
 
     def _read_only(self, schema: str) -> Mapping[str, Any] | None:
@@ -317,7 +327,14 @@ class Tool(ToolOptions):
             "secrets": self.secret_arguments,
             # An approval of a tool must not carry over to another one of the same name.
             **({"place": self.place} if self.place else {}),
+            **({"settings": self.settings} if self.settings else {}),
         }
+
+    @property
+    def of_framework(self) -> bool:
+        """Whether it is the framework's own, which no list, toolset, route or choice leaves out (X25)."""
+        # By its name, which a catalog takes from nobody.
+        return self.name == READ_REST
 
     @property
     def activity(self) -> str:

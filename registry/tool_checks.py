@@ -17,8 +17,9 @@ from signoff.contracts.limits import MAX_FALLBACKS
 from signoff.contracts.names import RESPOND
 from signoff.contracts.updates import DATA
 from signoff.formats.hours import parse_opening_hours
+from signoff.formats.json_schema import compile_schema
 from signoff.formats.nearest_name import did_you_mean
-from signoff.keys.secret_references import FORMS, is_secret_name
+from signoff.keys.secret_references import FORMS, is_secret_name, literal_secrets
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.capabilities import NO_CAPABILITIES, Capabilities
 from signoff.registry.results.destinations import filter_problems
@@ -37,7 +38,6 @@ _ROUTINGS: Final = ("routed", "bypass")
 _LISTS: Final = ("network", "secrets", "fs_reach")
 # Lower case and exact, without `*`: hosts are compared as text, and one that only looks declared must not pass.
 _HOST: Final = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,62})\.)*[a-z0-9](?:[a-z0-9-]{0,62})(?::[0-9]{1,5})?\Z")
-_FRAMEWORK: Final = "signoff."
 _IDENTITY: Final = "user"
 _REPEATABLE: Final = "is neither `read_only` nor `idempotent`"
 
@@ -224,11 +224,27 @@ def _reach(declared: Capabilities) -> Iterator[FieldProblem]:
             yield FieldProblem("capabilities.secrets", secret, f"needs the secret `{secret}`, {why}")
 
 
-def _always_include(tool: Tool) -> Iterator[FieldProblem]:
-    # It passes every actor's list, which is the boundary of what that actor can do (B45): no author may set it.
-    if tool.always_include and not tool.handler.__module__.startswith(_FRAMEWORK):
-        why = "sets `always_include`, which is for the framework's own tools; name it in the `tools` of each actor"
-        yield FieldProblem("always_include", True, why)
+def _settings(tool: Tool) -> Iterator[FieldProblem]:
+    for name in literal_secrets(tool.settings):
+        why = (
+            f"has a secret in `settings.{name}`, which anybody who sees the tool reads; declare `capabilities.secrets`"
+        )
+        yield FieldProblem(f"settings.{name}", "", why)
+    if tool.settings_schema is None:
+        if tool.settings:
+            why = "has `settings`, but no `settings_schema` that says what they may be"
+            yield FieldProblem("settings", sorted(tool.settings), why)
+        return
+    schema = compile_schema(tool.settings_schema, tool_name=tool.name, field="settings_schema")
+    try:
+        canonical_json([schema.schema, tool.settings])
+    except NotCanonical as error:
+        yield FieldProblem("settings", None, f"has settings that cannot be written as canonical JSON: {error}")
+        return
+    # Not what was given: it may be what nobody should read in a log.
+    for path, message in schema.check(tool.settings):
+        place = f"settings.{path}" if path else "settings"
+        yield FieldProblem(place, None, f"has `{place}` that does not fit its `settings_schema`: {message}")
 
 
 def _tenants(tool: Tool) -> Iterator[FieldProblem]:
@@ -294,7 +310,7 @@ _CHECKS: Final[tuple[_Check, ...]] = (
     _return_direct,
     _validation,
     _capabilities,
-    _always_include,
+    _settings,
     _tenants,
     _updates,
     _hours,

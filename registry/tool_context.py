@@ -51,6 +51,8 @@ class ToolContext:
     """The context fields that the manifest declares, the attributes of `user` under `user`; read-only (F02)."""
     data: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """What the session has collected; read-only (F02)."""
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """The tool's `settings`, as the manifest or its code has them; read-only."""
     capabilities: GrantedCapabilities = NOTHING_GRANTED
     """What the tool declares that it needs, and nothing else (E19)."""
 

@@ -27,7 +27,7 @@ from signoff.temporal.embedded_server import SEARCH_ATTRIBUTES
 ROWS = {"B": 84, "P": 19, "F": 58, "E": 63, "N": 32, "X": 25, "V": 18}
 FEATURES = ("Done", "Different on purpose", "Later")
 UNITS = {"KiB": limits.KIB, "MiB": limits.MIB}
-CODE_ONLY = {"always_include", "place", "site"}
+CODE_ONLY = {"place", "site"}
 FILE_ONLY = {"reducer"}
 
 

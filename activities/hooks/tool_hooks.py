@@ -138,7 +138,7 @@ async def _find_unselected(catalog: Catalog, ctx: CallContext, seen: Sequence[To
         return frozenset()
     context = hook_context(ctx, catalog.fields)
     chosen = await asyncio.gather(*(_select(select, ctx, context) for select in position.selects))
-    names = {tool.name for tool in seen if not tool.always_include}
+    names = {tool.name for tool in seen if not tool.of_framework}
     return frozenset(name for name in names if not all(name in each for each in chosen))
 
 

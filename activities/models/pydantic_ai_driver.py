@@ -233,7 +233,10 @@ def _unpack(body: bytes) -> ModelResponse | None:
 def _definition(tool: ModelTool) -> ToolDefinition:
     # The library changes a deep copy of the schema for its vendor, and a deep copy of a read-only one is read-only.
     parameters = writable_copy(tool.parameters)
-    return ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=parameters)
+    # A provider that does not know `strict` is sent nothing of it by the library.
+    return ToolDefinition(
+        name=tool.name, description=tool.description, parameters_json_schema=parameters, strict=tool.strict
+    )
 
 
 def _cost(response: ModelResponse) -> float:

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import ID_PATTERN, is_id
-from signoff.contracts.names import READ_REST
 from signoff.formats.nearest_name import did_you_mean
 from signoff.registry.actor import Actor, Surface
 from signoff.registry.registry import ToolRegistry
@@ -29,15 +28,16 @@ def is_permitted(actor: Actor, tool: Tool) -> bool:
     The list is the boundary (B45). Tools of MCP servers and plugins pass it also where the actor has filters for what
     they come from (E13), and pass those filters in any case. What the framework itself brings needs no list (X25).
     """
-    # First, as it has `always_include`: further down every actor would see it once a single one declares it.
-    if tool.name == READ_REST:
+    # First: further down every actor without a list would see it once a single one declares it.
+    if tool.of_framework:
         return actor.read_rest
-    # Before the list and `always_include`: naming a tool there does not bring back what its server or plugin may not.
+    # Before the list and the toolset: naming a tool there does not bring back what its server or plugin may not.
     if not (_server_passes(actor, tool) and _plugin_passes(actor, tool)):
         return False
     if is_built_in(tool):
-        in_toolset = actor.toolset is None or tool.toolset == actor.toolset
-        return tool.always_include or (in_toolset and _is_listed(actor, tool))
+        # Of the toolset alone: the list is the boundary, which no author of a tool moves (B45).
+        in_toolset = actor.toolset is None or tool.toolset == actor.toolset or tool.always_include
+        return in_toolset and _is_listed(actor, tool)
     return _is_listed(actor, tool) or _has_filters_for(actor, tool)
 
 
@@ -48,7 +48,7 @@ def is_built_in(tool: Tool) -> bool:
 
 def needs_no_list(tool: Tool) -> bool:
     """Returns whether some actor may see the tool without listing it."""
-    return tool.always_include or not is_built_in(tool)
+    return tool.of_framework or not is_built_in(tool)
 
 
 def is_mcp(name: str) -> bool:

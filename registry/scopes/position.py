@@ -57,7 +57,7 @@ class Layer:
 
     def hidden_reason(self, name: str, tool: Tool, have: frozenset[str]) -> str:
         """Returns why its tool of this name is not seen; "" when it is. The framework's own are seen everywhere."""
-        if self.closed and not tool.always_include:
+        if self.closed and not tool.of_framework:
             return self.closed
         lacking = [each for each in self.waits if each not in have]
         if lacking:
@@ -155,7 +155,7 @@ class Position:
                     yield name
 
     def _filter(self, tool: Tool, moment: ResolutionContext, known: dict[str, FilterAnswer]) -> FilterAnswer:
-        if tool.always_include or not self.filters:
+        if tool.of_framework or not self.filters:
             return FilterAnswer()
         found = known.get(tool.activity)
         if found is None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import os
 from collections.abc import AsyncIterator, Callable
@@ -30,6 +31,7 @@ from signoff.registry.actor import Actor
 from signoff.registry.respond_form import respond_form
 from signoff.store.store import Store
 from signoff.temporal.embedded_server import free_port
+from signoff.testing import a_call_context
 from signoff.worker import build_worker
 
 MODEL = "openai-chat:fake-1"
@@ -114,6 +116,22 @@ async def test_a_completion_comes_back_in_our_words(monkeypatch: pytest.MonkeyPa
     assert (completion.usage.input_tokens, completion.usage.output_tokens) == (11, 7)
     assert vendor.seen[0]["messages"][0] == {"role": "system", "content": "Be brief."}
     assert [tool["function"]["name"] for tool in vendor.seen[0]["tools"]] == ["respond"]
+
+
+@pytest.mark.row("E07")
+@pytest.mark.parametrize(("strict", "sent"), [(True, True), (False, None)])
+async def test_strict_reaches_a_provider_that_knows_it(
+    monkeypatch: pytest.MonkeyPatch, strict: bool, sent: bool | None
+) -> None:
+    """As the tool declares it: `strict: true` stands in what the vendor is sent, `false` keeps it out."""
+    vendor = Vendor(lambda _: (200, said("Hm."), {}))
+    catalog = catalog_of([pay_tool(Ledger(), strict=strict)])
+    offered = catalog.definitions(a_call_context(), frozenset())
+    request = dataclasses.replace(asked(user_message("pay 3")), tools=offered)
+    async with serving(vendor, monkeypatch):
+        await ProviderModel(MODEL).complete(request)
+    functions = {each["function"]["name"]: each["function"] for each in vendor.seen[0]["tools"]}
+    assert functions["pay"].get("strict") is sent
 
 
 @pytest.mark.parametrize(

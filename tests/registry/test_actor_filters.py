@@ -7,7 +7,7 @@ import pytest
 from registry_kit import a_call, a_tool, an_actor, pinned
 
 from signoff.contracts.activity_messages import Tally
-from signoff.contracts.errors import ConfigError, RegistrationError
+from signoff.contracts.errors import ConfigError
 from signoff.policy.approval_policy import GlobalRule
 from signoff.registry.actor import Surface
 from signoff.registry.catalog import Catalog, build_catalog
@@ -15,8 +15,8 @@ from signoff.registry.function import tool
 from signoff.registry.gates.actor_filters import mcp_parts
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import judge
+from signoff.registry.scopes.route import Route
 from signoff.registry.tool import Tool
-from signoff.registry.tool_context import ToolContext
 
 GOOD = {"flight": "TP 531", "totalCost": 420}
 TOOLS = (
@@ -34,13 +34,7 @@ GITHUB = {"mcp__github__search", "mcp__github__open__issue"}
 EVERY = {tool.name for tool in TOOLS}
 
 
-async def framework(args: dict[str, Any], context: ToolContext) -> str:
-    """A handler as the framework's own tools have it."""
-    return "framework"
-
-
-framework.__module__ = "signoff.registry.own"
-INTERNAL = a_tool("own", handler=framework, always_include=True)
+ALWAYS = a_tool("own", always_include=True)
 
 
 def catalog(*policies: GlobalRule, more: tuple[Tool, ...] = (), **fields: Any) -> Catalog:
@@ -81,8 +75,9 @@ def test_a_toolset_is_exactly_that_of_the_actor() -> None:
 
 @pytest.mark.row("E31")
 def test_a_toolset_is_for_built_in_tools_alone() -> None:
-    """What comes from a server or a plugin has filters of its own."""
+    """What comes from a server or a plugin has filters of its own; `always_include` goes past a toolset."""
     assert set(seen(catalog(toolset="travel"))) == (EVERY - OWN) | {"book"}
+    assert set(seen(catalog(more=(ALWAYS,), toolset="travel"))) == (EVERY - OWN) | {"book", ALWAYS.name}
 
 
 @pytest.mark.row("E13")
@@ -161,30 +156,41 @@ def test_a_surface_tells_nothing_of_what_is_hidden_or_not_the_actors() -> None:
 
 
 @pytest.mark.row("X25")
-@pytest.mark.row("E34")
 def test_the_order_of_strength() -> None:
-    """The framework's own tools need no list and no toolset; rules and surfaces stand above that, as above the list."""
-    own: list[dict[str, Any]] = [{}, {"tools": ()}, {"toolset": "travel"}, {"tools": ("look",)}]
-    for fields in own:
-        assert INTERNAL.name in seen(catalog(more=(INTERNAL,), **fields))
-    excluded = catalog(more=(INTERNAL,), tools=("look",), surfaces={"whatsapp": Surface(exclude=("own", "look"))})
+    """What is always included needs no toolset; lists, rules, surfaces and filters stand above that."""
+    more: dict[str, Any] = {"more": (ALWAYS,)}
+    for fields in ({}, {"toolset": "travel"}, {"toolset": "travel", "tools": ("look", "own")}):
+        assert ALWAYS.name in seen(catalog(**more, **fields))
+    for fields in ({"tools": ()}, {"tools": ("look",)}, {"tools": ("look",), "toolset": "travel"}):
+        found = catalog(**more, **fields)
+        assert ALWAYS.name not in seen(found)
+        assert ruled(found, ALWAYS.name).gate == "allowlist"
+    excluded = catalog(**more, tools=("look", "own"), surfaces={"whatsapp": Surface(exclude=("own", "look"))})
     assert seen(excluded, channel="whatsapp") == []
     rule = GlobalRule(name="h", rule="tool.name in ['own', 'look']", effect="hide")
-    hidden = catalog(rule, more=(INTERNAL,), tools=("look",))
+    hidden = catalog(rule, **more, tools=("look", "own"))
     assert seen(hidden) == []
     assert [ruled(hidden, name).gate for name in ("own", "look")] == ["tag_policy"] * 2
 
 
-def test_only_the_frameworks_own_tools_are_always_included() -> None:
-    """A tool of somebody's own is told to stand in a list, however it was made."""
-    with pytest.raises(RegistrationError, match="framework's own tools; name it in the `tools` of each actor"):
-        build_catalog(tools=(a_tool("mine", always_include=True),))
-    with pytest.raises(RegistrationError, match="framework's own tools"):
-        build_catalog(tools=(dataclasses.replace(made, always_include=True),))
+@pytest.mark.row("E34")
+def test_always_include_is_honoured_in_definitions_and_at_execution() -> None:
+    """What is shown because of it runs, and what is not shown in spite of it does not: `seen` compares both."""
+    route = Route(name="r", tools=("look",), mode="only")
+    filtered = Route(name="f", tool_filter="tool.name != 'own'")
+    found = catalog(more=(ALWAYS,), toolset="travel", routes=(route, filtered))
+    assert "own" in seen(found)
+    assert "own" in {each.name for each in found.definitions(pinned())}
+    assert ruled(found, "own").kind == "run"
+    for name in ("r", "f"):
+        assert "own" not in seen(found, route=name)
+        assert ruled(found, "own", route=name).gate == "layer"
+    assert "own" not in seen(catalog(more=(dataclasses.replace(ALWAYS, always_include=False),), toolset="travel"))
+    assert "own" in seen(catalog(more=(made,), toolset="travel"))
 
 
-@tool(scope="generalist")
-async def made(flight: str) -> str:
+@tool(scope="generalist", name="own", always_include=True)
+async def made(flight: str, totalCost: float) -> str:  # noqa: N803 - the name in the one schema of these tests
     """Made of a function."""
     return flight
 

@@ -72,6 +72,7 @@ def test_a_tool_is_told_by_name_description_and_schema() -> None:
         "name": "book_flight",
         "description": "Books a flight.",
         "parameters": tool.schema.schema,
+        "strict": None,
     }
 
 
@@ -221,6 +222,13 @@ def test_a_misfit_is_refused_told_or_not_looked_at() -> None:
         ({"capabilities": Capabilities(network=("https://x.de",))}, "capabilities.network", "no scheme"),
         ({"capabilities": Capabilities(network=("*.x.de",))}, "capabilities.network", "no scheme, path or `*`"),
         ({"capabilities": Capabilities(secrets=("a b",))}, "capabilities.secrets", "no variable's name"),
+        ({"settings": {"region": "eu"}}, "settings", "no `settings_schema` that says what they may be"),
+        (
+            {"settings_schema": {"type": "object", "required": ["a"]}},
+            "settings.a",
+            "does not fit its `settings_schema`",
+        ),
+        ({"strict": "yes"}, "strict", "true or false"),
         ({"always_include": "yes"}, "always_include", "true or false"),
     ],
 )

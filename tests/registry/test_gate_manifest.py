@@ -8,6 +8,7 @@ from signoff.contracts.errors import ConfigError
 from signoff.registry.actor import Surface
 from signoff.registry.capabilities import Capabilities
 from signoff.registry.manifest.loader import load_manifest
+from signoff.testing import a_call_context
 
 CODE = '''
 from signoff.registry.hooks import Permission
@@ -36,6 +37,13 @@ tools:
     scope: generalist
     readOnly: true
     toolset: desk
+    alwaysInclude: true
+    strict: true
+    settingsSchema:
+      type: object
+      properties: {region: {enum: [eu, us]}}
+      required: [region]
+    settings: {region: eu}
     maxResultSizeChars: 100
     untrusted_output: true
     validation: off
@@ -88,6 +96,9 @@ def test_a_manifest_says_all_that_the_gates_read(folder: Path) -> None:
     assert tool is not None
     assert other is not None
     assert (tool.validation, tool.toolset, tool.max_result_chars, tool.untrusted_output) == ("off", "desk", 100, True)
+    assert (tool.always_include, tool.strict, tool.settings) == (True, True, {"region": "eu"})
+    shown = {each.name: each.strict for each in catalog.definitions(a_call_context(), frozenset())}
+    assert shown == {"find": True, "respond": None}
     assert tool.available is not None
     assert tool.check_permissions is not None
     assert (tool.available.__name__, tool.check_permissions.__name__) == ("open_now", "own")
@@ -104,6 +115,15 @@ def test_a_manifest_says_all_that_the_gates_read(folder: Path) -> None:
     ("before", "after", "words"),
     [
         ("[TOKEN]", "[$TOKEN]", "which is no variable's name"),
+        (
+            "settings: {region: eu}",
+            "settings: {region: mars}",
+            "`settings.region` that does not fit its `settings_schema`",
+        ),
+        ("settings: {region: eu}", "settings: {}", "does not fit its `settings_schema`"),
+        ("settings: {region: eu}", "settings: {region: eu, api_key: abc}", "has a secret in `settings.api_key`"),
+        ("settings: {region: eu}", "settings: eu", "must be"),
+        ("strict: true", "strict: maybe", "must be `true` or `false`"),
         ("storage: true", "storage: 1", "must be `true` or `false`"),
         ("storage: true", "store: true", "unknown key `store`"),
         ("gate_code:open_now", "gate_code:opened", "opened"),

@@ -253,7 +253,9 @@ async def test_a_permission_is_asked_with_a_copy_and_gives_no_secret_away(store:
     """What the check does to its arguments is not what runs, and its words are hidden where they quote a secret."""
     guard = Guard(Permission.deny("Ana is not to be paid", can_override=True))
     given = dict(ARGS)
-    answer = await permission_of(tool(check_permissions=guard, secrets=("to",), effect=""), given, hook_context(pinned()))
+    answer = await permission_of(
+        tool(check_permissions=guard, secrets=("to",), effect=""), given, hook_context(pinned())
+    )
     assert (answer.reason, given) == ("[hidden] is not to be paid", ARGS)
     assert await permission_of(tool(), given, hook_context(pinned())) == Permission.allow()
 

@@ -1,0 +1,41 @@
+"""The settings of a tool, as its handler is given them and as approvals are bound to them."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from activity_kit import free, room_of, run, task_for, told
+from desk_fixtures import Ledger
+
+from signoff.registry.tool_context import ToolContext
+from signoff.store.store import Store
+
+SCHEMA = {"type": "object", "properties": {"region": {"type": "string"}, "zones": {"type": "array"}}}
+
+
+@pytest.mark.row("E07")
+async def test_a_handler_is_given_the_settings_of_its_tool_and_changes_none(store: Store) -> None:
+    """`context.settings` is what manifest or code says of this tool, at every depth read-only."""
+    seen: list[Any] = []
+
+    async def handler(args: dict[str, Any], context: ToolContext) -> str:
+        seen.append(context.settings)
+        with pytest.raises(TypeError):
+            context.settings["region"] = "us"  # type: ignore[index]
+        with pytest.raises(TypeError):
+            context.settings["zones"].append("b")
+        return "done"
+
+    given: dict[str, Any] = {"region": "eu", "zones": ["a"]}
+    tool = free(Ledger(), handler=handler, settings_schema=SCHEMA, settings=given)
+    given["zones"].append("later")
+    assert told(await run(room_of(store, tool), tool, task_for(tool))) == ("ok", "done")
+    assert seen == [{"region": "eu", "zones": ["a"]}]
+
+
+def test_other_settings_are_another_definition_and_none_change_nothing() -> None:
+    """What people approved under one region does not run under another."""
+    plain = free(Ledger())
+    tool = replace(plain, settings_schema=SCHEMA, settings={"region": "eu"})
+    assert tool.definition != replace(tool, settings={"region": "us"}).definition
+    assert replace(plain, settings_schema=SCHEMA).definition == plain.definition
