@@ -97,6 +97,17 @@ async def test_a_turn_of_signed_people_runs(desk: GatewayRig) -> None:
     assert (vote.decision.question_hash, vote.decision.revision) == (call.approval.question_hash, 1)
 
 
+async def test_a_signed_turn_costs_at_most_11_kb_of_history(client: Client, desk: GatewayRig) -> None:
+    """A hosted Temporal keeps, and bills, every byte of it for as long as the namespace retains it."""
+    approval = await asked(desk)
+    assert (await answered(desk, approval)).json()["status"] == "accepted"
+    assert await ended(desk, approval) == "ok"
+    described = await client.get_workflow_handle(key_of(approval).workflow_id).describe()
+    info = described.raw_description.workflow_execution_info
+    assert info.history_length == 33
+    assert info.history_size_bytes <= 11_000
+
+
 async def test_two_people_make_a_quorum(desk: GatewayRig) -> None:
     """Each with a signature of their own."""
     approval = await asked(desk, "both")

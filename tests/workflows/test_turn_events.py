@@ -44,7 +44,9 @@ async def test_a_human_turn_costs_33_events(client: Client, store: Store, task_q
             assert [outcome.code for outcome in result.calls] == ["ok"]
             assert result.calls[0].decided_by == "approver"
             assert len(ledger.rows) == len(costs)
+        described = await client.get_workflow_handle(key.workflow_id).describe()
     assert min(costs) == 33, costs
+    assert described.raw_description.workflow_execution_info.history_size_bytes <= 9_000
 
 
 async def test_a_worker_beside_the_client_gets_the_first_task_with_the_start(
