@@ -23,6 +23,7 @@ Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 
+_LAST_PORT: Final = 65_535
 _TRIED: Final = 3
 """Of several addresses of one name, so many are tried."""
 _SPECIAL: Final = tuple(ip_network(each) for each in ("192.0.0.0/24", "168.63.129.16/32"))
@@ -72,7 +73,7 @@ class GuardedHttp:
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> ServerAnswer:
         """Sends `body`; any answer is one. Raises `NotDelivered` where none came, or nobody may be asked."""
-        target = httpx.URL(url)
+        target = _target(url)
         try:
             # The timeouts of httpx are for each step: a server that sends a byte now and then would never be late.
             async with asyncio.timeout(self.seconds):
@@ -85,7 +86,8 @@ class GuardedHttp:
         """Returns those behind the name that may be asked. Raises `NotDelivered`."""
         try:
             found = await self.resolve(_name(target), target.port or (443 if target.scheme == "https" else 80))
-        except OSError:
+        # Python itself refuses a name such as `a..b`, and asks no system.
+        except (OSError, UnicodeError):
             raise NotDelivered(f"`{target.host}` has no address", code="dns", again=True) from None
         # `getaddrinfo` puts a zone behind link-local addresses: `fe80::1%eth0`.
         addresses = [ip_address(each.partition("%")[0]) for each in found]
@@ -170,6 +172,16 @@ def read_date(written: str) -> datetime | None:
         return None
     # For `-0000` Python gives no zone; HTTP means UTC always (RFC 9110, section 5.6.7).
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _target(url: str) -> httpx.URL:
+    try:
+        target = httpx.URL(url)
+    except httpx.InvalidURL:
+        target = None
+    if target is None or (target.port or 0) > _LAST_PORT:
+        raise NotDelivered("what is to be asked is no address", code="address", again=False)
+    return target
 
 
 def _name(target: httpx.URL) -> str:

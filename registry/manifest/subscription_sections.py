@@ -91,8 +91,9 @@ def build_subscriptions(
 def _check(given: Subscription, actors: Container[str]) -> None:
     if not is_id(given.name):
         raise _refuse(given.name, "", "has no name such as `finance-feed`: letters, digits, `_`, `-`, at most 48")
-    parts = urlsplit(given.url)
-    if parts.scheme not in ("https", "http") or not parts.hostname or parts.username or not given.url.isascii():
+    if not is_id(given.tenant):
+        raise _refuse(given.name, "tenant", "has in `tenant` what no tenant is called")
+    if not _is_web_address(given.url):
         raise _refuse(given.name, "url", "needs a `url` such as https://desk.example.com/events")
     secrets = {"secret": given.secret} | ({"previous_secret": given.previous_secret} if given.previous_secret else {})
     # It stands in what is printed and compared; and unsigned events could be anybody's.
@@ -109,6 +110,17 @@ def _check(given: Subscription, actors: Container[str]) -> None:
         raise _refuse(given.name, "actor", f"names the actor {quote_name(given.actor)}, which is not declared")
     if not given.events:
         raise _refuse(given.name, "events", 'needs `events` such as `["approval.*", "tool_call:pay"]`')
+
+
+def _is_web_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        # Read for its check: a port that is none would be noticed with the first event.
+        _ = parts.port
+    except ValueError:
+        return False
+    plain = url.isascii() and url.isprintable() and " " not in url
+    return plain and parts.scheme in ("https", "http") and bool(parts.hostname) and "@" not in parts.netloc
 
 
 def _check_pattern(name: str, pattern: str, tools: frozenset[str]) -> None:

@@ -137,6 +137,14 @@ async def test_a_name_that_changes_its_mind_changes_nothing() -> None:
     assert len(names.asked) == 1
 
 
+@pytest.mark.parametrize("url", ["http://a..b/", f"http://{'a' * 64}.b/", "http://[::1/", "http://127.0.0.1:99999/"])
+async def test_an_address_that_is_none_is_not_asked(url: str) -> None:
+    """It is as any other that nobody is at: whoever sends to several goes on to the next."""
+    async with GuardedHttp(HOME) as http:
+        with pytest.raises(NotDelivered):
+            await http.post(url, b"", {})
+
+
 async def test_a_name_beyond_ascii_is_asked_for_in_its_ascii_form() -> None:
     """By the resolver, and by the server."""
     place, names = Place(), Names(["127.0.0.1"])
