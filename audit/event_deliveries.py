@@ -8,13 +8,14 @@ from pydantic import ValidationError
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from signoff.audit.event_stream import DAY_MILLISECONDS
 from signoff.contracts.audit import DISPATCH, CloudEvent
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.registry.manifest.subscription_sections import Subscription
 from signoff.store.leases import claim_readable, clip_text, in_seconds, readable
 from signoff.store.store import Store
-from signoff.store.tables import EVENT_DELIVERIES, EVENT_HEADS, EVENTS, SUBSCRIPTIONS
+from signoff.store.tables import EVENT_DELIVERIES, EVENT_HEADS, EVENTS, SUBSCRIPTIONS, StoreClock
 
 EVENTS_AT_ONCE: Final = 200
 _NEWEST: Final = select(EVENT_HEADS.c.number).where(EVENT_HEADS.c.tenant == bindparam("of"))
@@ -54,11 +55,15 @@ class EventDeliveries:
         """
         return await self._store.run(lambda connection: _add(connection, wanted))
 
-    async def claim(self, limit: int) -> list[EventDelivery]:
-        """Claims what is due, for as long as a lease lasts."""
-        new = EVENT_DELIVERIES.c.state == "new"
+    async def claim(self, wanted: Subscription, limit: int) -> list[EventDelivery]:
+        """Claims what is due to a subscription, for as long as a lease lasts.
+
+        Nothing of another tenant that had a subscription of this name; and of no other one, which may be slow.
+        """
+        table = EVENT_DELIVERIES.c
+        own = (table.state == "new", table.subscription == wanted.name, table.tenant == wanted.tenant)
         return await self._store.run(
-            lambda connection: claim_readable(connection, EVENT_DELIVERIES, new, limit=limit, read=_delivery)
+            lambda connection: claim_readable(connection, EVENT_DELIVERIES, *own, limit=limit, read=_delivery)
         )
 
     async def finish(self, key: str) -> None:
@@ -93,6 +98,11 @@ class EventDeliveries:
             which.append(EVENT_DELIVERIES.c.subscription == subscription)
         again = {"state": "new", "attempts": 0, "due_at": in_seconds(0)}
         return await self._run(update(EVENT_DELIVERIES).where(*which).values(again))
+
+    async def remove_old(self, days: int) -> int:
+        """Removes what was last due more than `days` days ago, given up or of no subscription any more; counts it."""
+        old = EVENT_DELIVERIES.c.due_at < StoreClock() - days * DAY_MILLISECONDS
+        return await self._run(delete(EVENT_DELIVERIES).where(old))
 
     async def _run(self, statement: Any) -> int:
         return await self._store.run(lambda connection: connection.execute(statement).rowcount)

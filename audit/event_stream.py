@@ -26,7 +26,7 @@ from signoff.store.tables import AUDIT_HEADS, AUDIT_RECORDS, EVENT_HEADS, EVENTS
 STREAMS_AT_ONCE: Final = 50
 RECORDS_AT_ONCE: Final = 500
 """So many are numbered in one transaction: it holds the heads of their streams, where turns write."""
-_DAY_MILLISECONDS: Final = 86_400_000
+DAY_MILLISECONDS: Final = 86_400_000
 _LOCK: Final = ""
 """The tenant whose row is locked by whoever numbers; no tenant is called so."""
 _TENANT_CHARS: Final = cast(String, EVENTS.c.tenant.type).length or 0
@@ -130,7 +130,7 @@ class EventStream:
 
     async def remove_old(self, days: int) -> int:
         """Removes the events that were numbered more than `days` days ago; returns how many there were."""
-        old = delete(EVENTS).where(EVENTS.c.numbered_at < StoreClock() - days * _DAY_MILLISECONDS)
+        old = delete(EVENTS).where(EVENTS.c.numbered_at < StoreClock() - days * DAY_MILLISECONDS)
         return await self._store.run(lambda connection: connection.execute(old).rowcount)
 
     def _extend(self, connection: Connection) -> int | None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
+from signoff.audit.event_deliveries import EventDeliveries
 from signoff.audit.event_stream import EventStream
 from signoff.contracts.errors import StoreUnavailable
 
@@ -18,12 +19,16 @@ _log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def keep_events(events: EventStream, days: int, *, every: float = EVENT_SECONDS) -> AsyncIterator[None]:
-    """Numbers events each `every` seconds and keeps them for `days` days, until the block ends.
+async def keep_events(
+    events: EventStream, deliveries: EventDeliveries, days: int, *, every: float = EVENT_SECONDS
+) -> AsyncIterator[None]:
+    """Numbers events each `every` seconds, and keeps them and what is owed of them for `days` days.
+
+    It ends with the block.
 
     A store that is away is tried again, and never ends the block.
     """
-    keeping = asyncio.create_task(_keep(events, days, every))
+    keeping = asyncio.create_task(_keep(events, deliveries, days, every))
     try:
         yield
     finally:
@@ -32,13 +37,14 @@ async def keep_events(events: EventStream, days: int, *, every: float = EVENT_SE
             await keeping
 
 
-async def _keep(events: EventStream, days: int, every: float) -> None:
+async def _keep(events: EventStream, deliveries: EventDeliveries, days: int, every: float) -> None:
     rounds = 0
     while True:
         try:
             await events.extend()
             if rounds % _REMOVAL_ROUNDS == 0:
                 await events.remove_old(days)
+                await deliveries.remove_old(days)
         except StoreUnavailable as error:
             _log.warning("no events were numbered: %s", error.message)
         rounds += 1

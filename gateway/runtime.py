@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from signoff.audit.config_snapshots import follow_people
+from signoff.audit.event_deliveries import EventDeliveries
 from signoff.channels.base import Channel
 from signoff.channels.channel_loader import open_channels
 from signoff.channels.inbound.receiver import InboundReceiver
@@ -38,7 +39,7 @@ async def gateway_tasks(deps: GatewayDeps, people: Directory) -> AsyncIterator[I
     await check_secret(deps.settings, deps.secrets)
     async with (
         keep_checkpoints(deps.store, deps.signer),
-        keep_events(deps.events, deps.settings.event_days),
+        keep_events(deps.events, EventDeliveries(deps.store), deps.settings.event_days),
         send_events(deps),
         follow_people(deps.store, people, "gateway", clock=deps.clock),
         run_channels(deps, await _channels(deps), deps.catalog.channels.routing) as receiver,

@@ -400,7 +400,7 @@ EVENT_DELIVERIES: Final = Table(
     Column("due_at", BigInteger, nullable=False, default=StoreClock()),
     Column("claimed_until", BigInteger, nullable=False),
     Column("created_at", BigInteger, nullable=False, default=StoreClock()),
-    Index("event_deliveries_due", "state", "due_at"),
+    Index("event_deliveries_due", "state", "subscription", "tenant", "due_at"),
 )
 """One row an event that a subscription is owed; `state` is `new` or `dead`. What was delivered has no row."""
 

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from signoff.audit.event_deliveries import EventDeliveries, EventDelivery
+from signoff.audit.event_deliveries import EventDeliveries, EventDelivery, is_for
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.outbound_http import GuardedHttp, read_networks
 from signoff.channels.standard_webhooks import read_secret, signed_headers
@@ -27,25 +27,27 @@ _log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def send_events(deps: GatewayDeps) -> AsyncIterator[None]:
-    """Sends the catalog's subscriptions what they are owed, until the block ends."""
-    if not deps.catalog.subscriptions:
-        yield
-        return
-    sending = asyncio.create_task(run_forever("the sender of events", EventSender(deps).run))
+    """Sends the catalog's subscriptions what they are owed, until the block ends: each by itself, as some are slow."""
+    sending = [
+        asyncio.create_task(run_forever(f"the sender of subscription `{name}`", EventSender(deps, to).run))
+        for name, to in deps.catalog.subscriptions.items()
+    ]
     try:
         yield
     finally:
-        sending.cancel()
-        await asyncio.wait([sending])
+        for each in sending:
+            each.cancel()
+        await asyncio.gather(*sending, return_exceptions=True)
 
 
 class EventSender:
-    """Sends what is owed to the subscriptions of one gateway's catalog."""
+    """Sends what is owed to one subscription."""
 
-    def __init__(self, deps: GatewayDeps) -> None:
+    def __init__(self, deps: GatewayDeps, to: Subscription) -> None:
         self._deps = deps
+        self._to = to
         self._queue = EventDeliveries(deps.store)
-        self._http: dict[str, GuardedHttp] = {}
+        self._http = GuardedHttp(read_networks(to.allow_networks))
 
     async def run(self) -> None:
         """Sends for as long as it is not cancelled. Raises `StoreUnavailable`, and may be run again."""
@@ -54,33 +56,28 @@ class EventSender:
                 if not await self.step():
                     await asyncio.sleep(LOOK_SECONDS)
         finally:
-            await asyncio.gather(*(each.close() for each in self._http.values()))
+            await self._http.close()
 
     async def step(self) -> int:
         """Adds what happened since, and sends what is due; returns how much that was. Raises `StoreUnavailable`."""
-        wanted = self._deps.catalog.subscriptions
-        if not wanted:
-            return 0
         await self._deps.events.extend()
-        for each in wanted.values():
-            await self._queue.add(each)
-        due = await self._queue.claim(_AT_ONCE)
-        await asyncio.gather(*(self._send(each, wanted) for each in due))
+        await self._queue.add(self._to)
+        due = await self._queue.claim(self._to, _AT_ONCE)
+        await asyncio.gather(*map(self._send, due))
         return len(due)
 
-    async def _send(self, owed: EventDelivery, wanted: Mapping[str, Subscription]) -> None:
-        to = wanted.get(owed.subscription)
-        if to is None:
-            # Also where another gateway has a newer manifest: whoever declares it again has it tried again.
-            await self._queue.give_up(owed.key, "no such subscription")
+    async def _send(self, owed: EventDelivery) -> None:
+        if not is_for(self._to, owed.event):
+            # It was added by another manifest, which may be the newer one: not forgotten, but not sent either.
+            await self._queue.give_up(owed.key, "not wanted")
             return
         try:
-            status, after = await self._post(owed, to)
+            status, after = await self._post(owed)
         except NotDelivered as error:
             await self._fail(owed, error.code, error.after)
         except (ConfigError, Unavailable) as error:
             _log.warning(
-                "subscription `%s` is not sent anything: %s", to.name, self._deps.secrets.redact(error.message)
+                "subscription `%s` is not sent anything: %s", self._to.name, self._deps.secrets.redact(error.message)
             )
             await self._fail(owed, "secret", 0.0)
         else:
@@ -89,15 +86,14 @@ class EventSender:
             else:
                 await self._fail(owed, str(status), after if status in _BUSY else 0.0)
 
-    async def _post(self, owed: EventDelivery, to: Subscription) -> tuple[int, float]:
+    async def _post(self, owed: EventDelivery) -> tuple[int, float]:
+        to = self._to
         references = [each for each in (to.secret, to.previous_secret) if each]
         secrets = [read_secret(await self._deps.secrets.read(each, tenant=to.tenant)) for each in references]
         address = schema_address(self._deps.settings.public_url, owed.event.type)
         body = owed.event.model_copy(update={"dataschema": address}).model_dump_json().encode()
         headers = signed_headers(secrets, owed.event.id, self._deps.clock(), body) | {"content-type": _CONTENT}
-        if to.name not in self._http:
-            self._http[to.name] = GuardedHttp(read_networks(to.allow_networks))
-        answer = await self._http[to.name].post(to.url, body, headers)
+        answer = await self._http.post(to.url, body, headers)
         return answer.status, answer.retry_after
 
     async def _fail(self, owed: EventDelivery, code: str, after: float) -> None:

@@ -22,7 +22,7 @@ def upgrade() -> None:
         Column("due_at", BigInteger, nullable=False),
         Column("claimed_until", BigInteger, nullable=False),
         Column("created_at", BigInteger, nullable=False),
-        Index("event_deliveries_due", "state", "due_at"),
+        Index("event_deliveries_due", "state", "subscription", "tenant", "due_at"),
     )
     op.create_table(
         "subscriptions",

@@ -5,7 +5,7 @@ import base64
 import json
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,7 +20,8 @@ from signoff.audit.event_deliveries import EventDeliveries, is_for
 from signoff.channels.standard_webhooks import verify_id
 from signoff.contracts.audit import CloudEvent
 from signoff.contracts.person import Person
-from signoff.gateway.vendors.event_sender import RETRY_SECONDS, EventSender
+from signoff.gateway.event_task import keep_events
+from signoff.gateway.vendors.event_sender import RETRY_SECONDS, EventSender, send_events
 from signoff.registry.manifest.subscription_sections import Subscription
 from signoff.store.store import Store
 
@@ -86,8 +87,13 @@ async def desk(
         f"sender-{uuid.uuid4().hex[:12]}",
         catalog_of_ledger=lambda ledger: catalog_of([pay_tool(ledger)], subscriptions=[feed]),
     ) as found:
-        await EventSender(found.deps).step()
+        await sender_of(found).step()
         yield found
+
+
+def sender_of(desk: GatewayRig, **changes: Any) -> EventSender:
+    """What sends the desk's subscription, as it is declared or with other fields."""
+    return EventSender(desk.deps, replace(desk.deps.catalog.subscriptions["feed"], **changes))
 
 
 async def froze(desk: GatewayRig, reason: str = "drill") -> None:
@@ -105,7 +111,7 @@ async def make_due(desk: GatewayRig) -> None:
 async def test_what_is_wanted_arrives_signed(desk: GatewayRig, receiver: Receiver) -> None:
     """Each event once, as a CloudEvent, and nothing else; what arrived is owed no more."""
     await froze(desk)
-    sender = EventSender(desk.deps)
+    sender = sender_of(desk)
     assert [await sender.step(), await sender.step()] == [2, 0]
     kinds = sorted(each["type"] for each in receiver.events)
     assert kinds == ["freeze.lifted", "freeze.started"]
@@ -119,7 +125,7 @@ async def test_what_does_not_arrive_is_tried_again_under_the_same_id(desk: Gatew
     """Not before its time, and until it arrives."""
     receiver.answers = [500, 500, 410]
     await froze(desk)
-    sender = EventSender(desk.deps)
+    sender = sender_of(desk)
     assert [await sender.step(), await sender.step()] == [2, 0]
     await make_due(desk)
     await sender.step()
@@ -133,7 +139,7 @@ async def test_what_is_given_up_is_listed_and_sent_again(desk: GatewayRig, recei
     """After the last try nothing is sent by itself; auditors read of it, and the role `admin` has it sent."""
     await froze(desk)
     receiver.answers = [500] * 2 * (len(RETRY_SECONDS) + 1)
-    sender = EventSender(desk.deps)
+    sender = sender_of(desk)
     for _ in range(len(RETRY_SECONDS) + 1):
         assert await sender.step() == 2
         await make_due(desk)
@@ -158,7 +164,7 @@ async def test_what_is_given_up_is_listed_and_sent_again(desk: GatewayRig, recei
 async def test_several_gateways_share_the_work(desk: GatewayRig, receiver: Receiver) -> None:
     """Each event is added and sent by one of them."""
     await froze(desk)
-    senders = [EventSender(desk.deps) for _ in range(3)]
+    senders = [sender_of(desk) for _ in range(3)]
     for _ in range(3):
         await asyncio.gather(*(sender.step() for sender in senders))
     assert len(receiver.events) == 2
@@ -170,13 +176,91 @@ async def test_without_its_secret_nothing_is_sent(
     """What cannot be signed waits."""
     monkeypatch.delenv("FEED_SECRET")
     await froze(desk)
-    await EventSender(desk.deps).step()
+    await sender_of(desk).step()
     assert receiver.requests == []
-    assert await EventDeliveries(desk.deps.store).claim(10) == []
+    feed = desk.deps.catalog.subscriptions["feed"]
+    assert await EventDeliveries(desk.deps.store).claim(feed, 10) == []
     monkeypatch.setenv("FEED_SECRET", "whsec_" + base64.b64encode(KEY).decode())
     await make_due(desk)
-    assert await EventSender(desk.deps).step() == 2
+    assert await sender_of(desk).step() == 2
     assert len(receiver.events) == 2
+
+
+async def owe(desk: GatewayRig) -> None:
+    """Two events are owed to the subscription as it is declared."""
+    await froze(desk)
+    await desk.deps.events.extend()
+    assert await EventDeliveries(desk.deps.store).add(desk.deps.catalog.subscriptions["feed"]) == 2
+
+
+async def test_what_is_owed_of_one_tenant_is_not_sent_to_another(desk: GatewayRig, receiver: Receiver) -> None:
+    """Whose subscription has the same name now gets nothing of it; the one before gets it where it is declared."""
+    await owe(desk)
+    assert await sender_of(desk, tenant="other").step() == 0
+    assert receiver.requests == []
+    assert await sender_of(desk).step() == 2
+
+
+async def test_what_a_subscription_may_not_have_any_more_is_not_sent(desk: GatewayRig, receiver: Receiver) -> None:
+    """It wanted more once; what it is still owed of that is given up."""
+    await owe(desk)
+    await sender_of(desk, events=("freeze.lifted",)).step()
+    assert [each["type"] for each in receiver.events] == ["freeze.lifted"]
+    [left] = await EventDeliveries(desk.deps.store).list_given_up("main")
+    assert (left.event.type, left.code) == ("freeze.started", "not wanted")
+
+
+async def test_a_gateway_leaves_alone_what_it_does_not_declare(desk: GatewayRig, receiver: Receiver) -> None:
+    """Another gateway may have a newer manifest, and is to send it."""
+    await owe(desk)
+    assert await sender_of(desk, name="older").step() == 0
+    assert await EventDeliveries(desk.deps.store).list_given_up("main") == []
+    assert await sender_of(desk).step() == 2
+
+
+async def test_an_address_that_is_none_ends_no_sender(desk: GatewayRig, receiver: Receiver) -> None:
+    """It is a failure like others, which are counted."""
+    await owe(desk)
+    assert await sender_of(desk, url="http://a..b/events").step() == 2
+    await make_due(desk)
+    assert await sender_of(desk).step() == 2
+
+
+async def test_a_subscriber_that_does_not_answer_holds_up_no_other(desk: GatewayRig, receiver: Receiver) -> None:
+    """Each has what it is owed sent by itself, however long another takes."""
+    ended = asyncio.Event()
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(1_000):
+            pass
+        ended.set()
+        writer.close()
+
+    server = await asyncio.start_server(hold, "127.0.0.1", 0)
+    feed = desk.deps.catalog.subscriptions["feed"]
+    slow = replace(feed, name="slow", url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+    catalog = replace(desk.deps.catalog, subscriptions={"slow": slow, "feed": feed})
+    async with server, send_events(replace(desk.deps, catalog=catalog)):
+        for count in (2, 4):
+            await froze(desk)
+            while len(receiver.requests) < count:
+                await asyncio.sleep(0.05)
+        # The other was still waiting for its answer.
+        assert not ended.is_set()
+
+
+async def test_what_nobody_has_sent_again_goes_with_its_time(desk: GatewayRig) -> None:
+    """Also what a subscription was owed that is not declared any more."""
+    await owe(desk)
+    deliveries = EventDeliveries(desk.deps.store)
+    assert await deliveries.remove_old(30) == 0
+    change = text("UPDATE event_deliveries SET due_at = 1")
+    await desk.deps.store.run(lambda connection: connection.execute(change))
+    left = text("SELECT count(*) FROM event_deliveries")
+    async with keep_events(desk.deps.events, deliveries, 30):
+        while await desk.deps.store.run(lambda connection: connection.scalar(left)):
+            await asyncio.sleep(0.05)
+    assert await sender_of(desk).step() == 0
 
 
 def test_a_specialist_is_told_to_its_own_actors_subscription() -> None:
