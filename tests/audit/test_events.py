@@ -7,10 +7,12 @@ import pytest
 from audit_kit import AT, TURN
 from jsonschema import Draft202012Validator
 
-from signoff.approvals.audit_events import admin_entry
+from signoff.approvals.audit_events import admin_entry, allowed_entry, question_entry
 from signoff.audit.events import EVENT_TYPES, event_from_record, schema_name, schema_of_type, tenant_of_stream
 from signoff.audit.record import Record, place_record, record_from_entry
 from signoff.contracts.audit import AuditEntry, AuditKind
+from signoff.contracts.call import Permit, RuleReference
+from signoff.testing import a_call_context, a_request
 
 CALL = "main.s1.t1.c1.1"
 DISPATCHED = {"source": "actor:desk", "event": "tool_call:pay", "permit": "approved"}
@@ -41,7 +43,7 @@ def record(kind: AuditKind, stream: str = TURN, **data: Any) -> Record:
         ("attempt", {"verdict": "approved", "status": "refused"}, ""),
         ("attempt", {"verdict": "withdrawn", "status": "accepted"}, ""),
         ("attempt", {"heard": "answer", "status": "accepted"}, ""),
-        ("auto", {"rule": "small"}, "tool_call.allowed"),
+        ("auto", {"rule": {"kind": "global", "name": "small"}}, "tool_call.allowed"),
         ("grant", {"grant": "g1", "call": "c1.1"}, "tool_call.allowed"),
         ("grant", {"act": "remember", "grant": "g1"}, "grant.created"),
         ("grant", {"act": "revoke", "grant": "g1"}, "grant.revoked"),
@@ -75,6 +77,22 @@ def test_the_type_of_each_kind_of_record(kind: AuditKind, data: dict[str, Any], 
         schema = schema_of_type(schema_name(found.type))
         Draft202012Validator(schema).validate(found.data)
         assert set(found.data) <= set(schema["properties"])
+
+
+def test_the_rule_is_told_as_the_engine_writes_it() -> None:
+    """A record of what lets a call run, or asks, is valid by the schema that is published of its event.
+
+    Seen to fail while the schema called a rule a text, which it was before it became a record.
+    """
+    rule = RuleReference(kind="global", name="small")
+    request = a_request(rule=rule)
+    ctx = a_call_context()
+    permit = Permit(kind="auto", call="c1.1", digest="d" * 64, ctx=ctx, rule=rule)
+    for entry in (question_entry(request, AT), allowed_entry(permit, "pay", "d" * 64, "", AT)):
+        found = event_from_record(record(entry.kind, **entry.data))
+        assert found is not None
+        assert found.data["rule"] == {"kind": "global", "name": "small"}
+        Draft202012Validator(schema_of_type(schema_name(found.type))).validate(found.data)
 
 
 def test_every_type_is_made_of_some_record() -> None:
