@@ -50,7 +50,8 @@ def read_only(value: Any) -> Any:
         return value
     if isinstance(value, Mapping):
         return ReadOnlyDict({key: read_only(each) for key, each in value.items()})
-    return ReadOnlyList([read_only(each) for each in value]) if isinstance(value, list) else value
+    # A tuple as well: it cannot be changed itself, but what lies in it could be.
+    return ReadOnlyList([read_only(each) for each in value]) if isinstance(value, list | tuple) else value
 
 
 def writable_copy(value: Any) -> Any:

@@ -49,6 +49,14 @@ def test_nothing_changes_it_at_any_depth(change: Callable[[Any], Any]) -> None:
     assert value == PLAIN
 
 
+def test_what_lies_in_a_tuple_is_read_only_as_well() -> None:
+    """A tuple is a list to JSON, so it becomes one: what it holds would else be changed under an approval."""
+    value = read_only({"zones": ({"name": "a"},)})
+    with pytest.raises(TypeError, match="cannot be changed; copy it first"):
+        value["zones"][0]["name"] = "b"
+    assert value == {"zones": [{"name": "a"}]}
+
+
 def test_it_reads_like_the_data_it_was_made_of() -> None:
     """JSON, canonical JSON, equality, copies and pickles are those of the plain data; the original is not touched."""
     value = read_only(PLAIN)
