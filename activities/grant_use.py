@@ -87,6 +87,10 @@ class GrantUse:
         """
         left = PREDICATES_STEPS
         for grant in await self._rows.list_usable(ctx.tenant, ctx.session, found.tool.name if found.tool else ""):
+            if grant is None:
+                # It may be a denial, so no approval behind it applies.
+                yield None
+                return
             # Any approver may leave predicates behind, and all of them are asked about each call: all of them together
             # may cost so much, and the others do not apply.
             left -= self._rules.steps(grant, found, args)

@@ -1,8 +1,10 @@
 """Stores remembered answers."""
 
+import logging
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
+from pydantic import ValidationError
 from sqlalchemy import Connection, Row, select, update
 
 from signoff.contracts.call import RuleReference
@@ -14,6 +16,7 @@ from signoff.store.claim_conditions import SPENT, hold_grant, insert_new, spend_
 from signoff.store.store import Also, Store
 from signoff.store.tables import GRANTS, StoreClock, time_from_millis
 
+_log = logging.getLogger(__name__)
 CANDIDATES: Final = 200
 """How many remembered answers for one tool are tried; with more of them people are asked instead."""
 _EXACT: Final = "these arguments"
@@ -29,9 +32,9 @@ class Grants:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def list_usable(self, tenant: str, session: str, tool: str) -> list[Grant]:
+    async def list_usable(self, tenant: str, session: str, tool: str) -> list[Grant | None]:
         """Returns the grants that may answer for a call of `tool` in this session now: denials first, then the
-        oldest.
+        oldest; None for a row that holds no grant.
         """
         query = (
             _ROWS.where(GRANTS.c.tenant == tenant, GRANTS.c.tool == tool, GRANTS.c.session.in_(("", session)), *_USABLE)
@@ -55,7 +58,8 @@ class Grants:
         """Returns a tenant's grants, newest first; with `every` also those that are expired, used up or revoked."""
         query = _ROWS.where(GRANTS.c.tenant == tenant).order_by(GRANTS.c.created_at.desc(), GRANTS.c.id)
         query = query if every else query.where(*_USABLE)
-        return await self._store.run(lambda connection: [_grant(row) for row in connection.execute(query)])
+        found = await self._store.run(lambda connection: [_grant(row) for row in connection.execute(query)])
+        return [grant for grant in found if grant is not None]
 
     async def revoke(self, grant_id: str, tenant: str, *, by: str, also: Also | None = None) -> Grant:
         """Revokes a remembered answer; doing it again changes nothing. `also` is written in the same transaction.
@@ -73,9 +77,10 @@ class Grants:
             return connection.execute(_ROWS.where(named)).first()
 
         row = await self._store.run(mark)
-        if row is None:
+        grant = None if row is None else _grant(row)
+        if grant is None:
             raise NotFound(f"there is no grant `{grant_id[:40]}`; `signoff grants list` shows those there are")
-        return _grant(row)
+        return grant
 
     async def use(self, grant_id: str, ticket: str) -> bool:
         """Spends one use for a call that ends without a ticket, once for each key; returns False when no use is
@@ -134,28 +139,33 @@ def _millis(time: datetime) -> int:
     return round(time.timestamp() * 1000)
 
 
-def _grant(row: Row[Any]) -> Grant:
-    return Grant(
-        id=row.id,
-        verdict=row.verdict,
-        like=GrantScope(
-            tenant=row.tenant,
-            session=row.session,
-            tool=row.tool,
-            definition=row.definition,
-            exact=row.exact,
-            where=row.predicate,
-            rule=RuleReference.model_validate_json(row.rule) if row.rule else None,
-            policy_hash=row.policy_hash,
-        ),
-        people=tuple(row.people.split()),
-        reason=row.reason,
-        approval_id=row.approval_id,
-        requester=row.requester,
-        created_at=time_from_millis(row.created_at),
-        expires_at=time_from_millis(row.expires_at),
-        uses=row.uses,
-        uses_left=row.uses_left,
-        revoked_by=row.revoked_by or "",
-        revoked_at=None if row.revoked_at is None else time_from_millis(row.revoked_at),
-    )
+def _grant(row: Row[Any]) -> Grant | None:
+    """Builds the grant of a row; None for a row that holds none, which must not take down those of all others."""
+    try:
+        return Grant(
+            id=row.id,
+            verdict=row.verdict,
+            like=GrantScope(
+                tenant=row.tenant,
+                session=row.session,
+                tool=row.tool,
+                definition=row.definition,
+                exact=row.exact,
+                where=row.predicate,
+                rule=RuleReference.model_validate_json(row.rule) if row.rule else None,
+                policy_hash=row.policy_hash,
+            ),
+            people=tuple(row.people.split()),
+            reason=row.reason,
+            approval_id=row.approval_id,
+            requester=row.requester,
+            created_at=time_from_millis(row.created_at),
+            expires_at=time_from_millis(row.expires_at),
+            uses=row.uses,
+            uses_left=row.uses_left,
+            revoked_by=row.revoked_by or "",
+            revoked_at=None if row.revoked_at is None else time_from_millis(row.revoked_at),
+        )
+    except ValidationError:
+        _log.error("the remembered answer %r cannot be read", row.id)
+        return None

@@ -360,6 +360,24 @@ async def test_the_next_call_like_it_runs_by_the_grant(store: Store) -> None:
     assert (await ruled(room, {"amount": 50}, tenant="other")).kind == "ask"
 
 
+async def test_behind_a_denial_that_cannot_be_read_no_approval_applies(store: Store) -> None:
+    """People are asked, whether the gates look for an answer or a turn names one: it may say no.
+
+    Seen to fail every call of the tool while a rule that is no record raised.
+    """
+    tool = asking(Ledger())
+    room = room_with(store, tool, people=APPROVERS)
+    yes = await given(room, tool, "first", SMALL)
+    assert (await ruled(room)).grant == yes
+    no = await given(room, tool, "other", SMALL, verdict="denied", subject="ana")
+    change = update(GRANTS).where(GRANTS.c.id == no).values(rule="requires_approval")
+    await store.run(lambda connection: connection.execute(change).close())
+    assert ((await ruled(room)).kind, (await ruled(room)).grant) == ("ask", "")
+    found = await GrantUse(room).holds(yes, pinned(turn="next"), CALL, ARGS, judged(room))
+    assert (found.kind, found.grant) == ("ask", "")
+    assert [each.id for each in await kept(store)] == [yes]
+
+
 async def test_all_predicates_of_a_call_share_their_steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many predicates people leave behind, so much is spent on asking them; then a person is asked."""
     tool = asking(Ledger())

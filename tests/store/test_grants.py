@@ -87,7 +87,26 @@ async def test_denials_are_tried_first(store: Store) -> None:
     """A remembered no stands before a remembered yes."""
     await written(store, "yes")
     await written(store, "no", verdict="denied")
-    assert [grant.id for grant in await Grants(store).list_usable("main", "s", "pay")] == ["no", "yes"]
+    assert [grant and grant.id for grant in await Grants(store).list_usable("main", "s", "pay")] == ["no", "yes"]
+
+
+@pytest.mark.parametrize("odd", ["auto_approve_if", '{"kind": "none"}', "[]"])
+async def test_a_row_whose_rule_is_no_record_takes_down_no_other(store: Store, odd: str) -> None:
+    """It is told apart where grants are tried, and left out where they are listed.
+
+    Seen to raise for every call of the tool, and for the list of the tenant.
+    """
+    grant = await written(store, "g1")
+    await written(store, "g0")
+    change = update(GRANTS).where(GRANTS.c.id == "g0").values(rule=odd)
+    await store.run(lambda connection: connection.execute(change).close())
+    grants = Grants(store)
+    found = await grants.list_usable("main", "s", "pay")
+    assert (len(found), set(found)) == (2, {grant, None})
+    assert await grants.all("main") == [grant]
+    assert await grants.read("g0") is None
+    with pytest.raises(NotFound):
+        await grants.revoke("g0", "main", by="ana")
 
 
 async def test_a_claim_spends_one_use_and_the_last_one_is_the_last(store: Store) -> None:
