@@ -112,7 +112,9 @@ class GrantUse:
         if not sure or not await ask_rules(may_block, self._rules.applies, grant, ctx, found, args, people):
             return False
         given = await self._find_proof(grant)
-        return given is not None and (grant.verdict == "denied" or self._suffices_today(*given, ctx, found, people))
+        if given is None or (grant.like.session and not _is_of_asker(given[0], ctx, people)):
+            return False
+        return grant.verdict == "denied" or self._suffices_today(*given, ctx, found, people)
 
     async def _find_proof(self, grant: Grant) -> tuple[Question, Sequence[Decision]] | None:
         """Returns the question and the answers that bear `grant` out; None where it is somebody's invention."""
@@ -161,6 +163,13 @@ class GrantUse:
         # policy names, and nobody of them has been silent yet.
         voters = dataclasses.replace(voters, escalations=())
         return voters.suffices(decisions)
+
+
+def _is_of_asker(question: Question, ctx: CallContext, people: Directory) -> bool:
+    """Returns whether the human who asks in `ctx` is the one who asked `question`, as it was known then: their account
+    may be somebody else's by now.
+    """
+    return people.person_id(question.requester.human, ctx.tenant) == people.person_id(ctx.user.user, ctx.tenant)
 
 
 def by_grant(found: LocalGateDecision, grant: Grant) -> LocalGateDecision:

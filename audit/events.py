@@ -36,7 +36,7 @@ _FACTS: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = MappingProxyType(
         "code": (_TEXT, "Of a request the code that people type; of a call what it came to."),
         "type": (_TEXT, "The type of the call's result, such as `ToolDenied`."),
         "digest": (_TEXT, "Binds the arguments."),
-        "rule": (_OBJECT, "The rule that decided: its `kind`, and its `name`, `handler` and `answer` where it has them."),
+        "rule": (_OBJECT, "The rule that decided: its `kind`, and where it has them `name`, `handler` and `answer`."),
         "policy_hash": (_TEXT, "The hash of the policy."),
         "approvers": (_TEXTS, "Who is asked."),
         "quorum": (_COUNT, "How many have to approve."),

@@ -556,6 +556,24 @@ async def test_a_grant_for_a_session_serves_whose_it_is(store: Store) -> None:
     assert verdicts == ["run", "run", "ask"]
 
 
+async def test_a_grant_for_a_session_does_not_pass_on_with_an_account(store: Store) -> None:
+    """The account by which Guest asked is Max's by now: what was given for Guest in that session is not for Max.
+
+    Seen to serve Max while only the directory of now was asked whose the account is.
+    """
+    tool = asking(Ledger())
+    then = [*APPROVERS, Person(id="guest"), Person(id="second", person_id="guest"), Person(id="max")]
+    room = room_with(store, tool, people=then)
+    wish = SMALL.model_copy(update={"scope": "session"})
+    request = await asked(room, tool, ctx=pinned(turn="first", user=Principal(user="second", person_id="guest")))
+    await answer(store, about(request, approval_id=request.id, remember=wish))
+    asker = Principal(user="second", person_id="guest")
+    assert (await ruled(room, user=asker)).kind == "run"
+    now = room_with(store, tool, people=[*then[:3], Person(id="second", person_id="max"), Person(id="max")])
+    assert (await ruled(now, user=Principal(user="second", person_id="max"), turn="later")).kind == "ask"
+    assert (await ruled(now, user=Principal(user="guest"), turn="last")).kind == "ask"
+
+
 INVENTED: dict[str, dict[str, Any]] = {
     "more uses": {"uses": 900},
     "more time": {"expires_at": 4_000_000_000_000},
