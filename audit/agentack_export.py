@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from signoff.approvals.digest import doubt_digest
-from signoff.audit.record import Record
+from signoff.audit.record import TOO_LONG, Record
 from signoff.audit.retention import RETIRED
 from signoff.contracts.errors import Refused
 
@@ -78,7 +78,7 @@ class _Turn:
         facts = record.facts
         if record.kind == RETIRED:
             raise Refused(f"the first {record.seq - 1} records of `{record.stream}` were retired")
-        if "too_long" in facts:
+        if TOO_LONG in facts:
             raise Refused(f"record {record.seq} of `{record.stream}` was too long to be kept whole")
         if record.kind in ("request", "revision") or (record.kind == "in_doubt" and "approvers" in facts):
             yield from self._convert_question(record, facts)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from signoff.approvals.audit_events import admin_stream
-from signoff.audit.record import Record
+from signoff.audit.record import TOO_LONG, Record
 from signoff.contracts.audit import DISPATCH, CloudEvent
 from signoff.contracts.ids import TurnKey, parse_workflow_id
 
@@ -174,7 +174,8 @@ def event_from_record(record: Record) -> CloudEvent | None:
     turn = parse_workflow_id(record.stream)
     tenant = tenant_of_stream(record.stream)
     facts = record.facts
-    kind = _type_of(record.kind, facts)
+    # Of a record that was too long to be kept nobody knows what became of its call, nor whether a specialist's it was.
+    kind = "" if TOO_LONG in facts else _type_of(record.kind, facts)
     if not kind or not tenant:
         return None
     subject = str(facts.get("approval") or facts.get("grant") or (tenant if turn is None else ".".join(turn)))

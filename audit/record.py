@@ -14,6 +14,8 @@ FIRST: Final = "0" * 64
 DATA_BYTES: Final = 32 * 1024
 TEXT_CHARS: Final = 200
 """Longer streams, keys and subjects are cut, their sha-256 behind them."""
+TOO_LONG: Final = "too_long"
+"""The fact that a record has in the place of all others, where these are longer than `DATA_BYTES`."""
 _VERSION: Final = 1
 
 
@@ -112,7 +114,7 @@ def _data_text(data: dict[str, Any]) -> str:
         body = canonical_json(_writable(data))
     if len(body) > DATA_BYTES:
         # The hash still binds what was said, for whoever kept it elsewhere.
-        body = canonical_json({"too_long": len(body), "sha256": sha256_hex(body.decode())})
+        body = canonical_json({TOO_LONG: len(body), "sha256": sha256_hex(body.decode())})
     return body.decode()
 
 

@@ -14,6 +14,7 @@ from signoff.approvals.audit_events import admin_entry
 from signoff.audit import event_stream
 from signoff.audit.event_stream import EventStream
 from signoff.audit.log import AuditLog, entry_writer
+from signoff.audit.record import DATA_BYTES
 from signoff.contracts.audit import AuditEntry, AuditKind, CloudEvent
 from signoff.store.store import Store, open_store
 
@@ -55,6 +56,12 @@ async def test_events_are_numbered_by_tenant_in_the_order_of_their_records(store
     assert await events_of(store).extend() == 0
     assert await read(store, after=2) == found[2:]
     assert [each.id for each in await read(store, stream=OTHER)] == [f"{OTHER}/1"]
+
+
+async def test_of_a_record_without_its_facts_nothing_is_told(store: Store) -> None:
+    """Else a specialist's call that ran would be told to everybody, as one that failed."""
+    await AuditLog(store).append([entry("a", tool="audit_books", meta="x" * DATA_BYTES), entry("b")])
+    assert [each.id for each in await read(store, with_private=False)] == [f"{TURN}/2"]
 
 
 async def test_a_part_says_where_to_go_on(store: Store) -> None:
