@@ -165,7 +165,7 @@ def test_every_remark_is_one_that_is_made() -> None:
 
 WRITERS: dict[str, tuple[str, ...]] = {
     "activities/gate_activity.py": ("_DOUBT_NOTE", "_ANOTHER_RAN", "_BEGUN_BEFORE", "GateActivity._ask_hooks"),
-    "approvals/card.py": ("_repeated",),
+    "approvals/card.py": ("_repetition_note",),
     "approvals/card_notes.py": ("TOOL_CHANGED", "POLICY_CHANGED", "NOT_RUN", "editor_note", "fallback_note"),
     "engine/kill_switch.py": ("check_operator",),
     "formats/bounds.py": ("bounds_problem",),
