@@ -251,8 +251,8 @@ async def _race(desk: Bench, key: TurnKey, number: int) -> Receipt:
     try:
         receipt: Receipt = await handle.query(names.RECEIPT, answer.approval_id, **asking)
     except RPCError as error:
-        # The SDK (1.35) drops the queries it has buffered for a run that it lets go ("leftover buffered tasks"), and the
-        # server gives them up after ten seconds: whoever asked asks again.
+        # The SDK (1.35) drops the queries that it has buffered for a run which it lets go ("leftover buffered tasks"),
+        # and the server gives them up after ten seconds: whoever asked asks again.
         if "timed out" not in error.message:
             raise
         receipt = await handle.query(names.RECEIPT, answer.approval_id, **asking)
