@@ -1,24 +1,20 @@
 """Queues what subscriptions are owed of the events: each event once, tried again until it arrives or is given up."""
 
-from collections.abc import Iterable
-from functools import cache
 from typing import Any, Final
 
-from pydantic import ValidationError
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
-from signoff.audit.event_stream import DAY_MILLISECONDS
+from signoff.audit.event_stream import DAY_MILLISECONDS, NEWEST, read_event
 from signoff.contracts.audit import DISPATCH, CloudEvent
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.registry.manifest.subscription_sections import Subscription
+from signoff.store.claim_conditions import insert_or_hold
 from signoff.store.leases import claim_readable, clip_text, in_seconds, readable
 from signoff.store.store import Store
-from signoff.store.tables import EVENT_DELIVERIES, EVENT_HEADS, EVENTS, SUBSCRIPTIONS, StoreClock
+from signoff.store.tables import EVENT_DELIVERIES, EVENTS, SUBSCRIPTIONS, StoreClock
 
 EVENTS_AT_ONCE: Final = 200
-_NEWEST: Final = select(EVENT_HEADS.c.number).where(EVENT_HEADS.c.tenant == bindparam("of"))
 _AFTER: Final = (
     select(EVENTS.c.number, EVENTS.c.private, EVENTS.c.body)
     .where(EVENTS.c.tenant == bindparam("of"), EVENTS.c.number > bindparam("after"), EVENTS.c.number <= bindparam("to"))
@@ -119,10 +115,11 @@ def is_for(wanted: Subscription, event: CloudEvent) -> bool:
 
 
 def _add(connection: Connection, wanted: Subscription) -> int:
-    newest = connection.scalar(_NEWEST, {"of": wanted.tenant}) or 0
+    newest = connection.scalar(NEWEST, {"of": wanted.tenant}) or 0
     place = {"name": wanted.name, "tenant": wanted.tenant}
     # Locks the row, so that of several gateways one adds at a time; a new one is made at the newest.
-    after = connection.execute(_locking(connection.dialect.name), {**place, "number": newest}).scalar_one()
+    held = insert_or_hold(SUBSCRIPTIONS, "number", connection.dialect.name).returning(SUBSCRIPTIONS.c.number)
+    after = connection.execute(held, {**place, "number": newest}).scalar_one()
     rows = connection.execute(_AFTER, {"of": wanted.tenant, "after": after, "to": newest}).all()
     made = [
         {
@@ -137,8 +134,8 @@ def _add(connection: Connection, wanted: Subscription) -> int:
             "attempts": 0,
             "claimed_until": 0,
         }
-        for event in _events(tuple(row) for row in rows)
-        if is_for(wanted, event)
+        for event in (read_event(row.number, row.private, row.body) for row in rows)
+        if event is not None and is_for(wanted, event)
     ]
     if made:
         connection.execute(insert(EVENT_DELIVERIES), made)
@@ -147,25 +144,6 @@ def _add(connection: Connection, wanted: Subscription) -> int:
         at = (SUBSCRIPTIONS.c.name == wanted.name) & (SUBSCRIPTIONS.c.tenant == wanted.tenant)
         connection.execute(update(SUBSCRIPTIONS).where(at).values(number=goes_on))
     return len(rows)
-
-
-@cache
-def _locking(dialect: str) -> Any:
-    adding = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(SUBSCRIPTIONS)
-    unchanged = {"number": SUBSCRIPTIONS.c.number}
-    made = adding.on_conflict_do_update(index_elements=[SUBSCRIPTIONS.c.name, SUBSCRIPTIONS.c.tenant], set_=unchanged)
-    return made.returning(SUBSCRIPTIONS.c.number)
-
-
-def _events(rows: Iterable[tuple[int, bool, str]]) -> list[CloudEvent]:
-    found: list[CloudEvent] = []
-    for number, private, body in rows:
-        try:
-            event = CloudEvent.model_validate_json(body)
-        except ValidationError:
-            continue
-        found.append(event.model_copy(update={"number": number, "private": private}))
-    return found
 
 
 def _delivery(row: Row[Any]) -> EventDelivery:

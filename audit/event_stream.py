@@ -7,19 +7,18 @@ be there before a lower one of a transaction that ends later.
 """
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from heapq import merge
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from pydantic import ValidationError
 from sqlalchemy import Connection, String, bindparam, delete, func, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from signoff.audit.events import event_from_record
 from signoff.audit.log import CHAIN
 from signoff.audit.record import Record, bound_text
 from signoff.contracts.audit import CloudEvent, EventList
 from signoff.contracts.ids import parse_approval_id
+from signoff.store.claim_conditions import insert_or_hold
 from signoff.store.store import Store
 from signoff.store.tables import AUDIT_HEADS, AUDIT_RECORDS, EVENT_HEADS, EVENTS, StoreClock
 
@@ -63,7 +62,8 @@ _PRIVATE: Final = (
     .order_by(EVENTS.c.private.desc())
     .limit(1)
 )
-_NEWEST: Final = select(EVENT_HEADS.c.number).where(EVENT_HEADS.c.tenant == bindparam("of"))
+NEWEST: Final = select(EVENT_HEADS.c.number).where(EVENT_HEADS.c.tenant == bindparam("of"))
+"""The number of the newest event `of` a tenant."""
 _OLDEST: Final = select(func.min(EVENTS.c.number)).where(EVENTS.c.tenant == bindparam("of"))
 
 
@@ -115,12 +115,14 @@ class EventStream:
 
         def work(connection: Connection) -> EventList:
             # First: an event that is numbered from now on is found by the next reading.
-            newest = connection.scalar(_NEWEST, {"of": tenant}) or 0
+            newest = connection.scalar(NEWEST, {"of": tenant}) or 0
             rows = connection.execute(
                 wanted.where(EVENTS.c.number <= newest).order_by(EVENTS.c.number).limit(limit)
             ).all()
             oldest = connection.scalar(_OLDEST, {"of": tenant})
-            events = tuple(event for row in rows if (event := _event(row.number, row.private, row.body)) is not None)
+            events = tuple(
+                event for row in rows if (event := read_event(row.number, row.private, row.body)) is not None
+            )
             goes_on = rows[-1].number if len(rows) == limit else newest
             return EventList(
                 events=events, next=goes_on, oldest=newest + 1 if oldest is None else oldest, newest=newest
@@ -135,7 +137,8 @@ class EventStream:
 
     def _extend(self, connection: Connection) -> int | None:
         """Numbers one batch; returns None where nothing could be taken."""
-        connection.execute(_locking(connection.dialect.name))
+        hold = insert_or_hold(EVENT_HEADS, "number", connection.dialect.name)
+        connection.execute(hold, {"tenant": _LOCK, "number": 0})
         heads = {row.stream: row.seq for row in connection.execute(_GROWN)}
         if not heads:
             return None
@@ -205,14 +208,6 @@ class EventStream:
         return any(known)
 
 
-@cache
-def _locking(dialect: str) -> Any:
-    adding = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(EVENT_HEADS)
-    made = adding.values(tenant=_LOCK, number=0)
-    # Sets what is there already: DO NOTHING would not lock the row.
-    return made.on_conflict_do_update(index_elements=[EVENT_HEADS.c.tenant], set_={"number": EVENT_HEADS.c.number})
-
-
 def _in_order(records: Sequence[Record]) -> list[Record]:
     """Orders records by the times at which they were written, and those of one stream by their numbers."""
     by_stream: dict[str, list[Record]] = {}
@@ -222,7 +217,8 @@ def _in_order(records: Sequence[Record]) -> list[Record]:
     return list(merge(*by_stream.values(), key=lambda record: record.written_at))
 
 
-def _event(number: int, private: bool, body: str) -> CloudEvent | None:
+def read_event(number: int, private: bool, body: str) -> CloudEvent | None:
+    """Parses a row of events; None for one that holds none."""
     try:
         event = CloudEvent.model_validate_json(body)
     except ValidationError:

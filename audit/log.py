@@ -6,10 +6,10 @@ from functools import cache, partial
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, tuple_, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from signoff.audit.record import FIRST, Record, bound_text, place_record, record_from_entry
 from signoff.contracts.audit import AuditEntry
+from signoff.store.claim_conditions import insert_or_hold
 from signoff.store.store import Store
 from signoff.store.tables import AUDIT_HEADS, AUDIT_RECORDS, StoreClock
 
@@ -124,11 +124,8 @@ def lock_head(connection: Connection, stream: str) -> tuple[int, str, int]:
 
 @cache
 def _lock(dialect: str) -> Any:
-    adding = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(AUDIT_HEADS)
-    # Sets what is there already: DO NOTHING would neither lock the row nor return it.
-    unchanged = {"seq": AUDIT_HEADS.c.seq}
-    made = adding.on_conflict_do_update(index_elements=[AUDIT_HEADS.c.stream], set_=unchanged)
-    return made.returning(AUDIT_HEADS.c.seq, AUDIT_HEADS.c.hash, StoreClock())
+    held = insert_or_hold(AUDIT_HEADS, "seq", dialect)
+    return held.returning(AUDIT_HEADS.c.seq, AUDIT_HEADS.c.hash, StoreClock())
 
 
 def move_head(connection: Connection, stream: str, seq: int, last: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import yaml
 from pydantic import Field
 
-from signoff.contracts.call import CallContext
+from signoff.contracts.call import CallContext, RuleReference
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import TurnKey, parse_workflow_id
 from signoff.contracts.names import DEFAULT_TENANT
@@ -50,7 +50,7 @@ class RecordedCall(Section):
     surplus: bool = Field(False, description="Whether it was one call too many.")
     verdict: str = Field("", description="`run`, `ask`, `deny`, or the code by which a gate ended it.")
     gate: str = Field("", description="The gate that ended it.")
-    rule: str = Field("", description="The label of the rule that let it run, asked or denied.")
+    rule: RuleReference | None = Field(None, description="The rule that let it run, asked or denied.")
     approvers: list[str] = Field([], description="Who was asked.")
     quorum: int = Field(0, description="How many people had to approve.")
     decision: RecordedDecision | None = Field(None, description="What people said.")

@@ -228,7 +228,7 @@ class _Player:
         found = judge(self.catalog, ctx, call, args, self.tally, dry_run=self.case.dry_run, known=known)
         self.tally = next_tally(self.tally, call, args, found)
         found = self._hear_handler(ctx, call, found, recorded)
-        if recorded is not None and recorded.rule == REQUESTER_RULE.label and found.kind == "run":
+        if recorded is not None and recorded.rule == REQUESTER_RULE and found.kind == "run":
             # Nobody was sure who the requester is: that is no rule of the catalog.
             return found.model_copy(update={"kind": "ask"})
         return found
@@ -298,15 +298,17 @@ def _permission(recorded: RecordedCall) -> Permission:
     """Infers the answer of the tool's permission check, as far as what became of the call tells."""
     if recorded.gate == "permission":
         return Permission.deny("" if recorded.decision is None else recorded.decision.reason)
-    return Permission.deny(can_override=True) if recorded.rule == PERMISSION_RULE.label else Permission.allow()
+    return Permission.deny(can_override=True) if recorded.rule == PERMISSION_RULE else Permission.allow()
 
 
 def _handler_answer(recorded: RecordedCall, rule: RuleReference | None) -> HandlerVerdict | None:
     """Infers the answer of the policy's handler, as far as what became of the call tells."""
-    if rule is not None and rule.label in recorded.rule:
+    noted = recorded.rule
+    if rule is not None and noted is not None and noted.handler == rule.handler:
+        level: Literal["user", "admin"] = "admin" if noted.answer == "admin" else "user"
         words: dict[str, HandlerVerdict] = {
             "run": HandlerVerdict("auto"),
-            "ask": HandlerVerdict("ask", "admin" if "(admin)" in recorded.rule else "user"),
+            "ask": HandlerVerdict("ask", level, failed=noted.answer == "failed"),
             "deny": HandlerVerdict("deny"),
         }
         return words.get(recorded.verdict)

@@ -137,7 +137,7 @@ class _Recorder:
             surplus=part.surplus,
             verdict=verdict,
             gate="" if settled is None or verdict in ("run", "ask") else settled.gate,
-            rule=rules[0].label if rules else "",
+            rule=rules[0] if rules else None,
             approvers=[] if question is None else list(question.approvers),
             quorum=0 if question is None else question.quorum,
             decision=None if verdict != "ask" else self._decision(gate_decision, outcome),

@@ -87,6 +87,17 @@ def insert_new(connection: Connection, table: Table, values: dict[str, Any]) -> 
     return connection.execute(_build_adding(table, connection.dialect.name), values).first() is not None
 
 
+@cache
+def insert_or_hold(table: Table, touched: str, dialect: str) -> Any:
+    """Builds an insert of a row that, where its primary key is taken, locks the row there and leaves it as it is.
+
+    `touched` is a column that the role may change: it is set to what it holds. DO NOTHING would neither lock the row
+    nor return it.
+    """
+    adding = (sqlite.insert if dialect == "sqlite" else postgresql.insert)(table)
+    return adding.on_conflict_do_update(index_elements=list(table.primary_key), set_={touched: table.c[touched]})
+
+
 def add_claim(connection: Connection, values: dict[str, Any], *, runs: bool) -> bool:
     """Adds the claimed ticket of `values`, or takes its key over where another turn had voided it; returns whether it
     did.

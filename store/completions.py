@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, select
-from sqlalchemy.dialects import postgresql, sqlite
 
+from signoff.store.claim_conditions import insert_or_hold
 from signoff.store.leases import in_seconds
 from signoff.store.store import Blob, Store, add_blob
 from signoff.store.tables import COMPLETIONS, time_from_millis
@@ -85,9 +85,7 @@ class Completions:
 
 @cache
 def _keep_statement(dialect: str) -> Any:
-    adding = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(COMPLETIONS)
-    # Sets what is there already: DO NOTHING would not return the row that an earlier attempt has kept.
-    kept = adding.on_conflict_do_update(index_elements=[COMPLETIONS.c.key], set_={"kept_at": COMPLETIONS.c.kept_at})
+    kept = insert_or_hold(COMPLETIONS, "kept_at", dialect)
     return kept.returning(COMPLETIONS.c.body, COMPLETIONS.c.kept_at)
 
 

@@ -52,7 +52,7 @@ def a_call(amount: float = 20, verdict: str = "run", call: str = "c1.1", **field
         "tool": "pay",
         "args": {"amount": amount},
         "verdict": verdict,
-        "rule": "auto_approve_if",
+        "rule": {"name": "auto_approve_if"},
         "result": {"code": "ok", "value": f"paid {amount}"},
         **asked,
     }

@@ -192,7 +192,7 @@ def answers(call: HandlerCall, context: dict[str, Any]) -> str:
     [
         (a_call(20, "run"), "run"),
         (a_call(70, "ask"), "ask"),
-        (a_call(20, "ask", rule="permission"), "ask"),
+        (a_call(20, "ask", rule={"kind": "permission"}), "ask"),
         (a_call(20, "deny", gate="permission", result={"code": "denied", "value": "no"}), "deny"),
     ],
 )
@@ -206,8 +206,10 @@ async def test_what_a_permission_check_said_is_taken_from_the_record(recorded: d
     ("recorded", "verdict"),
     [
         (a_call(20, "run"), "run"),
-        (a_call(20, "ask", rule=f"handler:{__name__}:answers"), "ask"),
-        (a_call(20, "deny", gate="approval", rule=f"handler:{__name__}:answers"), "deny"),
+        (a_call(20, "ask", rule={"kind": "handler", "handler": f"{__name__}:answers"}), "ask"),
+        (a_call(20, "deny", gate="approval", rule={"kind": "handler", "handler": f"{__name__}:answers"}), "deny"),
+        # Of another handler, whose name begins like this one's.
+        (a_call(20, "ask", rule={"kind": "handler", "handler": f"{__name__}:answers_well"}), "run"),
     ],
 )
 async def test_what_a_policys_handler_said_is_taken_from_the_record(recorded: dict[str, Any], verdict: str) -> None:
@@ -239,7 +241,7 @@ async def test_what_was_not_to_be_had_is_so_again(gate: str, fields: dict[str, A
 
 async def test_a_requester_of_whom_nobody_was_sure_is_asked_about_again() -> None:
     """It is a fact of that turn."""
-    assert verdicts(await play(a_case(a_call(20, "ask", rule="requester")), a_catalog())) == ["ask"]
+    assert verdicts(await play(a_case(a_call(20, "ask", rule={"kind": "requester"})), a_catalog())) == ["ask"]
 
 
 async def test_a_call_is_judged_in_its_time_and_context() -> None:

@@ -139,7 +139,7 @@ def test_who_was_asked_is_recorded() -> None:
     """And how many of them had to approve."""
     question = QuestionReference(question_hash="h", effect="Pay", approvers=("role:finance",), quorum=2)
     call = call_of(case_of(APPROVED, ruling=ruled("ask", question=question)))
-    assert (call.approvers, call.quorum, call.rule) == (["role:finance"], 2, "auto_approve_if")
+    assert (call.approvers, call.quorum, call.rule) == (["role:finance"], 2, RuleReference(name="auto_approve_if"))
 
 
 def test_a_case_holds_its_turn_but_no_proof_of_who_asked() -> None:
