@@ -99,6 +99,8 @@ class Actor:
     """Tools that it alone has; where it has `tools`, they are named there as well."""
     routes: tuple[Route, ...] = ()
     """Where it may stand, and what it has there (see registry/scopes/route.py)."""
+    route_select: Select | None = field(default=None, repr=False, compare=False)
+    """Chooses, for each completion, the routes that are there (F10); on another one nothing is seen."""
     shadowing: Shadowing = "forbid"
     """Whether one of its own tools may have the name of another (Q3); a shadow never asks fewer people."""
     select: Select | None = field(default=None, repr=False, compare=False)

@@ -353,7 +353,7 @@ def build_catalog(
 
 def _find_unanswered(view: ToolView) -> frozenset[str]:
     """Returns the names of the tools that hooks or the time of day may take away from what is seen."""
-    chosen = view.position is not None and bool(view.position.selects)
+    chosen = view.position is not None and view.position.is_selected
     seen = view.visible()
     return frozenset(
         tool.name for tool in seen if tool.available is not None or tool.hours or (chosen and not tool.of_framework)

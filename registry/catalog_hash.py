@@ -109,6 +109,7 @@ def _scope_content(actor: Actor) -> dict[str, object]:
         ],
         "shadowing": "" if actor.shadowing == "forbid" else actor.shadowing,
         "selects": actor.select is not None,
+        "selects_routes": actor.route_select is not None,
     }
     return {name: value for name, value in given.items() if value}
 

@@ -217,7 +217,8 @@ Probe: TypeAlias = Callable[[dict[str, Any], ToolContext], Awaitable[ProbeAnswer
 InputCheck: TypeAlias = Callable[[Mapping[str, Any]], list[SchemaProblem] | Correction]
 """`(args)`: what is wrong with arguments that fit the schema, or better ones. Pure, and so a plain function."""
 Select: TypeAlias = Callable[[HookContext, dict[str, Any]], Awaitable[Iterable[str]]]
-"""`async (context, data)`: the names of those tools, of all that would be seen, that are (F10). It cannot add any."""
+"""`async (context, data)`: the names of those tools, of all that would be seen, that are (F10), or of those routes that
+are there. It cannot add any."""
 
 
 def parse_permission(returned: object) -> Permission | None:

@@ -134,11 +134,14 @@ async def _find_unselected(catalog: Catalog, ctx: CallContext, seen: Sequence[To
     aside.
     """
     position = catalog.tool_view(ctx).position
-    if position is None or not position.selects:
+    if position is None or not position.is_selected:
         return frozenset()
     context = hook_context(ctx, catalog.fields)
+    names = frozenset(tool.name for tool in seen if not tool.of_framework)
+    if position.route_select is not None and position.route not in await _select(position.route_select, ctx, context):
+        # Not what lies behind the route: that may be what the route keeps away from.
+        return names
     chosen = await asyncio.gather(*(_select(select, ctx, context) for select in position.selects))
-    names = {tool.name for tool in seen if not tool.of_framework}
     return frozenset(name for name in names if not all(name in each for each in chosen))
 
 
@@ -147,7 +150,7 @@ async def _select(select: Select, ctx: CallContext, context: HookContext) -> fro
     try:
         return await ask(SELECT, select, context, data if isinstance(data, dict) else {})
     except NoAnswer as none:
-        # No choice is no tool: all of them would be more than anybody meant to show.
+        # No choice is no tool, and no route: all of them would be more than anybody meant to show.
         logger.warning("no tool is chosen: `select` of actor %s %s", ctx.actor, none)
         return frozenset()
 

@@ -168,7 +168,11 @@ def _join(known: dict[str, Any]) -> None:
     top["policies"] |= {"items": _ref("GlobalRule")}
     top["people"]["anyOf"] = [{"type": "array", "items": _ref("PersonSection")}, {"type": "string"}]
     actor["limits"] |= _ref("LimitsSection")
-    actor["routes"] |= {"additionalProperties": {"anyOf": [_ref("RouteSection"), {"type": "null"}]}}
+    chooses = {"type": "string", "description": "Chooses, for each completion, the routes that are there."}
+    actor["routes"] |= {
+        "properties": {"select": chooses},
+        "additionalProperties": {"anyOf": [_ref("RouteSection"), {"type": "null"}]},
+    }
     route, step = (known[name]["properties"] for name in ("RouteSection", "StepSection"))
     route["steps"] |= {"additionalProperties": {"anyOf": [_ref("StepSection"), {"type": "null"}]}}
     for level in (route, step):

@@ -24,6 +24,7 @@ ReadTool = Callable[[Place, str, Any], Tool]
 
 # In both spellings: they are taken out of what stands in the file, before aliases are read.
 _OF_USE = ("loosens", "min_step", "minStep")
+_SELECT = "select"
 
 
 class ScopeFields(TypedDict):
@@ -32,6 +33,7 @@ class ScopeFields(TypedDict):
     own_tools: tuple[ToolUse, ...]
     routes: tuple[Route, ...]
     select: Select | None
+    route_select: Select | None
 
 
 class _Level(TypedDict):
@@ -46,11 +48,17 @@ class _Level(TypedDict):
 
 def read_scopes(file: YamlFile, place: Place, section: ActorSection, tool: ReadTool) -> ScopeFields:
     """Reads the scopes of the actor at `place`. Raises `ConfigError` with file and line."""
-    routes = (_route(file, (*place, "routes", name), name, data, tool) for name, data in section.routes.items())
+    declared, where = dict(section.routes), (*place, "routes")
+    select = declared.pop(_SELECT, None)
+    if _SELECT in section.routes and not isinstance(select, str):
+        why = "`select` in `routes` is `module:function`, which chooses routes; a route has another name"
+        raise file.error((*where, _SELECT), why, field=_SELECT)
+    routes = (_route(file, (*where, name), name, data, tool) for name, data in declared.items())
     return {
         "own_tools": _own(file, (*place, "own_tools"), section.own_tools, tool),
         "routes": tuple(routes),
         "select": _select(file, place, section.select),
+        "route_select": _select(file, where, select),
     }
 
 

@@ -148,7 +148,9 @@ class ActorSection(Section):
         None, description="To whom its requests go and escalate, where a policy does not say."
     )
     own_tools: dict[str, Any] = Field({}, description="Tools that only this actor has, by name.")
-    routes: dict[str, Any] = Field({}, description="Where it may stand, and what it has there, by name.")
+    routes: dict[str, Any] = Field(
+        {}, description="Where it may stand, and what it has there, by name; and `select`, which chooses among them."
+    )
     select: str | None = Field(None, description="`module:function` that chooses among the tools that would be seen.")
     shadowing: Literal["allow", "warn", "forbid"] = Field(
         "forbid", description="Whether a tool may have the name of one behind it."

@@ -121,8 +121,15 @@ class Position:
     """The filters of step and route."""
     selects: tuple[Select, ...] = field(default=(), repr=False, compare=False)
     """Hooks that choose once more, asked by whoever may wait for them."""
+    route_select: Select | None = field(default=None, repr=False, compare=False)
+    """The hook that says whether its route is there; None where nobody is to be asked."""
     transient: Mapping[str, Tool | None] = field(default_factory=dict)
     """The tools of names in a turn's own layer where they differ from the registry's; None: it may not shadow."""
+
+    @property
+    def is_selected(self) -> bool:
+        """Whether hooks choose what is seen here."""
+        return bool(self.selects) or self.route_select is not None
 
     def resolve(
         self, name: str, moment: ResolutionContext, filtered: dict[str, FilterAnswer] | None = None

@@ -28,6 +28,7 @@ logger = logging.getLogger("signoff.registry")
 _MODES: Final = ("inherit", "only")
 _SHADOWING: Final = ("allow", "warn", "forbid")
 _RESERVED: Final = (RESPOND, READ_REST)
+_SELECT: Final = "select"
 
 
 def build_scopes(actor: Actor, registry: ToolRegistry, fields: ContextFields) -> ActorScopes:
@@ -57,6 +58,7 @@ class _Build:
         self._check_select("select", actor.select)
         positions = {("", ""): self._position("", "", outer, (), own, (actor.select,))}
         routes = self._check_names("routes", actor.routes)
+        self._check_route_select(routes)
         # Of all routes first: a step may require what another route's step collects.
         for route in routes:
             self._collects(route)
@@ -269,7 +271,9 @@ class _Build:
         place = ".".join(part for part in (self._actor.name, route, step, TURN) if part)
         chosen = tuple(each for each in selects if each is not None)
         turn = {name: self._of_turn(name, layers, tool, place) for name, tool in inline.items()}
-        return Position(self._actor.name, route, step, self._registry, layers, filters, chosen, turn)
+        # Outside of all routes there is none that could be missing.
+        there = self._actor.route_select if route else None
+        return Position(self._actor.name, route, step, self._registry, layers, filters, chosen, there, turn)
 
     def _of_turn(self, name: str, layers: Sequence[Layer], nearest: Tool, place: str) -> Tool | None:
         """Returns the tool that a turn's own layer may bring forward over the actor's own of this name, if any."""
@@ -335,6 +339,15 @@ class _Build:
         objection = "" if select is None else SELECT.objection(select, where)
         if objection:
             raise self._wrong(where, select, objection)
+
+    def _check_route_select(self, routes: Sequence[Route]) -> None:
+        self._check_select("routes.select", self._actor.route_select)
+        if self._actor.route_select is not None and not routes:
+            raise self._wrong("routes.select", "", "has a function that chooses its `routes`, but declares none")
+        for route in routes:
+            if route.name == _SELECT:
+                why = "has a route `select`, which is the key of the function that chooses routes; rename the route"
+                raise self._wrong("routes", _SELECT, why)
 
     def _no_min_step(self, where: str, use: ToolUse) -> None:
         if use.min_step:

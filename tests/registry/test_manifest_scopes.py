@@ -87,6 +87,23 @@ def test_the_schema_for_editors_takes_it(tmp_path: Path) -> None:
         assert list(schema.iter_errors(wrong)) != []
 
 
+@pytest.mark.row("F10")
+def test_a_manifest_names_the_function_that_chooses_routes(tmp_path: Path) -> None:
+    """`routes: {select: module:function}`; editors know it; a mapping there is no route of that name."""
+    text = MANIFEST.replace("    routes:\n", "    routes:\n      select: registry_kit:nothing\n")
+    catalog = loaded(tmp_path, text)
+    chosen = catalog.actors["desk"].route_select
+    assert chosen is not None
+    assert chosen.__name__ == "nothing"
+    assert [route.name for route in catalog.actors["desk"].routes] == ["trip", "talk", "rest"]
+    schema = Draft202012Validator(manifest_schema())
+    assert list(schema.iter_errors(read_yaml(tmp_path / "signoff.yaml").data)) == []
+    with pytest.raises(ConfigError, match=r"12: `select` in `routes` is `module:function`, which chooses routes"):
+        loaded(tmp_path, text.replace("select: registry_kit:nothing", "select: {tools: [note]}", 1))
+    with pytest.raises(ConfigError, match="12: `select`: "):
+        loaded(tmp_path, text.replace("select: registry_kit:nothing", "select: registry_kit:nobody", 1))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [

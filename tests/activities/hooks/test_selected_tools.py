@@ -75,6 +75,35 @@ async def test_each_place_chooses_once_more() -> None:
     assert found == [frozenset(), {"note"}, {"look", "note"}]
 
 
+@pytest.mark.row("F10")
+@pytest.mark.parametrize(
+    ("said", "left_out"),
+    [(["r"], set()), (["r", "nowhere"], set()), (["q"], set(NAMES)), ([], set(NAMES)), (None, set(NAMES)),
+     ("r", set(NAMES)), (RuntimeError("no"), set(NAMES))],
+)  # fmt: skip
+async def test_a_route_that_is_not_chosen_shows_nothing(said: Any, left_out: set[str]) -> None:
+    """Nor what lies behind it, at any of its steps; outside of all routes nobody is asked."""
+    routes = (Route(name="r", steps=(Step(name="s"),)), Route(name="q"))
+    known = catalog(routes=routes, route_select=chooses(said))
+    for step in ("", "s"):
+        assert await withheld_tools(known, pinned(route="r", step=step), at=NOW) == left_out
+    assert await withheld_tools(known, pinned(), at=NOW) == frozenset()
+    assert [tool.name for tool in known.available(pinned(route="r"))] == []
+    assert [tool.name for tool in known.available(pinned())] == sorted(NAMES)
+
+
+def test_a_choice_of_routes_that_cannot_be_is_an_error_at_build() -> None:
+    """Of routes that are not there, of a route by the name of the key, by what is no such function."""
+    routes = (Route(name="r"),)
+    with pytest.raises(ConfigError, match="has a function that chooses its `routes`, but declares none"):
+        catalog(route_select=chooses([]))
+    with pytest.raises(ConfigError, match="has a route `select`, which is the key"):
+        catalog(routes=(Route(name="select"),))
+    with pytest.raises(ConfigError, match=r"`routes.select` to be .*, but it is not `async def`"):
+        catalog(routes=routes, route_select=len)
+    assert catalog(routes=routes, route_select=chooses([])).hash != catalog(routes=routes).hash
+
+
 async def test_what_it_is_told_is_a_copy_and_it_has_little_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """It changes nothing, and one that never answers chooses nothing."""
     monkeypatch.setattr(tool_hooks, "SELECT", dataclasses.replace(SELECT, seconds=0.05))

@@ -1,0 +1,67 @@
+"""Whole turns of an actor whose routes a function chooses, by context and data."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from desk_fixtures import Ledger, bench, pay_tool
+from temporalio.client import Client
+
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import build_catalog
+from signoff.registry.hooks import HookContext
+from signoff.registry.scopes.route import Route
+from signoff.store.store import Store
+from signoff.testing.scripted_model import ScriptedModel, calls, respond, results
+
+
+def tenant_routes(tenant: str, data: dict[str, Any]) -> Iterable[str]:
+    """The routes of a tenant; the one overseas is there once a country was collected."""
+    return {"main": ["europe", *(["overseas"] if "country" in data else [])]}[tenant]
+
+
+@pytest.mark.row("F10")
+async def test_a_function_of_context_and_data_chooses_the_tenants_routes(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """`routes: ({context}) => createTenantRoutes(context.tenantId)`: what is not there offers nothing and runs nothing.
+
+    Neither does any route where the function fails.
+    """
+    ledger, told, fails = Ledger(), list[list[str]](), [False]
+
+    async def routes(context: HookContext, data: dict[str, Any]) -> Iterable[str]:
+        if fails[0]:
+            raise RuntimeError("no directory of tenants")
+        return tenant_routes(context.tenant, data)
+
+    def react(request: CompletionRequest) -> Completion:
+        told.append([tool.name for tool in request.tools])
+        return respond("done") if results(request) else calls(("pay", {"amount": 20, "to": "Ana"}))
+
+    actor = Actor(
+        name="desk",
+        model="scripted",
+        routes=tuple(Route(name=name, tools=("pay",)) for name in ("europe", "overseas")),
+        route_select=routes,
+    )
+    catalog = build_catalog(tools=[pay_tool(ledger, False)], actors=[actor])
+    async with bench(client, store, task_queue, catalog, ScriptedModel(react)) as desk:
+
+        async def codes(**where: Any) -> list[str]:
+            key = await desk.start(**where)
+            found = await desk.signoff.result(key)
+            await desk.replays(key)
+            return [f"{call.code} {call.gate}" for call in found.calls]
+
+        there = await codes(route="europe")
+        missing = await codes(route="overseas")
+        with_data = await codes(route="overseas", context={"data": {"country": "Brazil"}})
+        fails[0] = True
+        failed = await codes(route="europe")
+    assert [there, missing, with_data, failed] == [
+        ["ok execute"], ["not_available available"], ["ok execute"], ["not_available available"],
+    ]  # fmt: skip
+    assert told == [["pay", "respond"]] * 2 + [["respond"]] * 2 + [["pay", "respond"]] * 2 + [["respond"]] * 2
+    assert len(ledger.rows) == 2
