@@ -15,9 +15,9 @@ from signoff.contracts.clock import system_clock
 from signoff.gateway.auth.oidc import check_secret
 from signoff.gateway.checkpoint_task import keep_checkpoints
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.event_task import keep_events
+from signoff.gateway.events.event_sender import send_events
+from signoff.gateway.events.event_task import keep_events
 from signoff.gateway.vendors.channel_tasks import run_channels
-from signoff.gateway.vendors.event_sender import send_events
 from signoff.keys.key_files import ensure_development_keys, read_private
 from signoff.keys.signatures import Signer
 from signoff.people.directory import Directory

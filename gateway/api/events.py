@@ -19,7 +19,7 @@ from signoff.gateway.auth.dependencies import OPEN, As, Deps, LiveUpdates, Token
 from signoff.gateway.auth.streams import stream_events
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.errors import BadRequest
-from signoff.gateway.event_reader import WAIT_SECONDS, EventReader, schema_address
+from signoff.gateway.events.event_reader import WAIT_SECONDS, EventReader, schema_address
 from signoff.gateway.freeze_service import require_operator
 
 router = APIRouter(prefix="/v1/events", tags=["events"], responses=FAULTS)

@@ -12,7 +12,7 @@ from signoff.channels.outbound_http import GuardedHttp, read_networks
 from signoff.channels.standard_webhooks import read_secret, signed_headers
 from signoff.contracts.errors import ConfigError, Unavailable
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.event_reader import schema_address
+from signoff.gateway.events.event_reader import schema_address
 from signoff.gateway.vendors.channel_tasks import run_forever
 from signoff.registry.manifest.subscription_sections import Subscription
 

@@ -20,8 +20,8 @@ from signoff.audit.event_deliveries import EventDeliveries, is_for
 from signoff.channels.standard_webhooks import verify_id
 from signoff.contracts.audit import CloudEvent
 from signoff.contracts.person import Person
-from signoff.gateway.event_task import keep_events
-from signoff.gateway.vendors.event_sender import RETRY_SECONDS, EventSender, send_events
+from signoff.gateway.events.event_sender import RETRY_SECONDS, EventSender, send_events
+from signoff.gateway.events.event_task import keep_events
 from signoff.registry.manifest.subscription_sections import Subscription
 from signoff.store.store import Store
 
