@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from signoff.policy.handler_verdict import HandlerVerdict as HandlerVerdict
     from signoff.registry.handler_adapters import context_first as context_first
     from signoff.registry.handler_adapters import ok_results as ok_results
+    from signoff.registry.handler_adapters import per_call as per_call
     from signoff.registry.handler_adapters import success_results as success_results
     from signoff.registry.hooks import CannotTell as CannotTell
     from signoff.registry.hooks import Correction as Correction
@@ -56,6 +57,7 @@ _MODULES = {
     "DeliveryFailure": "signoff.registry.results.destinations",
     "context_first": "signoff.registry.handler_adapters",
     "ok_results": "signoff.registry.handler_adapters",
+    "per_call": "signoff.registry.handler_adapters",
     "success_results": "signoff.registry.handler_adapters",
 }
 __all__ = [*_MODULES]

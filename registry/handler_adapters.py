@@ -4,7 +4,8 @@ import functools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, get_args
 
-from signoff.registry.hooks import Handler
+from signoff.contracts.errors import ConfigError
+from signoff.registry.hooks import HANDLER, PER_CALL, Handler
 from signoff.registry.results.tool_result import FailureCode, Result, ToolFailure, ToolResult
 from signoff.registry.tool_context import ToolContext
 
@@ -17,6 +18,27 @@ def context_first(handler: Callable[[ToolContext, dict[str, Any]], Awaitable[Any
     @functools.wraps(handler)
     async def run(args: dict[str, Any], context: ToolContext) -> Any:
         return await handler(context, args)
+
+    return _unwrap(run)
+
+
+def per_call(factory: Callable[[ToolContext], Handler]) -> Handler:
+    """Makes a handler of a factory `(context)`, which makes the handler of one call: of its user, say, or tenant (F16).
+
+    Raises `ConfigError` for what is no such function.
+    """
+    objection = PER_CALL.objection(factory)
+    if objection:
+        raise ConfigError(f"a tool {objection}", field=PER_CALL.field)
+
+    @functools.wraps(factory)
+    async def run(args: dict[str, Any], context: ToolContext) -> Any:
+        # For each call anew: one that was kept would serve the next person by the context of this one.
+        handler = factory(context)
+        flaw = HANDLER.problem(handler)
+        if flaw:
+            raise TypeError(f"what `per_call` made for this call {flaw}")
+        return await handler(args, context)
 
     return _unwrap(run)
 

@@ -258,6 +258,9 @@ CHECK_PERMISSIONS: Final = Hook[Permission](
 )
 # Less than what a tool's activity has left when the tool has used up its own time.
 PROBE: Final = Hook[ProbeAnswer](field="probe", takes=("args", "context"), parse=_parse_probe, seconds=10.0)
+PER_CALL: Final = Hook[Handler](
+    field="per_call", takes=("context",), style="plain", remedy="; what takes time belongs into the handler it makes"
+)
 VALIDATE_INPUT: Final = Hook[object](field="validate_input", takes=("args",), style="plain")
 SELECT: Final = Hook[frozenset[str]](field="select", takes=("context", "data"), parse=_parse_names)
 POLICY_HANDLER: Final = Hook[HandlerVerdict](

@@ -28,7 +28,7 @@ ROWS = {"B": 84, "P": 19, "F": 58, "E": 63, "N": 32, "X": 25, "V": 18}
 FEATURES = ("Done", "Different on purpose", "Later")
 UNITS = {"KiB": limits.KIB, "MiB": limits.MIB}
 CODE_ONLY = {"place", "site"}
-FILE_ONLY = {"reducer"}
+FILE_ONLY = {"reducer", "per_call"}
 
 
 def _all_rows() -> set[str]:

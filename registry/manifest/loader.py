@@ -22,6 +22,8 @@ from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor, Autonomy, EscalationPath, Surface
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.function import tool_from_function
+from signoff.registry.handler_adapters import per_call
+from signoff.registry.hooks import PER_CALL, Handler
 from signoff.registry.import_reference import extend_path, load_reference
 from signoff.registry.manifest.channel_sections import read_channels
 from signoff.registry.manifest.destination_sections import read_distribution, read_filters
@@ -35,13 +37,13 @@ from signoff.registry.manifest.sections import (
     ManifestSection,
 )
 from signoff.registry.manifest.subscription_sections import read_subscriptions
-from signoff.registry.manifest.tool_section import NESTED, ToolSection
+from signoff.registry.manifest.tool_section import HANDLERS, NESTED, ToolSection
 from signoff.registry.results.reducers import ReducerRegistry, named_reducer
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.registry.tool_fields import tool_fields
 
-_READ_HERE: Final = ("handler", "name", "input_schema", "reducer")
+_READ_HERE: Final = ("handler", "per_call", "name", "input_schema", "reducer")
 """Keys that are not simply handed to the tool."""
 
 
@@ -159,6 +161,12 @@ def _rule(file: YamlFile, index: int, data: Any) -> GlobalRule:
 
 def _tool(file: YamlFile, place: Place, name: str, data: Any) -> Tool:
     section = dict(read_section(file, place, ToolSection, data, f"tool `{name}`"))
+    # Before anything is looked up in `data`, which may be nothing at all.
+    given = [key for key in HANDLERS if section[key] is not None]
+    if len(given) != 1:
+        missing = f"`handler` of tool `{name}` is missing, or `per_call` in its place"
+        why = f"tool `{name}` has both `handler` and `per_call`; keep one" if given else missing
+        raise file.error(place, why, tool_name=name, field="handler")
     # Below, `key` is the word that was written: the line is looked up by it.
     own_name, key = section["name"], "name" if "name" in data else "id"
     if own_name is not None and own_name.casefold() == RESPOND:
@@ -171,8 +179,10 @@ def _tool(file: YamlFile, place: Place, name: str, data: Any) -> Tool:
         if value is not None and key not in _READ_HERE
     }
     fields |= {"name": name, "site": ":".join(map(str, file.where(place)))}
-    target = _load(file, place, name, "handler", section["handler"])
+    target = _load(file, place, name, given[0], section[given[0]])
     try:
+        if given[0] == "per_call":
+            target = _of_call(target, name, section["input_schema"])
         return _declare(target, name, section["input_schema"], fields)
     except ConfigError as error:
         inner = (*place, str(error.context.get("field", "")))
@@ -241,6 +251,15 @@ def _declare(target: Any, name: str, input_schema: Mapping[str, Any] | None, fie
         return tool_from_function(target, fields)
     words = {"description": (inspect.getdoc(target) or "").partition("\n\n")[0]}
     return Tool(handler=target, input_schema=input_schema, **{**words, **fields})
+
+
+def _of_call(factory: Any, name: str, input_schema: Mapping[str, Any] | None) -> Handler:
+    objection = PER_CALL.objection(factory)
+    if not objection and input_schema is None:
+        objection = "has `per_call`, whose handler is there with its call alone; give its `input_schema`"
+    if objection:
+        raise ConfigError(f"tool `{name}` {objection}", tool_name=name, field=PER_CALL.field)
+    return per_call(factory)
 
 
 def _override(target: Tool, name: str, input_schema: Mapping[str, Any] | None, fields: dict[str, Any]) -> Tool:

@@ -24,7 +24,7 @@ from signoff.registry.manifest.sections import (
     SubscriptionSection,
     UseSection,
 )
-from signoff.registry.manifest.tool_section import OwnToolSection, ToolSection
+from signoff.registry.manifest.tool_section import HANDLERS, OwnToolSection, ToolSection
 
 ManifestPart = Literal["manifest", "tool", "actor", "policies", "people"]
 
@@ -219,10 +219,12 @@ def _spell(name: str, definition: dict[str, Any]) -> None:
         if field in keys:
             keys[field].append(key)
     definition["properties"] = {key: copy.deepcopy(fields[field]) for field in fields for key in sorted(keys[field])}
-    required = definition.pop("required", ())
-    if required:
+    needed: list[tuple[str, ...]] = [(field,) for field in definition.pop("required", ())]
+    needed += [HANDLERS] if {*HANDLERS} <= fields.keys() else []
+    if needed:
         # `required` can name one spelling only, and would refuse the other.
-        definition["allOf"] = [{"anyOf": [{"required": [key]} for key in sorted(keys[field])]} for field in required]
+        spelled = [sorted(key for field in each for key in keys[field]) for each in needed]
+        definition["allOf"] = [{"anyOf": [{"required": [key]} for key in each]} for each in spelled]
 
 
 def _spellings(name: str, fields: Mapping[str, Any]) -> dict[str, str]:

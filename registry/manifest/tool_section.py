@@ -33,18 +33,24 @@ def _record_section(record: type) -> type[Section]:
 Reference = Annotated[str, WithJsonSchema({"type": "string", "pattern": "^[^:]+:.+$"})]
 """`module:attribute`."""
 
-_REQUIRED: Final = ("handler",)
+HANDLERS: Final = ("handler", "per_call")
+"""The keys of which a tool has exactly one."""
+_PER_CALL: Final = (
+    "In place of `handler`: `module:function`, a function `(context)` that makes the handler `(args, context)` of one "
+    "call, of its user or tenant."
+)
 _FIRST: Final = ("name", "handler", "description", "input_schema", "scope")
 _REDUCER: Final = "Shortens its results: `terminal`, `read_file`, `kanban_list` or `module:function`."
 
 
 def tool_section(cls: type = Tool) -> type[Section]:
-    """Makes the section of a class of tools: a key for each field, all but `handler` optional, and `reducer`.
+    """Makes the section of a class of tools: a key for each field, all of them optional, `per_call` and `reducer`.
 
     What is not given is left to the handler's own declaration.
     """
     declared = tool_fields(cls).values()
     keys: dict[str, Any] = {field.name: _key(field) for field in declared if field.spec.key is not IN_CODE}
+    keys["per_call"] = (Reference | None, Field(None, description=_PER_CALL))
     keys["reducer"] = (str | None, Field(None, description=_REDUCER))
     words = "One tool; its name is its key. What is not given is left to the handler's own declaration."
     made: type[Section] = create_model("ToolSection", __base__=Section, __doc__=words, **keys)
@@ -54,8 +60,6 @@ def tool_section(cls: type = Tool) -> type[Section]:
 
 def _key(field: ToolField) -> tuple[Any, Any]:
     kind = _key_type(field)
-    if field.name in _REQUIRED:
-        return kind, Field(description=field.summary)
     return kind | None, Field(None, description=field.summary)
 
 
@@ -108,12 +112,13 @@ def tool_table(cls: type = Tool) -> str:
     declared = tool_fields(cls)
     order = dict.fromkeys((*_FIRST, *declared))
     rows = [_row(declared[name]) for name in order if declared[name].spec.key is not IN_CODE]
+    rows.insert(_FIRST.index("handler") + 1, f"| `per_call` | {_PER_CALL} [Below](#handlers-of-one-call). | none |")
     reducer = f"| `reducer` | {_REDUCER} [results.md](results.md#reducers). | none |"
     return "\n".join(["| key | meaning | default |", "|---|---|---|", *rows, reducer])
 
 
 def _row(field: ToolField) -> str:
-    default = "required" if field.name in _REQUIRED else field.spec.unset or _default(field.default)
+    default = "required" if field.name == "handler" else field.spec.unset or _default(field.default)
     return f"| `{field.name}` | {' '.join(field.description.split())} | {default} |"
 
 

@@ -4,11 +4,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from registry_kit import a_context, a_tool
 
 from signoff.contracts.errors import ConfigError
-from signoff.registry.handler_adapters import context_first, from_ok, from_success, ok_results, success_results
+from signoff.formats.yaml_file import read_yaml
+from signoff.registry.handler_adapters import (
+    context_first,
+    from_ok,
+    from_success,
+    ok_results,
+    per_call,
+    success_results,
+)
 from signoff.registry.manifest.loader import load_manifest
+from signoff.registry.manifest.schema_export import manifest_schema
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.tool_context import ToolContext
@@ -105,3 +115,55 @@ async def test_results_with_success_are_adapted(given: Any, expected: Any) -> No
 
     assert from_success(given) == expected
     assert await success_results(old)({}, a_context()) == expected
+
+
+FACTORIES = """
+async def kept(args, context): return args["query"]
+def user_tool(context):
+    '''Search within the data of a user.'''
+    async def run(args, given):
+        return f"{args['query']} of {context.user_id}"
+    return run
+async def late(context): return kept
+def other(args, context): return kept
+"""
+PER_CALL = (
+    "version: 1\ntools:\n  user_search:\n    per_call: factories:user_tool\n    scope: generalist\n"
+    "    parameters: {type: object, properties: {query: {type: string}}}\n"
+)
+
+
+@pytest.mark.row("F16")
+async def test_a_manifest_names_the_factory_of_a_handler(tmp_path: Path) -> None:
+    """`per_call: module:factory`; its words are the tool's, and editors know the key."""
+    (tmp_path / "factories.py").write_text(FACTORIES)
+    (tmp_path / "signoff.yaml").write_text(PER_CALL)
+    found = load_manifest(tmp_path / "signoff.yaml").registry.resolve("user_search")
+    assert found is not None
+    assert found.description == "Search within the data of a user."
+    assert await found.handler({"query": "tea"}, a_context()) == "tea of guest"
+    assert await found.handler({"query": "tea"}, a_context(user_id="ana")) == "tea of ana"
+    schema = Draft202012Validator(manifest_schema())
+    assert list(schema.iter_errors(read_yaml(tmp_path / "signoff.yaml").data)) == []
+    assert list(schema.iter_errors({"version": 1, "tools": {"search": {"scope": "generalist"}}})) != []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("    per_call", "    handler: factories:kept\n    per_call", ":3: tool `user_search` has both `handler` and"),
+        ("    per_call: factories:user_tool\n", "", ":3: `handler` of tool `user_search` is missing, or `per_call`"),
+        ("user_tool", "late", ":4: tool `user_search` needs `per_call` to be `def .context.`, but it is `async def`"),
+        ("user_tool", "other", ":4: .* but it does not take `.context.`; what takes time belongs into the handler"),
+        ("user_tool", "nobody", ":4: `per_call` of tool `user_search`: "),
+        ("    parameters: {type: object, properties: {query: {type: string}}}\n", "", ":4: .* give its `input_schema`"),
+    ],
+)
+def test_a_factory_that_is_none_is_an_error_with_its_line(tmp_path: Path, old: str, new: str, words: str) -> None:
+    """In a manifest, and where it is named in code."""
+    (tmp_path / "factories.py").write_text(FACTORIES)
+    (tmp_path / "signoff.yaml").write_text(PER_CALL.replace(old, new, 1))
+    with pytest.raises(ConfigError, match=words):
+        load_manifest(tmp_path / "signoff.yaml")
+    with pytest.raises(ConfigError, match="a tool needs `per_call` to be"):
+        per_call(lambda: None)  # type: ignore[arg-type, misc]

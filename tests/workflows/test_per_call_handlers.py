@@ -1,0 +1,65 @@
+"""Whole turns of tools whose handler is made for each call, by its user or tenant."""
+
+from typing import Any
+
+import pytest
+from desk_fixtures import bench, catalog_of
+from temporalio.client import Client
+
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.person import Principal
+from signoff.registry.hooks import Handler
+from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
+from signoff.store.store import Store
+from signoff.testing.scripted_model import ScriptedModel, calls, respond, results
+from signoff.tools import per_call
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"query": {"type": "string", "description": "Search query"}},
+    "required": ["query"],
+}
+
+
+@pytest.mark.row("F16")
+async def test_a_factory_makes_the_tool_of_each_user(client: Client, store: Store, task_queue: str) -> None:
+    """`createScopedTools(userContext)`: `user_search` searches in the data of whoever asks.
+
+    A factory that fails, or makes no handler, fails the one call; the tenant is told like the user.
+    """
+    made: list[str] = []
+
+    def create_scoped_tools(context: ToolContext) -> Handler:
+        user = context.user_id
+        made.append(user)
+        if user == "cid":
+            raise LookupError("no data of this user")
+
+        async def user_search(args: dict[str, Any], _: ToolContext) -> str:
+            return f'Found 1 results for "{args["query"]}" of {user} at {context.tenant_id}'
+
+        return "no handler" if user == "dan" else user_search  # type: ignore[return-value]
+
+    tool = Tool(
+        name="user_search",
+        description="Search within user's personal data",
+        input_schema=SCHEMA,
+        handler=per_call(create_scoped_tools),
+        scope="generalist",
+        read_only=True,
+    )
+
+    def react(request: CompletionRequest) -> Completion:
+        return respond("done") if results(request) else calls(("user_search", {"query": "tea"}))
+
+    async with bench(client, store, task_queue, catalog_of([tool]), ScriptedModel(react)) as desk:
+        keys = [await desk.start(principal=Principal(user=user)) for user in ("ana", "ben", "ana", "cid", "dan")]
+        found = [(await desk.signoff.result(key)).calls[0] for key in keys]
+        await desk.replays(keys[0])
+    assert [each.code for each in found] == ["ok", "ok", "ok", "execution_failed", "execution_failed"]
+    said = [str(each.value.inline) for each in found]
+    assert said[:3] == [f'Found 1 results for "tea" of {user} at main' for user in ("ana", "ben", "ana")]
+    assert "no data of this user" in said[3]
+    assert "what `per_call` made for this call is no function" in said[4]
+    assert sorted(made) == ["ana", "ana", "ben", "cid", "dan"]
