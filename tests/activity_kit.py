@@ -1,12 +1,12 @@
-"""One tool activity at a time, without a server: a room on a real store, a permit, and the info a server would give."""
+"""One tool activity at a time, without a server: dependencies, a real store, a permit, and a server's info."""
 
 import asyncio
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from desk_fixtures import GUEST, Ledger, catalog_of, pay_tool
 from temporalio.testing import ActivityEnvironment
+from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool
 
 from signoff.activities.gate_activity import digest_of
 from signoff.activities.tool_activity import ToolActivity
@@ -56,8 +56,8 @@ def pinned(**fields: Any) -> CallContext:
     return a_call_context(**{"session": TURN.session, "turn": TURN.turn, "tenant": TURN.tenant, "user": GUEST} | fields)
 
 
-def room_of(store: Store, *tools: Tool, **fields: Any) -> WorkerDeps:
-    """A room whose catalog holds `tools`; `policies`, `people` and the like go to the catalog."""
+def worker_deps(store: Store, *tools: Tool, **fields: Any) -> WorkerDeps:
+    """Dependencies whose catalog holds `tools`; `policies`, `people` and the like go to the catalog."""
     profile = fields.pop("profile", "development")
     drivers = fields.pop("drivers", {})
     catalog = catalog_of(tools, **fields)
@@ -80,10 +80,10 @@ def decision(**fields: Any) -> Decision:
 
 
 async def asked(
-    room: WorkerDeps, tool: Tool, args: Any = None, *, ctx: CallContext | None = None, **more: Any
+    deps: WorkerDeps, tool: Tool, args: Any = None, *, ctx: CallContext | None = None, **more: Any
 ) -> ApprovalRequest:
-    """The question about the one call, as the gates of `room` write it; `more` is for `testing.questions.ask`."""
-    return await ask(room, ctx or pinned(), tool, ARGS if args is None else args, **more)
+    """The question about the one call, as a worker's gates write it; `more` is for `testing.questions.ask`."""
+    return await ask(deps, ctx or pinned(), tool, ARGS if args is None else args, **more)
 
 
 def about(request: ApprovalRequest, **fields: Any) -> Decision:
@@ -133,9 +133,9 @@ def in_another_turn(tool: Tool) -> ToolTask:
     return task_for(tool, permit_for(tool, ctx=pinned(user=GUEST.model_copy(update={"nonce": "later"}))))
 
 
-async def run(room: WorkerDeps, tool: Tool, task: ToolTask, env: ActivityEnvironment | None = None) -> ToolReply:
+async def run(deps: WorkerDeps, tool: Tool, task: ToolTask, env: ActivityEnvironment | None = None) -> ToolReply:
     """The activity's reply, as the worker would send it: it has gone through JSON."""
-    reply = await (env or environment(tool.name)).run(ToolActivity(room, tool, pause=0.0).run, task)
+    reply = await (env or environment(tool.name)).run(ToolActivity(deps, tool, pause=0.0).run, task)
     return ToolReply.model_validate_json(reply.model_dump_json())
 
 

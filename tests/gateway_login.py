@@ -22,14 +22,14 @@ STRANGER = Person(id="zoe", name="Zoe", tenant="acme", roles=("approvers", "fina
 _FIELD = re.compile(r'type="hidden" name="(\w+)" value="([^"]*)"')
 
 
-def locked_desk(
+def locked_rig(
     gateway: GatewayRig,
     *,
     clock: Callable[[], datetime] | None = None,
     people: Sequence[Person] = (*PEOPLE, STRANGER),
     **settings: Any,
 ) -> GatewayRig:
-    """The same desk behind a gateway of the production profile; `http` has no token."""
+    """The same worker behind a gateway of the production profile; `http` has no token."""
     deps = dataclasses.replace(
         gateway.deps,
         people=FixedDirectory(people),
@@ -41,10 +41,10 @@ def locked_desk(
     return dataclasses.replace(gateway, http=http, app=app, deps=deps)
 
 
-async def token_of(desk: GatewayRig, person: str, *scopes: Scope, tenant: str = "main", days: float = 1) -> str:
+async def token_of(rig: GatewayRig, person: str, *scopes: Scope, tenant: str = "main", days: float = 1) -> str:
     """A personal token's secret; with every scope if none is named."""
-    secret, _ = await Tokens(desk.deps.store).create(
-        tenant, person, scopes or SCOPES, lifetime=timedelta(days=days), now=desk.deps.clock()
+    secret, _ = await Tokens(rig.deps.store).create(
+        tenant, person, scopes or SCOPES, lifetime=timedelta(days=days), now=rig.deps.clock()
     )
     return secret
 
@@ -54,10 +54,10 @@ def bearer(secret: str) -> dict[str, str]:
     return {"authorization": f"Bearer {secret}"}
 
 
-def browser(desk: GatewayRig) -> httpx.AsyncClient:
+def browser(rig: GatewayRig) -> httpx.AsyncClient:
     """A browser of its own: cookies, and what a browser says of a form it posts."""
     return httpx.AsyncClient(
-        transport=httpx.ASGITransport(app=desk.app),
+        transport=httpx.ASGITransport(app=rig.app),
         base_url=BASE,
         headers={"sec-fetch-site": "same-origin"},
         cookies={"signoff_language": "en"},
@@ -81,8 +81,8 @@ def words(page: str) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
-def all_routes(desk: GatewayRig) -> list[tuple[str, str]]:
-    """Every method and path that the gateway's rooms serve, the places in paths filled."""
-    included = [route.original_router for route in desk.app.routes if hasattr(route, "original_router")]
+def all_routes(rig: GatewayRig) -> list[tuple[str, str]]:
+    """Every method and path that the gateway's routers serve, the places in paths filled."""
+    included = [route.original_router for route in rig.app.routes if hasattr(route, "original_router")]
     routes = [route for router in included for route in router.routes if isinstance(route, APIRoute)]
     return [(method, re.sub(r"\{\w+\}", "main.a.b.c1.1", each.path)) for each in routes for method in each.methods]

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import httpx
-from desk_fixtures import Bench, Ledger, bench, catalog_of, pay_tool
 from fastapi import FastAPI
 from temporalio.client import Client
+from turn_fixtures import Ledger, RunningTurns, catalog_of, pay_tool, running_turns
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.completion import Completion, CompletionRequest, Driver
@@ -208,7 +208,7 @@ class GatewayRig:
     http: httpx.AsyncClient
     app: FastAPI
     deps: GatewayDeps
-    desk: Bench
+    turns: RunningTurns
     ledger: Ledger = field(default_factory=Ledger)
 
     async def start(self, text: str, **fields: Any) -> TurnKey:
@@ -220,20 +220,20 @@ class GatewayRig:
 
     async def asked(self, text: str, **fields: Any) -> str:
         """Start a turn and return the id of the request that waits in it."""
-        view = await self.desk.waiting(await self.start(text, **fields))
+        view = await self.turns.waiting(await self.start(text, **fields))
         return next(call.approval.id for call in view.calls if call.approval is not None)
 
     async def doubted(self, text: str = "pay") -> str:
         """Start a turn whose approved call is lost; the id of the request that asks what became of it."""
         approval = await self.asked(text)
-        request = await self.desk.signoff.request(approval)
+        request = await self.turns.signoff.request(approval)
         named = parse_approval_id(approval)
         assert named is not None
         key = ticket_key(request.digest, 1)
         nonce, workflow = request.requester.nonce, named.turn.workflow_id
-        await self.desk.store.claim(key, workflow=workflow, call=request.call, tool=request.tool, nonce=nonce)
+        await self.turns.store.claim(key, workflow=workflow, call=request.call, tool=request.tool, nonce=nonce)
         await self.decide(approval, verdict="approved", revision=1)
-        await self.desk.until(named.turn, lambda view: any(_asks_of_doubt(call.approval) for call in view.calls))
+        await self.turns.until(named.turn, lambda view: any(_asks_of_doubt(call.approval) for call in view.calls))
         return approval
 
     async def request(self, approval: str) -> ApprovalRequest:
@@ -242,7 +242,7 @@ class GatewayRig:
 
     async def runs(self, approval: str) -> int:
         """How often the call behind a request was executed."""
-        key = ticket_key((await self.desk.signoff.request(approval)).digest, 1)
+        key = ticket_key((await self.turns.signoff.request(approval)).digest, 1)
         return sum(row[2] == key for row in self.ledger.rows)
 
     async def decide(self, approval: str, **fields: Any) -> httpx.Response:
@@ -267,16 +267,16 @@ async def gateway_rig(
     dispatches: bool = True,
     **worker: Any,
 ) -> AsyncIterator[GatewayRig]:
-    """A running worker and a gateway over it that signs, as every gateway does; `worker` goes to `bench`.
+    """A running worker and a gateway over it that signs, as every gateway does; `worker` goes to `running_turns`.
 
     An answer that a busy machine did not bring to its turn at once is brought by the dispatcher, if it `dispatches`.
     """
     ledger = Ledger()
     catalog = catalog_of_ledger(ledger)
     driver = ScriptedModel(react) if model is None else model
-    async with bench(client, store, task_queue, catalog, driver, verifier=SIGNER.verifier(), **worker) as desk:
+    async with running_turns(client, store, task_queue, catalog, driver, verifier=SIGNER.verifier(), **worker) as turns:
         deps = GatewayDeps(
-            client=desk.signoff,
+            client=turns.signoff,
             catalog=catalog,
             people=catalog.people,
             store=store,
@@ -289,7 +289,7 @@ async def gateway_rig(
         async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
             dispatcher = asyncio.create_task(AnswerDispatcher(deps).run()) if dispatches else None
             try:
-                yield GatewayRig(http, app, deps, desk, ledger)
+                yield GatewayRig(http, app, deps, turns, ledger)
             finally:
                 if dispatcher is not None:
                     dispatcher.cancel()

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from desk_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Ledger, bench, catalog_of, pay_tool
 from temporalio import activity
 from temporalio.client import Client
+from turn_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns
 
 from signoff.activities import gate_activity
 from signoff.activities.worker_deps import WorkerDeps
@@ -34,7 +34,7 @@ WAYS = ("changed", "in_doubt", "fallback", "edited")
 PEOPLE = development_directory([Person(id=name, roles=("approvers",)) for name in ("approver", "ana")])
 
 
-def desk(way: str, ledger: Path, *, old: bool = False) -> Catalog:
+def catalog_with(way: str, ledger: Path, *, old: bool = False) -> Catalog:
     """The tools of a way; `old`: as they were defined before."""
 
     async def pay(args: dict[str, Any], ctx: ToolContext) -> str:
@@ -78,8 +78,8 @@ async def work(address: str, store_url: str, task_queue: str, way: str, ledger: 
     """Run until killed."""
     write = gate_activity.write
 
-    async def held_back(room: WorkerDeps, entries: Sequence[AuditEntry]) -> None:
-        await write(room, entries)
+    async def held_back(deps: WorkerDeps, entries: Sequence[AuditEntry]) -> None:
+        await write(deps, entries)
         # What the gates say of a completion they say in the model's activity.
         if activity.info().activity_type == names.GATE:
             await asyncio.Event().wait()
@@ -88,7 +88,7 @@ async def work(address: str, store_url: str, task_queue: str, way: str, ledger: 
     client = await Client.connect(address, data_converter=DATA_CONVERTER)
     async with (
         open_store(store_url) as store,
-        bench(client, store, task_queue, desk(way, ledger), script(way), people=PEOPLE),
+        running_turns(client, store, task_queue, catalog_with(way, ledger), script(way), people=PEOPLE),
     ):
         await asyncio.Event().wait()
 

@@ -16,8 +16,8 @@ from typing import Any
 import temporalio.activity
 import temporalio.client
 import temporalio.worker
-from desk_fixtures import Ledger, bench, catalog_of, pay_tool
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Worker
+from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns
 
 from signoff.activities.tool_activity import tool_activities
 from signoff.contracts import names
@@ -66,7 +66,7 @@ async def seen(file: Path) -> None:
         await asyncio.sleep(_GLANCE_SECONDS)
 
 
-def desk(folder: Path, queue: str) -> Catalog:
+def catalog_with(folder: Path, queue: str) -> Catalog:
     """The tools; `undispatched` runs on a queue of its own that nobody looks at before the file `go` is there."""
 
     async def run(name: str, ctx: ToolContext) -> str:
@@ -131,21 +131,21 @@ async def work(address: str, folder: Path, queue: str) -> None:
     hold = _Hold(folder)
     client = await temporalio.client.Client.connect(address, data_converter=DATA_CONVERTER, interceptors=[hold])
     keys = FileVerifier(folder / "public.json")
-    catalog = desk(folder, queue)
+    catalog = catalog_with(folder, queue)
     async with (
         open_store(store_url(folder)) as store,
-        bench(client, store, queue, catalog, model(folder), profile="production", verifier=keys) as found,
+        running_turns(client, store, queue, catalog, model(folder), profile="production", verifier=keys) as found,
     ):
         print("ready", flush=True)
         await seen(folder / "go")
-        async with Worker(client, task_queue=f"{queue}-late", activities=tool_activities(found.room)):
+        async with Worker(client, task_queue=f"{queue}-late", activities=tool_activities(found.deps)):
             await asyncio.Event().wait()
 
 
 async def look_after(address: str, folder: Path, queue: str, port: int) -> None:
     """A gateway until killed."""
     client = await temporalio.client.Client.connect(address, data_converter=DATA_CONVERTER)
-    catalog = desk(folder, queue)
+    catalog = catalog_with(folder, queue)
     async with open_store(store_url(folder)) as store:
         deps = GatewayDeps(
             client=TurnClient(client, task_queue=queue),

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from desk_fixtures import Ledger, bench, catalog_of, pay_tool
 from session_rig import model
 from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns
 
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import open_store
@@ -44,7 +44,7 @@ async def work(address: str, store_url: str, task_queue: str, ledger: Path) -> N
 
     client = await Client.connect(address, data_converter=DATA_CONVERTER)
     tool = pay_tool(Ledger(), handler=pay)
-    async with open_store(store_url) as store, bench(client, store, task_queue, catalog_of([tool]), model()):
+    async with open_store(store_url) as store, running_turns(client, store, task_queue, catalog_of([tool]), model()):
         await asyncio.Event().wait()
 
 

@@ -48,11 +48,11 @@ async def sign_in_at_provider(page: httpx.AsyncClient) -> httpx.Response:
     return await page.get(await to_provider(page))
 
 
-async def asked(desk: GatewayRig, text: str = "pay") -> str:
+async def asked(rig: GatewayRig, text: str = "pay") -> str:
     """A request of guest's that waits."""
-    headers = bearer(await token_of(desk, "guest"))
-    answer = await desk.http.post("/v1/turns", json={"text": text, "actor": "desk"}, headers=headers)
+    headers = bearer(await token_of(rig, "guest"))
+    answer = await rig.http.post("/v1/turns", json={"text": text, "actor": "desk"}, headers=headers)
     assert answer.status_code == 201, answer.text
     body = answer.json()
-    view = await desk.desk.waiting(TurnKey(body["tenant"], body["session"], body["turn"]))
+    view = await rig.turns.waiting(TurnKey(body["tenant"], body["session"], body["turn"]))
     return next(call.approval.id for call in view.calls if call.approval is not None)

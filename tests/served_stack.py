@@ -1,4 +1,4 @@
-"""A gateway on a port of its own, and a worker, in this process, over the small bench of the command line's tests."""
+"""A gateway on a port of its own, and a worker, in this process, over the small project of the command line's tests."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -13,15 +13,15 @@ from signoff.engine.turn_client import TurnClient
 from signoff.store.store import working_store
 from signoff.temporal.embedded_server import ServerHandle, free_port
 
-DESK = Path(__file__).parent / "cli" / "cli_desk"
-MANIFEST = DESK / "signoff.yaml"
+PROJECT = Path(__file__).parent / "cli" / "cli_project"
+MANIFEST = PROJECT / "signoff.yaml"
 
 
 @contextlib.asynccontextmanager
 async def gateway_alone(
     clean_env: pytest.MonkeyPatch, server: ServerHandle, task_queue: str, manifest: Path = MANIFEST
 ) -> AsyncIterator[None]:
-    """A gateway of the desk without a worker, told to commands by variables."""
+    """A gateway of the project without a worker, told to commands by variables."""
     for name, value in (("MANIFEST", str(manifest)), ("TASK_QUEUE", task_queue), ("PORT", str(free_port()))):
         clean_env.setenv(f"SIGNOFF_{name}", value)
     clean_env.setenv("TEMPORAL_ADDRESS", server.address)
@@ -33,7 +33,7 @@ async def gateway_alone(
 
 @contextlib.asynccontextmanager
 async def worker_alone(server: ServerHandle, task_queue: str) -> AsyncIterator[None]:
-    """A worker of the desk, as variables say which."""
+    """A worker of the project, as variables say which."""
     place = find_installation()
     async with (
         working_store(place.settings) as store,

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from desk_fixtures import GUEST, Bench
 from temporalio.client import WorkflowHandle
+from turn_fixtures import GUEST, RunningTurns
 
 from signoff.contracts import names
 from signoff.contracts.completion import Completion, CompletionRequest
@@ -65,39 +65,39 @@ def message(text: str, message_id: str = "", **fields: Any) -> MailboxMessage:
 
 @dataclass
 class Talk:
-    """One session of a bench."""
+    """One session of a worker's turns."""
 
-    desk: Bench
+    turns: RunningTurns
     key: SessionKey
 
     @property
     def handle(self) -> WorkflowHandle[Any, Any]:
         """The session's workflow, whichever run is the last."""
-        return self.desk.client.get_workflow_handle(self.key.workflow_id)
+        return self.turns.client.get_workflow_handle(self.key.workflow_id)
 
     async def begin(self, **fields: Any) -> None:
         """Start the session by itself, otherwise than a client would."""
         first = SessionInput(
             engine=names.ENGINE, tenant_id=self.key.tenant, session_id=self.key.session, actor="desk", **fields
         )
-        await self.desk.client.start_workflow(
-            names.SESSION, first, id=self.key.workflow_id, task_queue=self.desk.task_queue
+        await self.turns.client.start_workflow(
+            names.SESSION, first, id=self.key.workflow_id, task_queue=self.turns.task_queue
         )
 
     async def say(self, text: str, message_id: str = "", **fields: Any) -> SessionReceipt:
         """Say something."""
-        return await self.desk.signoff.say(self.key, message(text, message_id, **fields), actor="desk")
+        return await self.turns.signoff.say(self.key, message(text, message_id, **fields), actor="desk")
 
     async def add(self, turn: str, text: str, injection_id: str = "") -> SessionReceipt:
         """Hand a late result to a turn."""
         injection = LateResult(id=injection_id or f"i{uuid.uuid4().hex[:12]}", turn=turn, message=user_message(text))
-        return await self.desk.signoff.inject(self.key, injection)
+        return await self.turns.signoff.inject(self.key, injection)
 
     async def until(self, seen: Callable[[SessionView], bool]) -> SessionView:
         """The first view of the session that satisfies `seen`."""
         while True:
             with contextlib.suppress(ServerUnavailable, NotFound):
-                view = await self.desk.signoff.session(self.key)
+                view = await self.turns.signoff.session(self.key)
                 if seen(view):
                     return view
             await asyncio.sleep(0.03)
@@ -119,9 +119,9 @@ class Talk:
     async def runs(self) -> int:
         """How many runs the session has had."""
         query = f'WorkflowId = "{self.key.workflow_id}"'
-        return (await self.desk.client.count_workflows(query)).count
+        return (await self.turns.client.count_workflows(query)).count
 
 
-def talk(desk: Bench) -> Talk:
+def talk(turns: RunningTurns) -> Talk:
     """A session that nobody used."""
-    return Talk(desk, SessionKey("main", f"s{uuid.uuid4().hex[:12]}"))
+    return Talk(turns, SessionKey("main", f"s{uuid.uuid4().hex[:12]}"))

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from desk_fixtures import Bench, Ledger, bench, catalog_of, pay_tool, yes
 from documents import PAGES, ROOT, Block, blocks, shell_lines
 from temporalio.client import Client
+from turn_fixtures import Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
 
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.receipt import Receipt
@@ -88,14 +88,14 @@ async def test_the_readme_s_tool_runs_and_asks_as_it_says(
     write_files(beside, "README.md")
     small, large = ({"customer": "Ana", "percent": percent} for percent in (5, 50))
     script = [calls(("give_discount", small), ("give_discount", large)), respond("done")]
-    async with bench(client, store, task_queue, load_manifest(beside / "signoff.yaml"), script) as desk:
-        key = await desk.start(actor="clerk")
-        view = await desk.until(key, lambda view: [call.state for call in view.calls] == ["ok", "waiting"])
+    async with running_turns(client, store, task_queue, load_manifest(beside / "signoff.yaml"), script) as turns:
+        key = await turns.start(actor="clerk")
+        view = await turns.until(key, lambda view: [call.state for call in view.calls] == ["ok", "waiting"])
         request = view.calls[1].approval
         assert request is not None
         assert request.card.effect == "Give Ana 50 % off the next order"
-        await desk.signoff.decide(yes(key, "c1.2"))
-        result = await desk.signoff.result(key)
+        await turns.signoff.decide(yes(key, "c1.2"))
+        result = await turns.signoff.result(key)
     assert [outcome.value.inline for outcome in result.calls] == [
         "Ana gets 5 % off, agreed by rule",
         "Ana gets 50 % off, agreed by approver",
@@ -164,9 +164,9 @@ async def test_what_waits_is_found_read_and_decided_by_temporals_program(
     """List, read, decide by Update, and the receipt: with the commands as they are written."""
     script = [calls(PAY), respond("done")]
     ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as desk:
-        key = await desk.start()
-        request = (await desk.waiting(key)).calls[0].approval
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as turns:
+        key = await turns.start()
+        request = (await turns.waiting(key)).calls[0].approval
         assert request is not None
         terminal = Terminal(server, key)
         while key.workflow_id not in await terminal.run(documented('--query "SignoffState')):
@@ -177,7 +177,7 @@ async def test_what_waits_is_found_read_and_decided_by_temporals_program(
         assert '"state":"suspended"' in await terminal.run(documented("--type state"))
         assert '"status":"pending"' in await terminal.run(documented("--type receipt"))
         assert "status:accepted" in await terminal.run(documented("--name decide"))
-        result = await desk.signoff.result(key)
+        result = await turns.signoff.result(key)
         assert "already_decided" in await terminal.run(documented("--type receipt"))
     assert (result.calls[0].code, result.calls[0].decided_by) == ("ok", "approver")
     assert len(ledger.rows) == 1
@@ -189,9 +189,11 @@ async def test_a_request_is_denied_or_withdrawn_and_a_turn_stopped_by_temporals_
     """A signal denies, `cancel` withdraws one request, Temporal's own cancel stops the turn."""
     ledger = Ledger()
     ended: dict[str, Any] = {}
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), [calls(PAY), respond("oh")]) as desk:
+    async with running_turns(
+        client, store, task_queue, catalog_of([pay_tool(ledger)]), [calls(PAY), respond("oh")]
+    ) as turns:
         for part in ("--name approval_response", "--name cancel", "workflow cancel"):
-            ended[part] = await _ended_by(desk, server, documented(part))
+            ended[part] = await _ended_by(turns, server, documented(part))
     assert [(part, state, source) for part, (state, source, _) in ended.items()] == [
         ("--name approval_response", "complete", "human"),
         ("--name cancel", "complete", "cancelled"),
@@ -202,17 +204,17 @@ async def test_a_request_is_denied_or_withdrawn_and_a_turn_stopped_by_temporals_
     assert ledger.rows == []
 
 
-async def _ended_by(desk: Bench, server: ServerHandle, line: str) -> tuple[str, str, Receipt]:
-    key = await desk.start()
-    await desk.waiting(key)
+async def _ended_by(turns: RunningTurns, server: ServerHandle, line: str) -> tuple[str, str, Receipt]:
+    key = await turns.start()
+    await turns.waiting(key)
     await Terminal(server, key).run(line)
-    result = await desk.signoff.result(key)
+    result = await turns.signoff.result(key)
     denied = result.calls[0].denied
     assert denied is not None
     return (
         result.state,
         denied.source,
-        await desk.client.get_workflow_handle(key.workflow_id).query(
+        await turns.client.get_workflow_handle(key.workflow_id).query(
             "receipt", ApprovalKey(key, "c1.1").id, result_type=Receipt
         ),
     )

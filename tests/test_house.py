@@ -35,18 +35,18 @@ def committed_texts() -> dict[str, str]:
     return texts
 
 
-def root_rooms() -> list[str]:
+def root_parts() -> list[str]:
     """The root folders and modules that hold code of the package."""
     folders = [path.parent.name for path in ROOT.glob("*/__init__.py") if path.parent.name not in NOT_CODE]
     return sorted(folders + [path.name for path in ROOT.glob("*.py")])
 
 
-@pytest.mark.parametrize("room", root_rooms())
-def test_every_room_is_reachable_under_the_one_name(room: str) -> None:
+@pytest.mark.parametrize("part", root_parts())
+def test_every_part_is_reachable_under_the_one_name(part: str) -> None:
     """Each root folder and module has its relative link on the name plate (and links survived the checkout)."""
-    link = PLATE / room
-    assert link.is_symlink(), f"ln -s ../../{room} src/signoff/{room}"
-    assert link.readlink() == Path("../..") / room
+    link = PLATE / part
+    assert link.is_symlink(), f"ln -s ../../{part} src/signoff/{part}"
+    assert link.readlink() == Path("../..") / part
 
 
 def test_name_plate_points_at_nothing_that_is_not_there() -> None:
@@ -54,10 +54,10 @@ def test_name_plate_points_at_nothing_that_is_not_there() -> None:
     assert [link.name for link in PLATE.iterdir() if not link.exists()] == []
 
 
-@pytest.mark.parametrize("room", root_rooms())
-def test_the_map_names_every_room(room: str) -> None:
+@pytest.mark.parametrize("part", root_parts())
+def test_the_map_names_every_part(part: str) -> None:
     """`docs/architecture.md` says what each folder and module at the top holds."""
-    assert f"](../{room})" in (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert f"](../{part})" in (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", sorted(mutants.AREAS))
@@ -162,8 +162,8 @@ def _times_of_day(path: Path) -> list[str]:
 
 def test_only_the_clock_asks_for_the_time_of_day() -> None:
     """Everything else is given a clock: what a test cannot move, it cannot prove."""
-    rooms = [ROOT / room for room in root_rooms()]
-    modules = [path for room in rooms for path in (sorted(room.rglob("*.py")) if room.is_dir() else [room])]
+    parts = [ROOT / part for part in root_parts()]
+    modules = [path for part in parts for path in (sorted(part.rglob("*.py")) if part.is_dir() else [part])]
     assert len(modules) > 100
     assert [each for path in modules if path != CLOCK for each in _times_of_day(path)] == []
     assert _times_of_day(CLOCK) == ["clock.py:13 datetime.now"]

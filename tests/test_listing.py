@@ -4,9 +4,9 @@ import asyncio
 import uuid
 from datetime import timedelta
 
-from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, pay_tool
 from temporalio.client import Client
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
+from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns
 
 from signoff.contracts import names
 from signoff.contracts.ids import TurnKey
@@ -33,15 +33,15 @@ async def test_a_row_has_what_its_turn_asks_in_the_store(client: Client, store: 
     tools = [pay_tool(Ledger()), pay_tool(Ledger(), soon, name="wire")]
     script = [calls(("pay", {"amount": 20}), ("wire", {"amount": 30})), respond("done")]
     requests = RequestLists(store)
-    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
-        key = await desk.start()
-        asked = {call.tool: call.approval for call in (await desk.waiting(key, 2)).calls}
+    async with running_turns(client, store, task_queue, catalog_of(tools), script) as running:
+        key = await running.start()
+        asked = {call.tool: call.approval for call in (await running.waiting(key, 2)).calls}
         row = await _listed(client, requests, key)
         assert asked["pay"] is not None
         await Questions(store).end(asked["pay"].id, 1, "cancelled")
         after = await turn_row(client, requests, key)
-        await desk.signoff.cancel_turn(key)
-        await desk.signoff.result(key)
+        await running.signoff.cancel_turn(key)
+        await running.signoff.result(key)
     assert asked["wire"] is not None
     assert asked["wire"].opened_at is not None
     assert set(row.codes) == {asked["pay"].code, asked["wire"].code}

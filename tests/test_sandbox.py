@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool
 from real_time import let_pass
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 from temporalio.converter import PayloadCodec
 from temporalio.worker import Replayer, WorkerConfig
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns
 
 from signoff.store.store import Store
 from signoff.temporal import workflow_runner as runners
@@ -25,11 +25,11 @@ SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 
 async def test_a_turn_does_nothing_that_the_sandbox_forbids(client: Client, store: Store, task_queue: str) -> None:
     """A turn that asked people replays in a sandbox that loads our workflow code itself and watches what it calls."""
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(no(key))
-        assert (await desk.signoff.result(key)).state == "complete"
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(no(key))
+        assert (await turns.signoff.result(key)).state == "complete"
     history = await client.get_workflow_handle(key.workflow_id).fetch_history()
     light = SandboxRestrictions.default.with_passthrough_modules("signoff.contracts", "signoff.approvals")
     replayer = Replayer(
@@ -80,7 +80,7 @@ async def test_a_turn_that_waits_for_a_processor_is_not_broken_off(
         return real(self, act)
 
     monkeypatch.setattr(runners._WithoutContexts, "_follow", followed)
-    async with bench(client, store, task_queue, catalog_of([]), [respond("hello")]) as desk:
-        key = await desk.start()
-        assert (await desk.signoff.result(key)).state == "complete"
-        assert "WORKFLOW_TASK_FAILED" not in await desk.events(key)
+    async with running_turns(client, store, task_queue, catalog_of([]), [respond("hello")]) as turns:
+        key = await turns.start()
+        assert (await turns.signoff.result(key)).state == "complete"
+        assert "WORKFLOW_TASK_FAILED" not in await turns.events(key)

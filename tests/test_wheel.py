@@ -34,8 +34,8 @@ def installed_files() -> set[str]:
     """Every committed file of the package as it is called below `signoff`."""
     listed = run("git", "ls-files", "-s", cwd=ROOT).splitlines()
     files = [line.split("\t")[1] for line in listed if not line.startswith("120000")]
-    rooms = {file for file in files if not file.startswith(NOT_INSTALLED) and ("/" in file or file.endswith(".py"))}
-    return {f"signoff/{file}" for file in rooms} | {"signoff/__init__.py", "signoff/py.typed"}
+    parts = {file for file in files if not file.startswith(NOT_INSTALLED) and ("/" in file or file.endswith(".py"))}
+    return {f"signoff/{file}" for file in parts} | {"signoff/__init__.py", "signoff/py.typed"}
 
 
 def test_a_wheel_holds_every_file_of_the_package_and_its_text(built: Path) -> None:

@@ -24,8 +24,8 @@ async def flight_search(
         destination: The city to go to.
         max_price: The most it may cost, in EUR.
     """
-    async with books() as desk:
-        rows = await desk.execute_fetchall(
+    async with books() as database:
+        rows = await database.execute_fetchall(
             "SELECT * FROM flights WHERE destination = ? COLLATE NOCASE AND price <= ? ORDER BY price",
             (destination.strip(), float("inf") if max_price is None else max_price),
         )
@@ -49,16 +49,16 @@ async def book_flight(
         passenger: Who travels.
         currency: Currency of the cost, three letters.
     """
-    async with books() as desk:
-        await desk.execute(
+    async with books() as database:
+        await database.execute(
             "INSERT OR IGNORE INTO bookings (idempotency_key, flight, destination, passenger, total, currency)"
             " VALUES (?, ?, ?, ?, ?, ?)",
             (ctx.idempotency_key, flight, destination, passenger, total_cost, currency),
         )
-        await desk.commit()
+        await database.commit()
         await _pause()
         rows = list(
-            await desk.execute_fetchall("SELECT * FROM bookings WHERE idempotency_key = ?", (ctx.idempotency_key,))
+            await database.execute_fetchall("SELECT * FROM bookings WHERE idempotency_key = ?", (ctx.idempotency_key,))
         )
     row = dict(rows[0])
     shown = {name: row[name] for name in ("flight", "destination", "passenger", "total", "currency", "state")}
@@ -71,13 +71,13 @@ async def cancel_booking(booking: str) -> dict[str, Any] | ToolFailure:
     Args:
         booking: The booking, such as TD-7.
     """
-    async with books() as desk:
-        cursor = await desk.execute(
+    async with books() as database:
+        cursor = await database.execute(
             "UPDATE bookings SET state = 'cancelled' WHERE booking = ? AND state = 'booked'", (booking_number(booking),)
         )
         # Every time it is carried out leaves its mark: this is what must not happen twice.
-        await desk.execute("INSERT INTO cancellations (booking) VALUES (?)", (booking_number(booking),))
-        await desk.commit()
+        await database.execute("INSERT INTO cancellations (booking) VALUES (?)", (booking_number(booking),))
+        await database.commit()
         await _pause()
     if cursor.rowcount == 0:
         return ToolFailure(f"there is no booking {booking} that could be cancelled")
@@ -92,15 +92,15 @@ async def refund(booking: str, amount: Annotated[float, Field(gt=0)], ctx: ToolC
         amount: How much to pay back, in EUR.
     """
     number = booking_number(booking)
-    async with books() as desk:
-        rows = list(await desk.execute_fetchall("SELECT total, state FROM bookings WHERE booking = ?", (number,)))
+    async with books() as database:
+        rows = list(await database.execute_fetchall("SELECT total, state FROM bookings WHERE booking = ?", (number,)))
         if not rows or rows[0]["state"] != "cancelled" or amount > rows[0]["total"]:
             return ToolFailure(f"booking {booking} is not cancelled, or cost less than {amount:.2f} EUR")
-        await desk.execute(
+        await database.execute(
             "INSERT OR IGNORE INTO refunds (idempotency_key, booking, amount) VALUES (?, ?, ?)",
             (ctx.idempotency_key, number, amount),
         )
-        await desk.commit()
+        await database.commit()
     return {"booking": booking, "refunded": amount}
 
 

@@ -1,7 +1,7 @@
 """What a turn is given of a question's stored answers before it says that nobody answered in time."""
 
-from activity_kit import about, asked, room_of
-from desk_fixtures import Ledger, pay_tool
+from activity_kit import about, asked, worker_deps
+from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.answers_activity import AnswersActivity
 from signoff.contracts.activity_messages import AnswersTask
@@ -14,11 +14,11 @@ from signoff.testing.questions import answer
 async def test_a_turn_is_given_what_counts_of_its_question(store: Store) -> None:
     """In the order of storing, of that revision alone, and no yes whose author was told that it was not taken."""
     tool = pay_tool(Ledger(), ApprovalPolicy(quorum=3))
-    room = room_of(store, tool)
-    request = await asked(room, tool)
+    deps = worker_deps(store, tool)
+    request = await asked(deps, tool)
     for name in ("ana", "bo", "cy"):
         await answer(store, about(request, subject=name, delivery_id=f"of {name}"))
     assert await Answers(store).void(request.id, "of bo")
-    given = await AnswersActivity(room).answers(AnswersTask(approval=request.id, revision=request.revision))
+    given = await AnswersActivity(deps).answers(AnswersTask(approval=request.id, revision=request.revision))
     assert [each.subject for each in given.decisions] == ["ana", "cy"]
-    assert await AnswersActivity(room).answers(AnswersTask(approval=request.id, revision=2)) == type(given)()
+    assert await AnswersActivity(deps).answers(AnswersTask(approval=request.id, revision=2)) == type(given)()

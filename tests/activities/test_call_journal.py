@@ -15,14 +15,14 @@ from activity_kit import (
     free,
     permit_for,
     pinned,
-    room_of,
     run,
     task_for,
     told,
+    worker_deps,
 )
-from desk_fixtures import Ledger, pay_tool
 from sqlalchemy import text
 from temporalio.exceptions import ApplicationError
+from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.call_journal import RecordActivity
 from signoff.activities.gate_activity import GateActivity
@@ -59,10 +59,10 @@ async def kinds(store: Store) -> list[str]:
     return [record.kind for record in await written(store)]
 
 
-async def gated(room: Any, *calls: CallPart, **fields: Any) -> GateReply:
+async def gated(deps: Any, *calls: CallPart, **fields: Any) -> GateReply:
     """The gates' reply to calls of the one turn."""
     task = GateTask(ctx=pinned(), calls=calls, **fields)
-    reply: GateReply = await environment("signoff.gate").run(GateActivity(room).gate, task)
+    reply: GateReply = await environment("signoff.gate").run(GateActivity(deps).gate, task)
     return reply
 
 
@@ -81,16 +81,16 @@ async def test_an_automatic_call_is_recorded_from_its_rule_to_its_outcome(store:
     """Who was not asked and why, that it began, and how it ended; a repetition adds nothing."""
     ledger = Ledger()
     tool = pay_tool(ledger, FREE)
-    room = room_of(store, tool)
-    permit = permit_for(tool, rule=RuleReference(name="auto_approve_if"), policy_hash=room.catalog.policy("pay").hash)
+    deps = worker_deps(store, tool)
+    permit = permit_for(tool, rule=RuleReference(name="auto_approve_if"), policy_hash=deps.catalog.policy("pay").hash)
     task = task_for(tool, permit)
-    await run(room, tool, task)
-    await run(room, tool, task)
+    await run(deps, tool, task)
+    await run(deps, tool, task)
     auto, began, ended = await written(store)
     assert (auto.kind, began.kind, ended.kind) == ("auto", "execution", "outcome")
     assert auto.facts["rule"] == {"kind": "policy", "name": "auto_approve_if"}
-    assert auto.facts["policy_hash"] == room.catalog.policy("pay").hash
-    assert auto.facts["engines"] == room.catalog.policy("pay").evaluators
+    assert auto.facts["policy_hash"] == deps.catalog.policy("pay").hash
+    assert auto.facts["engines"] == deps.catalog.policy("pay").evaluators
     assert (began.facts["ticket"], began.facts["digest"]) == (permit.digest, permit.digest)
     assert (ended.facts["code"], ended.facts["value"]) == ("ok", fingerprint("paid"))
     assert began.subject == "guest"
@@ -99,10 +99,10 @@ async def test_an_automatic_call_is_recorded_from_its_rule_to_its_outcome(store:
 async def test_an_approved_call_names_who_approved_it(store: Store) -> None:
     """The right to run is in the record: decisions, revision, keys."""
     tool = pay_tool(Ledger())
-    room = room_of(store, tool)
-    await asked(room, tool)
+    deps = worker_deps(store, tool)
+    await asked(deps, tool)
     permit = permit_for(tool, kind="approved", decisions=(decision(delivery_id="d1"),))
-    await run(room, tool, task_for(tool, permit))
+    await run(deps, tool, task_for(tool, permit))
     _, began, ended = await written(store)
     assert began.facts["permit"] == "approved"
     assert began.facts["decisions"] == [{"subject": "approver", "revision": 1, "delivery_id": "d1", "key_id": ""}]
@@ -115,10 +115,10 @@ async def test_a_call_does_not_run_without_its_record(store: Store, read_only: b
     """With `audit: required` a record that cannot be written is an activity that is tried again, with no effect."""
     ledger = Ledger()
     tool = pay_tool(ledger, FREE, read_only=read_only)
-    room, task = room_of(store, tool), task_for(tool)
+    deps, task = worker_deps(store, tool), task_for(tool)
     await break_record(store)
     with pytest.raises(StoreUnavailable):
-        await run(room, tool, task)
+        await run(deps, tool, task)
     assert ledger.rows == []
     assert await store.read_ticket(task.permit.digest) is None
 
@@ -131,7 +131,7 @@ async def test_best_effort_runs_without_a_record_and_says_so(
     ledger = Ledger()
     tool = pay_tool(ledger, FREE.model_copy(update={"audit": "best_effort"}), read_only=read_only)
     await break_record(store)
-    assert told(await run(room_of(store, tool), tool, task_for(tool))) == ("ok", "paid")
+    assert told(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "paid")
     assert len(ledger.rows) == 1
     assert {message.partition(": ")[0] for message in caplog.messages} == {"pay goes on without its record"}
     assert all("did not answer as a store" in message for message in caplog.messages)
@@ -141,7 +141,7 @@ async def test_best_effort_runs_without_a_record_and_says_so(
 async def test_best_effort_is_recorded_where_that_can_be(store: Store, read_only: bool) -> None:
     """It is the same record as ever."""
     tool = pay_tool(Ledger(), FREE.model_copy(update={"audit": "best_effort"}), read_only=read_only)
-    await run(room_of(store, tool), tool, task_for(tool))
+    await run(worker_deps(store, tool), tool, task_for(tool))
     assert await kinds(store) == ["auto", "execution", "outcome"]
 
 
@@ -149,10 +149,10 @@ async def test_a_store_that_is_away_runs_nothing(store: Store) -> None:
     """No database, no record, no call; whatever the policy says, there is no ticket either."""
     ledger = Ledger()
     tool = pay_tool(ledger, FREE)
-    room, task = room_of(store, tool), task_for(tool)
+    deps, task = worker_deps(store, tool), task_for(tool)
     await store.close()
     with pytest.raises(StoreUnavailable):
-        await run(room, tool, task)
+        await run(deps, tool, task)
     assert ledger.rows == []
 
 
@@ -168,7 +168,7 @@ async def test_what_a_turn_has_seen_is_written_before_its_tool_runs(store: Store
     tool = pay_tool(ledger, FREE, handler=paid)
     mine = attempt_entry(decision(delivery_id="d1"), Receipt(status="accepted"), AT)
     other = mine.model_copy(update={"stream": "turn/main/s/other"})
-    await run(room_of(store, tool), tool, task_for(tool, audit=(mine, other)))
+    await run(worker_deps(store, tool), tool, task_for(tool, audit=(mine, other)))
     assert order == [["attempt", "auto", "execution"]]
     assert await written(store, other.stream) == []
 
@@ -185,9 +185,9 @@ async def test_what_was_seen_comes_first_whichever_way_the_call_is_recorded(
     """With the ticket, without one, and where the record is best effort: the same order, each once, under one key."""
     policy = ApprovalPolicy(auto_approve_if="true", audit=audit)
     tool = pay_tool(Ledger(), policy, read_only=read_only)
-    room = room_of(store, tool)
+    deps = worker_deps(store, tool)
     for _ in range(2):
-        await run(room, tool, task_for(tool, audit=(SEEN,)))
+        await run(deps, tool, task_for(tool, audit=(SEEN,)))
     assert (await kinds(store))[:3] == ["attempt", "auto", "execution"]
     seen = [record.key for record in await written(store) if record.kind == "attempt"]
     assert seen == [f"{TURNS_KEYS}{SEEN.key}"]
@@ -196,26 +196,26 @@ async def test_what_was_seen_comes_first_whichever_way_the_call_is_recorded(
 async def test_what_was_seen_is_written_where_nothing_runs(store: Store) -> None:
     """Refused, in doubt, over already: what came before it is in the record all the same, before it."""
     tool = pay_tool(Ledger(), FREE)
-    room = room_of(store, tool)
-    await run(room, tool, task_for(tool, permit_for(tool, digest="0" * 64), audit=(SEEN,)))
+    deps = worker_deps(store, tool)
+    await run(deps, tool, task_for(tool, permit_for(tool, digest="0" * 64), audit=(SEEN,)))
     assert await kinds(store) == ["attempt", "execution"]
     lost = SEEN.model_copy(update={"key": "attempt/lost"})
     task = task_for(tool, audit=(lost,))
     await store.claim(task.permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
     with pytest.raises(ApplicationError):
-        await run(room, tool, task)
+        await run(deps, tool, task)
     assert [record.key for record in await written(store)][2:] == [f"{TURNS_KEYS}attempt/lost"]
     ended = CallOutcome(call="c1.1", tool="pay", code="ok", value=Content(inline="paid"))
     await store.record(task.permit.digest, ended)
     late = SEEN.model_copy(update={"key": "attempt/late"})
-    reply = await run(room, tool, task_for(tool, audit=(late,)))
+    reply = await run(deps, tool, task_for(tool, audit=(late,)))
     assert reply.outcome == ended
     assert [record.key for record in await written(store)][3:] == [f"{TURNS_KEYS}attempt/late"]
 
 
 async def test_the_end_of_a_turn_writes_what_it_saw_and_nothing_for_others(store: Store) -> None:
     """One that is not of the turn whose activity it is is left out; again, it is there already."""
-    record = RecordActivity(room_of(store, pay_tool(Ledger(), FREE)))
+    record = RecordActivity(worker_deps(store, pay_tool(Ledger(), FREE)))
     other = SEEN.model_copy(update={"stream": "turn/main/s/other"})
     for _ in range(2):
         await environment(RECORD).run(record.record, RecordTask(audit=(SEEN, other)))
@@ -231,10 +231,10 @@ async def test_a_call_does_not_begin_unless_what_was_seen_is_written(store: Stor
     """The decision and the ticket stand or fall together."""
     ledger = Ledger()
     tool = pay_tool(ledger, FREE)
-    room, task = room_of(store, tool), task_for(tool, audit=(SEEN,))
+    deps, task = worker_deps(store, tool), task_for(tool, audit=(SEEN,))
     await break_record(store)
     with pytest.raises(StoreUnavailable):
-        await run(room, tool, task)
+        await run(deps, tool, task)
     assert ledger.rows == []
     assert await store.read_ticket(task.permit.digest) is None
 
@@ -249,7 +249,7 @@ async def test_who_is_no_such_turn_writes_nothing_and_is_counted(store: Store, i
     tool = free(ledger)
     claim = AuditEntry(stream=TURN.workflow_id, key="x", kind="attempt", at=AT, tenant="main", subject="eve")
     for _ in range(2):
-        await run(room_of(store, tool), tool, task_for(tool, audit=(claim,)), environment("pay", **info))
+        await run(worker_deps(store, tool), tool, task_for(tool, audit=(claim,)), environment("pay", **info))
     await store._refusals.flush()
     assert await refusals_since(store.run, timedelta(days=1)) == {"unproved": 2}
     assert await written(store) == []
@@ -266,7 +266,7 @@ async def test_what_takes_no_ticket_names_none(store: Store, denied: bool) -> No
     tool = pay_tool(Ledger(), policy, read_only=not denied)
     permit = permit_for(tool)
     for number in (1, 2):
-        await run(room_of(store, tool), tool, task_for(tool, permit), environment(tool.name, attempt=number))
+        await run(worker_deps(store, tool), tool, task_for(tool, permit), environment(tool.name, attempt=number))
     records = await written(store)
     kinds = Counter(each.kind for each in records)
     assert kinds == ({"outcome": 1} if denied else {"auto": 1, "execution": 2, "outcome": 2})
@@ -277,7 +277,7 @@ async def test_what_takes_no_ticket_names_none(store: Store, denied: bool) -> No
 async def test_a_stale_permit_is_recorded(store: Store) -> None:
     """A digest that is not the one of the arguments runs nothing, and that is kept."""
     tool = pay_tool(Ledger(), FREE)
-    reply = await run(room_of(store, tool), tool, task_for(tool, permit_for(tool, digest="0" * 64)))
+    reply = await run(worker_deps(store, tool), tool, task_for(tool, permit_for(tool, digest="0" * 64)))
     assert reply.again == "stale"
     (record,) = await written(store)
     assert record.facts["refused"] == "the tool changed while you were asked"
@@ -287,8 +287,8 @@ async def test_asking_people_is_recorded_with_the_hash_of_their_card(store: Stor
     """Rule, policy, approvers and the card's hash; asked again it is a revision, and a retry adds nothing."""
     policy = ApprovalPolicy(require_approval_if="true", approvers=("role:finance",))
     for revision, title in ((1, ""), (1, ""), (2, "Payment")):
-        room = room_of(store, pay_tool(Ledger(), policy, title=title))
-        reply = await gated(room, call_of(), revision=revision)
+        deps = worker_deps(store, pay_tool(Ledger(), policy, title=title))
+        reply = await gated(deps, call_of(), revision=revision)
     first, second = await written(store)
     request = reply.rulings[0].request
     assert request is not None
@@ -303,33 +303,33 @@ async def test_asking_people_is_recorded_with_the_hash_of_their_card(store: Stor
 async def test_what_the_gates_end_is_recorded_with_gate_and_rule(store: Store) -> None:
     """Denied by policy and not available are kept; a call that may run is kept where it runs."""
     rule = GlobalRule(name="no-pay", rule='tool.name == "pay"', effect="deny", reason="not today")
-    room = room_of(store, pay_tool(Ledger(), FREE), policies=(rule,))
-    await gated(room, call_of(), call_of("nothing").model_copy(update={"call": "c1.2"}))
+    deps = worker_deps(store, pay_tool(Ledger(), FREE), policies=(rule,))
+    await gated(deps, call_of(), call_of("nothing").model_copy(update={"call": "c1.2"}))
     denied, absent = await written(store)
     assert (denied.kind, denied.facts["code"], denied.facts["source"]) == ("verdict", "denied", "policy")
     assert (absent.facts["code"], absent.facts["tool"]) == ("not_available", "nothing")
-    other = room_of(store, pay_tool(Ledger(), FREE))
+    other = worker_deps(store, pay_tool(Ledger(), FREE))
     await gated(other, call_of().model_copy(update={"call": "c2.1"}))
     assert len(await written(store)) == 2
 
 
 async def test_gates_that_cannot_be_recorded_ask_nobody(store: Store) -> None:
     """The gate fails, is tried again, and no request is opened meanwhile."""
-    room = room_of(store, pay_tool(Ledger()))
+    deps = worker_deps(store, pay_tool(Ledger()))
     await break_record(store)
     with pytest.raises(StoreUnavailable):
-        await gated(room, call_of())
+        await gated(deps, call_of())
 
 
 async def test_a_call_in_doubt_is_recorded(store: Store) -> None:
     """Begun and never told of: what is known is that nobody knows."""
     tool = pay_tool(Ledger(), FREE)
-    room, task = room_of(store, tool), task_for(tool)
+    deps, task = worker_deps(store, tool), task_for(tool)
     await store.claim(task.permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
     with pytest.raises(ApplicationError):
-        await run(room, tool, task)
+        await run(deps, tool, task)
     lost = OutcomeTask(permit=task.permit, tool="pay")
-    await environment("signoff.outcome").run(OutcomeActivity(room).outcome, lost)
+    await environment("signoff.outcome").run(OutcomeActivity(deps).outcome, lost)
     (record,) = await written(store)
     assert (record.kind, record.facts["code"], record.facts["ticket"]) == ("in_doubt", "in_doubt", task.permit.digest)
 
@@ -342,11 +342,11 @@ def test_the_arguments_of_these_tests_could_be_seen() -> None:
 
 async def test_an_edit_is_recorded_with_who_made_it_and_the_names_of_what_changed(store: Store) -> None:
     """The next revision says whose words these are and which arguments differ, without either value."""
-    room = room_of(store, pay_tool(Ledger(), ApprovalPolicy(edit="approve")))
-    first_asked = (await gated(room, call_of())).rulings[0].request
+    deps = worker_deps(store, pay_tool(Ledger(), ApprovalPolicy(edit="approve")))
+    first_asked = (await gated(deps, call_of())).rulings[0].request
     assert first_asked is not None
     args = SECRET | {"to": "Bo Berg of Lisbon"}
-    await gated(room, call_of(args=args), edit=about(first_asked, subject="ana", edited_args=args))
+    await gated(deps, call_of(args=args), edit=about(first_asked, subject="ana", edited_args=args))
     first, edit = await written(store)
     assert (first.kind, first.subject, first.facts.get("changed")) == ("request", "guest", None)
     assert (edit.kind, edit.subject, edit.facts["revision"]) == ("revision", "ana", 2)

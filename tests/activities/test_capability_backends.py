@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx
 import pytest
-from activity_kit import TURN, environment, room_of, run, task_for, told
-from desk_fixtures import Ledger, catalog_of, pay_tool
+from activity_kit import TURN, environment, run, task_for, told, worker_deps
+from turn_fixtures import Ledger, catalog_of, pay_tool
 
 from signoff.activities import capability_backends
 from signoff.activities.capability_backends import (
@@ -51,15 +51,15 @@ def tool(handler: Handler | None = None, requires_approval: bool = False, **decl
     return pay_tool(LEDGER, requires_approval, **fields | ({"handler": handler} if handler else {}))
 
 
-def room(store: Store, declared: Tool, **backends: Backend) -> WorkerDeps:
-    """A room with these backends."""
-    made = room_of(store, declared)
+def deps_with(store: Store, declared: Tool, **backends: Backend) -> WorkerDeps:
+    """Dependencies with these backends."""
+    made = worker_deps(store, declared)
     return WorkerDeps(**{**vars(made), "backends": backends})
 
 
 async def called(store: Store, declared: Tool, **backends: Backend) -> tuple[str, Any]:
     """Code and text of one call."""
-    return told(await run(room(store, declared, **backends), declared, task_for(declared)))
+    return told(await run(deps_with(store, declared, **backends), declared, task_for(declared)))
 
 
 @pytest.mark.row("E19")
@@ -88,7 +88,7 @@ async def test_what_the_worker_does_not_have_is_not_available(store: Store, kind
     """Where the tool runs as at the gate; the handler is not called."""
     declared = tool(**{kind: ("/srv",) if kind == "fs_reach" else True})
     before = len(LEDGER.rows)
-    reply = await run(room(store, declared, **built_in_backends()), declared, task_for(declared))
+    reply = await run(deps_with(store, declared, **built_in_backends()), declared, task_for(declared))
     assert reply.outcome is not None
     assert (reply.outcome.code, reply.outcome.gate) == ("not_available", "capabilities")
     assert len(LEDGER.rows) == before
@@ -337,7 +337,7 @@ async def test_a_probe_has_the_capabilities_of_its_tool(
     task = task_for(declared)
     key = ticket_key(task.permit.digest, 1)
     await store.claim(key, workflow=TURN.workflow_id, call="c1.1", tool="pay")
-    there = room(store, declared, **built_in_backends())
+    there = deps_with(store, declared, **built_in_backends())
     if again:
         reply = await run(there, declared, task)
     else:
@@ -384,7 +384,7 @@ async def test_a_failure_that_is_returned_gives_no_secret_away(
     task = task_for(declared)
     if lost:
         await store.claim(ticket_key(task.permit.digest, 1), workflow=TURN.workflow_id, call="c1.1", tool="pay")
-    reply = await run(room(store, declared, **built_in_backends()), declared, task)
+    reply = await run(deps_with(store, declared, **built_in_backends()), declared, task)
     assert told_of(reply) == ("not_available", "?key=[hidden] answered 403")
 
 

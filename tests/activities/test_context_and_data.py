@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, environment, free, permit_for, pinned, room_of, run, task_for, told
-from desk_fixtures import GUEST, Ledger
+from activity_kit import ARGS, TURN, environment, free, permit_for, pinned, run, task_for, told, worker_deps
+from turn_fixtures import GUEST, Ledger
 
 from signoff.activities.hooks.tool_hooks import unavailable_tools, withheld_tools
 from signoff.activities.outcome_activity import OutcomeActivity
@@ -72,11 +72,11 @@ def watched(seen: Seen) -> Tool:
     return free(Ledger(), **given)
 
 
-def room(store: Store, tool: Tool, **fields: Any) -> WorkerDeps:
+def deps_with(store: Store, tool: Tool, **fields: Any) -> WorkerDeps:
     """A worker's, whose manifest declares `FIELDS`, and whose people bear out what is said of the guest."""
     attributes = {"costCentre": "4711", "limit": "no number"}
     guest = Person(id="guest", name=GUEST.name, attributes=attributes)
-    return room_of(store, tool, context=FIELDS, people=[guest], **fields)
+    return worker_deps(store, tool, context=FIELDS, people=[guest], **fields)
 
 
 @pytest.mark.row("F02")
@@ -84,7 +84,7 @@ async def test_handler_and_hooks_read_the_same_context_and_data_and_change_neith
     """`ctx.context` is what is declared and fits, the person's attributes under `user`; `ctx.data` is the session's."""
     seen: Seen = {}
     tool, ctx = watched(seen), pinned(extra=EXTRA)
-    deps = room(store, tool)
+    deps = deps_with(store, tool)
     permit = permit_for(tool, ctx=ctx)
     assert told(await run(deps, tool, task_for(tool, permit))) == ("ok", "done")
     lost = permit_for(tool, ctx=pinned(extra=EXTRA, user=GUEST.model_copy(update={"nonce": "later"})))
@@ -107,7 +107,7 @@ async def test_who_chooses_tools_reads_them_too(store: Store) -> None:
         return ["pay"]
 
     actor = Actor(name="desk", model="scripted", select=choose)
-    deps = room(store, free(Ledger()), actors=[actor])
+    deps = deps_with(store, free(Ledger()), actors=[actor])
     assert await withheld_tools(deps.catalog, pinned(extra=EXTRA), at=system_clock()) == frozenset()
     assert seen == [(CONTEXT, EXTRA["data"], EXTRA["data"])]
 
@@ -122,7 +122,7 @@ async def test_data_that_does_not_fit_what_is_declared_is_nobodys(store: Store, 
         return True
 
     fields = {"data": {"type": "object", "properties": {"city": {"type": "string"}}}}
-    deps = room_of(store, free(Ledger(), available=available), context=fields)
+    deps = worker_deps(store, free(Ledger(), available=available), context=fields)
     for extra in ({"data": data}, {"data": {"city": "Porto"}}):
         await ask_available(deps, pinned(extra=extra))
     assert [(each.context, each.data) for each in seen] == [({}, {}), ({}, {"city": "Porto"})]

@@ -3,9 +3,9 @@
 import time
 from typing import Any
 
-from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool
 from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns
 
 from signoff.activities.detail_cards import DETAILED_SECRETS, DetailCards
 from signoff.activities.worker_deps import WorkerDeps
@@ -46,9 +46,9 @@ async def test_a_turn_that_waits_shows_its_arguments_and_leads_to_the_card(
         calls(("pay", {"amount": 20, "to": "Ana swordfish-1 4711-9", "pin": "4711-9"})),
         respond("done"),
     ]
-    async with bench(client, store, task_queue, catalog_of(tools), script, public_url=ADDRESS) as desk:
-        key = await desk.start()
-        view = await desk.waiting(key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), script, public_url=ADDRESS) as turns:
+        key = await turns.start()
+        view = await turns.waiting(key)
         request = next(call.approval for call in view.calls if call.approval is not None)
         handle = client.get_workflow_handle(key.workflow_id)
         shown = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
@@ -60,9 +60,9 @@ async def test_a_turn_that_waits_shows_its_arguments_and_leads_to_the_card(
         assert "- action: `Pay 20 to Ana [hidden] [hidden]`" in lines
         assert "swordfish" not in shown.current_details
         assert "4711" not in shown.current_details
-        await desk.replays(key)
-        await desk.signoff.decide(no(key, request.call))
-        await desk.signoff.result(key)
+        await turns.replays(key)
+        await turns.signoff.decide(no(key, request.call))
+        await turns.signoff.result(key)
         ended = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
         assert "### Answered" in ended.current_details
         assert "How much" not in ended.current_details

@@ -6,11 +6,11 @@ import uuid
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, about, asked, environment, permit_for, pinned, room_of, run, task_for
-from desk_fixtures import Ledger, pay_tool
+from activity_kit import ARGS, about, asked, environment, permit_for, pinned, run, task_for, worker_deps
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from temporalio.exceptions import ApplicationError
+from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.worker_deps import WorkerDeps
@@ -29,20 +29,20 @@ from signoff.testing.questions import answer
 POLICIES = (False, True, ApprovalPolicy(auto_approve_if="args.amount < 50.0"), ApprovalPolicy(allow_remember=True))
 
 
-async def prepared(store: Store, tool: Tool, room: WorkerDeps, before: str, ctx: Any) -> Any:
+async def prepared(store: Store, tool: Tool, deps: WorkerDeps, before: str, ctx: Any) -> Any:
     """The task of the one call, with what `before` says lying in the store already."""
     kind = "auto" if before == "grant" or tool.requires_approval is False else "approved"
     permit = permit_for(tool, kind=kind, ctx=ctx)
     key, workflow = ticket_key(permit.digest, 1), f"turn/{ctx.tenant}/{ctx.session}/{ctx.turn}"
     if kind == "approved":
-        await asked(room, tool, ctx=ctx)
+        await asked(deps, tool, ctx=ctx)
     if before == "open":
         await store.claim(key, workflow=workflow, call="c1.1", tool=tool.name)
     if before == "void":
         await store.void_unclaimed(key, workflow=workflow, call="c1.1", tool=tool.name)
     if before == "grant":
         earlier = ctx.model_copy(update={"turn": f"{ctx.turn}b"})
-        request = await asked(room, tool, ctx=earlier)
+        request = await asked(deps, tool, ctx=earlier)
         wish = GrantRequest(scope="tenant")
         await answer(store, about(request, approval_id=request.id, remember=wish))
         permit = permit.model_copy(update={"grant": grant_id(request.id, request.revision, "approved")})
@@ -65,19 +65,19 @@ async def test_no_path_runs_a_tool_of_a_frozen_tenant(
     """Every kind of tool, permit and ticket: nothing is executed and nobody asked; thawed, the same call runs."""
     ledger = Ledger()
     tool = pay_tool(ledger, policy, read_only=read_only, idempotent=idempotent)
-    room = room_of(store, tool)
+    deps = worker_deps(store, tool)
     ctx = pinned(turn=f"t{uuid.uuid4().hex[:12]}")
     about = {"approval_id": f"{ctx.tenant}.{ctx.session}.{ctx.turn}.c1.1"}
-    task = await prepared(store, tool, room, before, ctx)
+    task = await prepared(store, tool, deps, before, ctx)
     decisions = tuple(each.model_copy(update=about) for each in task.permit.decisions)
     task = task.model_copy(update={"permit": task.permit.model_copy(update={"decisions": decisions})})
     workflow_id = f"turn/{ctx.tenant}/{ctx.session}/{ctx.turn}"
     await Freezes(store).freeze("main", reason="drill", by="ana")
     env = environment(tool.name, workflow_id=workflow_id, attempt=attempt)
     with contextlib.suppress(ApplicationError):
-        await run(room, tool, task, env)
+        await run(deps, tool, task, env)
     gated = await environment("signoff.gate", is_local=True, workflow_id=workflow_id).run(
-        GateActivity(room).gate,
+        GateActivity(deps).gate,
         GateTask(ctx=ctx, calls=(CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS)),)),
     )
     assert [ruling.kind for ruling in gated.rulings] == ["settled"]
@@ -87,9 +87,9 @@ async def test_no_path_runs_a_tool_of_a_frozen_tenant(
     await Freezes(store).thaw("main")
     if before == "open" and not (read_only or idempotent):
         with pytest.raises(ApplicationError, match="not known whether"):
-            await run(room, tool, task, env)
+            await run(deps, tool, task, env)
         return
-    await run(room, tool, task, env)
+    await run(deps, tool, task, env)
     # A grant answers only where the policy lets answers be remembered; elsewhere the call is judged anew.
     assert len(ledger.rows) == (0 if before == "grant" and policy is True else 1)
 
@@ -98,12 +98,12 @@ async def test_freezing_while_many_calls_start_lets_none_start_afterwards(store:
     """Calls race a freeze: after it returned no handler is entered any more."""
     ledger = Ledger()
     tool = pay_tool(ledger, False)
-    room = room_of(store, tool)
+    deps = worker_deps(store, tool)
     ctxs = [pinned(turn=f"t{number}") for number in range(30)]
     running = [
         asyncio.create_task(
             run(
-                room,
+                deps,
                 tool,
                 task_for(tool, permit_for(tool, ctx=ctx)),
                 environment(tool.name, workflow_id=f"turn/main/s/{ctx.turn}"),

@@ -6,8 +6,20 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, MARK_KEY, PLACE, TURN, environment, free, permit_for, pinned, request_of, room_of, sent
-from desk_fixtures import GUEST, Ledger, pay_tool
+from activity_kit import (
+    ARGS,
+    MARK_KEY,
+    PLACE,
+    TURN,
+    environment,
+    free,
+    permit_for,
+    pinned,
+    request_of,
+    sent,
+    worker_deps,
+)
+from turn_fixtures import GUEST, Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.worker_deps import WorkerDeps
@@ -36,17 +48,17 @@ def proposed(tool: str = "pay", args: Any = ARGS, call: str = "c1.1") -> CallPar
     return CallPart(call=call, tool=tool, args=Content(inline=args))
 
 
-async def gate(room: WorkerDeps, *calls: CallPart, **fields: Any) -> GateReply:
+async def gate(deps: WorkerDeps, *calls: CallPart, **fields: Any) -> GateReply:
     """The rulings over `calls`, after a journey through JSON."""
     task = GateTask(ctx=fields.pop("ctx", pinned()), calls=calls or (proposed(),), **fields)
-    reply = await environment("signoff.gate", is_local=True).run(GateActivity(room).gate, task)
+    reply = await environment("signoff.gate", is_local=True).run(GateActivity(deps).gate, task)
     return sent(reply)
 
 
 async def test_a_batch_is_ruled_in_order(store: Store) -> None:
     """Run, ask and settled side by side; each ruling names its call, the tally counts them all."""
-    room = room_of(store, pay_tool(LEDGER), free(LEDGER, name="look"))
-    reply = await gate(room, proposed("look", call="c1.1"), proposed(call="c1.2"), proposed("fly", call="c1.3"))
+    deps = worker_deps(store, pay_tool(LEDGER), free(LEDGER, name="look"))
+    reply = await gate(deps, proposed("look", call="c1.1"), proposed(call="c1.2"), proposed("fly", call="c1.3"))
     assert [(each.call, each.kind) for each in reply.rulings] == [
         ("c1.1", "run"),
         ("c1.2", "ask"),
@@ -59,8 +71,8 @@ async def test_a_batch_is_ruled_in_order(store: Store) -> None:
 async def test_a_free_call_may_run(store: Store) -> None:
     """Its digest is the one the tool activity will compute; there is no request and no outcome."""
     tool = free(LEDGER)
-    room = room_of(store, tool)
-    ruling = (await gate(room)).rulings[0]
+    deps = worker_deps(store, tool)
+    ruling = (await gate(deps)).rulings[0]
     assert ruling.digest == permit_for(tool).digest
     assert (ruling.request, ruling.outcome) == (None, None)
     assert ruling.rule == REQUIRES_APPROVAL
@@ -84,8 +96,8 @@ async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
         show=ShownArguments(secret=("to",)),
     )
     tool = pay_tool(LEDGER, policy, title="Payment", effect="Pay {amount}")
-    room = room_of(store, tool)
-    ruling = (await gate(room, agent_says="as you asked")).rulings[0]
+    deps = worker_deps(store, tool)
+    ruling = (await gate(deps, agent_says="as you asked")).rulings[0]
     request = request_of(ruling.request)
     digest = permit_for(tool).digest
     assert (request.id, read_code(request.code)) == ("main.s.t.c1.1", request.code)
@@ -97,7 +109,7 @@ async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
     assert (request.args.inline, request.secrets) == (ARGS, ("to",))
     assert (request.rule, request.rule_text) == (RuleReference(name="require_approval_if"), "args.amount > 10.0")
     assert request.rule == ruling.rule
-    assert request.policy_hash == room.catalog.policy("pay").hash
+    assert request.policy_hash == deps.catalog.policy("pay").hash
     assert request.approvers == ("role:finance", "user:ana")
     assert (request.quorum, request.veto, request.allow_self, request.edit) == (2, False, True, "off")
     assert (request.confirm, request.min_assurance, request.accept_unsigned) == ("type", "session", True)
@@ -116,14 +128,14 @@ async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
 async def test_a_card_shows_only_what_the_policy_lets_it(store: Store) -> None:
     """`show.only` keeps the rest off the card and counts it."""
     tool = pay_tool(LEDGER, ApprovalPolicy(show=ShownArguments(only=("amount",))))
-    card = request_of((await gate(room_of(store, tool))).rulings[0].request).card
+    card = request_of((await gate(worker_deps(store, tool))).rulings[0].request).card
     assert [row.name for row in card.rows] == ["amount", ""]
 
 
 async def test_defaults_hold_where_no_policy_is_written(store: Store) -> None:
     """`requires_approval: true` asks the default approvers, one of them, within a day; why is told."""
-    room = room_of(store, pay_tool(LEDGER), default_approvers=("role:boss",))
-    ruling = (await gate(room)).rulings[0]
+    deps = worker_deps(store, pay_tool(LEDGER), default_approvers=("role:boss",))
+    ruling = (await gate(deps)).rulings[0]
     request = request_of(ruling.request)
     assert (request.approvers, request.quorum, request.veto) == (("role:boss",), 1, True)
     assert (request.timeout, request.grant_ttl, request.revision) == (86_400.0, 86_400.0, 1)
@@ -136,14 +148,14 @@ async def test_defaults_hold_where_no_policy_is_written(store: Store) -> None:
 async def test_route_to_chooses_who_is_asked(store: Store) -> None:
     """The verdict's own approvers go before those the policy names."""
     tool = pay_tool(LEDGER, ApprovalPolicy(approvers=("role:finance",), route_to="['user:ana']"))
-    request = request_of((await gate(room_of(store, tool))).rulings[0].request)
+    request = request_of((await gate(worker_deps(store, tool))).rulings[0].request)
     assert request.approvers == ("user:ana",)
 
 
 async def test_a_requester_the_directory_does_not_bear_out_is_asked_about(store: Store) -> None:
     """What a rule would let run is asked when the requester is not who the directory says."""
     tool = free(LEDGER)
-    ruling = (await gate(room_of(store, tool, people=[Person(id="guest", tier="trusted")]))).rulings[0]
+    ruling = (await gate(worker_deps(store, tool, people=[Person(id="guest", tier="trusted")]))).rulings[0]
     assert (ruling.kind, ruling.rule) == ("ask", REQUESTER_RULE)
     assert request_of(ruling.request).rule_text == "who asked for this is not, or no longer, who the directory says"
 
@@ -187,7 +199,7 @@ BYPASS: dict[str, Any] = {
 )
 async def test_how_a_tool_is_to_be_run(store: Store, tool: Tool, expected: dict[str, Any]) -> None:
     """Times, retries and budget come from the declaration; local is only what is bypass, read-only and never asks."""
-    ruling = (await gate(room_of(store, tool))).rulings[0]
+    ruling = (await gate(worker_deps(store, tool))).rulings[0]
     assert ruling.options == OPTIONS.model_copy(update=expected)
 
 
@@ -203,7 +215,7 @@ async def test_how_an_actors_calls_are_to_be_run(
 ) -> None:
     """One after the other, or stopped by a failure: then none of them is a local activity, which cannot be stopped."""
     actor = Actor(name="desk", model="scripted", **fields)
-    ruling = (await gate(room_of(store, free(LEDGER, read_only=True, **BYPASS), actors=[actor]))).rulings[0]
+    ruling = (await gate(worker_deps(store, free(LEDGER, read_only=True, **BYPASS), actors=[actor]))).rulings[0]
     assert ruling.options == OPTIONS.model_copy(update=READS | expected)
 
 
@@ -214,8 +226,8 @@ async def test_what_stands_in_for_a_tool_is_recorded(store: Store) -> None:
         return False
 
     tool = free(LEDGER, read_only=True, fallbacks=("spare",), **BYPASS)
-    there = (await gate(room_of(store, tool, free(LEDGER, name="spare")))).rulings[0]
-    gone = (await gate(room_of(store, replace(tool, available=never), free(LEDGER, name="spare")))).rulings[0]
+    there = (await gate(worker_deps(store, tool, free(LEDGER, name="spare")))).rulings[0]
+    gone = (await gate(worker_deps(store, replace(tool, available=never), free(LEDGER, name="spare")))).rulings[0]
     expected = OPTIONS.model_copy(update=READS | {"fallbacks": ("spare",)})
     assert (there.kind, there.options) == ("run", expected)
     assert (gone.kind, gone.options) == ("settled", expected)
@@ -225,15 +237,15 @@ async def test_what_stands_in_for_a_tool_is_recorded(store: Store) -> None:
 
 async def test_a_doubted_read_is_no_local_activity(store: Store) -> None:
     """A bypass call that has to be asked after all goes the ordinary way."""
-    room = room_of(store, free(LEDGER, read_only=True, **BYPASS), people=[Person(id="guest", tier="trusted")])
-    ruling = (await gate(room)).rulings[0]
+    deps = worker_deps(store, free(LEDGER, read_only=True, **BYPASS), people=[Person(id="guest", tier="trusted")])
+    ruling = (await gate(deps)).rulings[0]
     assert (ruling.kind, ruling.options.local) == ("ask", False)
 
 
 async def test_a_batch_shares_one_budget_of_characters(store: Store) -> None:
     """Three calls get a third each."""
-    room = room_of(store, free(LEDGER))
-    reply = await gate(room, *(proposed(call=f"c1.{n}", args={"amount": n}) for n in (1, 2, 3)))
+    deps = worker_deps(store, free(LEDGER))
+    reply = await gate(deps, *(proposed(call=f"c1.{n}", args={"amount": n}) for n in (1, 2, 3)))
     assert {each.options.budget_chars for each in reply.rulings} == {RESULT_CHARS_PER_BATCH // 3}
 
 
@@ -246,20 +258,20 @@ async def test_the_budget_is_the_floor_of_the_total_by_the_calls(
     store: Store, calls: int, setting: int | None, own: int | None, total: int
 ) -> None:
     """`floor(total / max(calls, 1))`, 80,000 by default; a setting says another total, an actor one before it."""
-    room = room_of(store, free(LEDGER), actors=[Actor(name="desk", model="scripted", result_chars=own)])
+    deps = worker_deps(store, free(LEDGER), actors=[Actor(name="desk", model="scripted", result_chars=own)])
     if setting is not None:
-        room = replace(room, result_chars=setting)
-    assert room.result_budget("desk", calls) == math.floor(total / max(calls, 1))
+        deps = replace(deps, result_chars=setting)
+    assert deps.result_budget("desk", calls) == math.floor(total / max(calls, 1))
     if calls:
-        reply = await gate(room, *(proposed(call=f"c1.{n}", args={"amount": n}) for n in range(calls)))
+        reply = await gate(deps, *(proposed(call=f"c1.{n}", args={"amount": n}) for n in range(calls)))
         assert [each.options.budget_chars for each in reply.rulings] == [math.floor(total / max(calls, 1))] * calls
 
 
 async def test_caps_count_through_a_batch(store: Store) -> None:
     """The tally of the turn comes in, is counted on within the batch, and goes out."""
-    room = room_of(store, free(LEDGER))
+    deps = worker_deps(store, free(LEDGER))
     calls = (proposed(), proposed(call="c1.2", args={"amount": 2}))
-    reply = await gate(room, *calls, tally=Tally(calls=MAX_CALLS - 1))
+    reply = await gate(deps, *calls, tally=Tally(calls=MAX_CALLS - 1))
     assert [each.kind for each in reply.rulings] == ["run", "settled"]
     outcome = reply.rulings[1].outcome
     assert (outcome.call, outcome.tool, outcome.code, outcome.gate) == ("c1.2", "pay", "too_many_calls", "caps")
@@ -283,7 +295,7 @@ async def test_a_denied_call_tells_the_model_so(
     store: Store, tool: Tool, policies: Any, rule: RuleReference | None, reason: str
 ) -> None:
     """The outcome holds a `ToolDenied` of the policy, as value and as field."""
-    ruling = (await gate(room_of(store, tool, policies=policies))).rulings[0]
+    ruling = (await gate(worker_deps(store, tool, policies=policies))).rulings[0]
     outcome = ruling.outcome
     assert (ruling.kind, outcome.code, outcome.rule) == ("settled", "denied", rule)
     assert outcome.denied == ToolDenied(source="policy", tool="pay", call_id="c1.1", reason=outcome.denied.reason)
@@ -294,7 +306,7 @@ async def test_a_denied_call_tells_the_model_so(
 
 async def test_wrong_arguments_go_back_to_the_model(store: Store) -> None:
     """A settled call has no digest, no request and its reason as text."""
-    ruling = (await gate(room_of(store, pay_tool(LEDGER)), proposed(args={"amount": "much"}))).rulings[0]
+    ruling = (await gate(worker_deps(store, pay_tool(LEDGER)), proposed(args={"amount": "much"}))).rulings[0]
     assert (ruling.kind, ruling.outcome.code, ruling.outcome.gate) == ("settled", "input_invalid", "schema")
     assert "`amount`" in ruling.outcome.value.inline
     assert (ruling.outcome.denied, ruling.outcome.rule, ruling.digest) == (None, None, "")
@@ -302,7 +314,7 @@ async def test_wrong_arguments_go_back_to_the_model(store: Store) -> None:
 
 async def test_a_dry_run_asks_nobody(store: Store) -> None:
     """Each call is settled with what would have been called."""
-    reply = await gate(room_of(store, pay_tool(LEDGER)), dry_run=True)
+    reply = await gate(worker_deps(store, pay_tool(LEDGER)), dry_run=True)
     outcome = reply.rulings[0].outcome
     assert (outcome.code, outcome.gate) == ("ok", "dry_run")
     assert outcome.value.inline.startswith("[dry-run] pay would be called")
@@ -314,7 +326,7 @@ async def test_arguments_in_the_store_are_judged_whole(store: Store) -> None:
     args = {"amount": 1, "to": "é" * 10_000}
     content = await to_content(store, args, PLACE)
     assert content.blob is not None
-    ruling = (await gate(room_of(store, tool), CallPart(call="c1.1", tool="pay", args=content))).rulings[0]
+    ruling = (await gate(worker_deps(store, tool), CallPart(call="c1.1", tool="pay", args=content))).rulings[0]
     assert ruling.digest == permit_for(tool, args).digest
     assert request_of(ruling.request).args == content
 
@@ -325,6 +337,6 @@ async def test_a_lost_blob_is_the_worlds_failure(store: Store, tmp_path: Any) ->
     other = await Store.open(f"sqlite:///{tmp_path}/other.db")
     try:
         with pytest.raises(StoreUnavailable, match="is not in this store"):
-            await gate(room_of(other, pay_tool(LEDGER)), CallPart(call="c1.1", tool="pay", args=content))
+            await gate(worker_deps(other, pay_tool(LEDGER)), CallPart(call="c1.1", tool="pay", args=content))
     finally:
         await other.close()

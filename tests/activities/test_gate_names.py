@@ -3,8 +3,8 @@
 from typing import Any, get_args
 
 import pytest
-from activity_kit import ARGS, environment, pinned, room_of
-from desk_fixtures import Ledger, pay_tool
+from activity_kit import ARGS, environment, pinned, worker_deps
+from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
 from signoff.audit.log import AuditLog
@@ -36,7 +36,7 @@ async def closed(args: Any, context: Any) -> Permission:
     return Permission.deny("closed")
 
 
-def desk(**fields: Any) -> dict[str, Any]:
+def for_actor(**fields: Any) -> dict[str, Any]:
     """Fields of a catalog whose one actor has these."""
     return {"actors": [Actor(name="desk", model="scripted", **fields)]}
 
@@ -47,10 +47,10 @@ STOPS: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "shape": ("input_invalid", {}, {}, {"malformed": "the arguments are not valid JSON"}),
     "caps": ("too_many_calls", {}, {}, {"tally": Tally(calls=MAX_CALLS)}),
     "resolve": ("not_available", {}, {}, {"tool": "pya"}),
-    "surface": ("not_available", {}, desk(surfaces={"slack": Surface(exclude=("pay",))}), {}),
+    "surface": ("not_available", {}, for_actor(surfaces={"slack": Surface(exclude=("pay",))}), {}),
     "tag_policy": ("denied", {}, {"policies": [DENY]}, {}),
-    "allowlist": ("not_available", {}, desk(tools=()), {}),
-    "layer": ("not_available", {}, desk(routes=(Route(name="till", mode="only"),)), {}),
+    "allowlist": ("not_available", {}, for_actor(tools=()), {}),
+    "layer": ("not_available", {}, for_actor(routes=(Route(name="till", mode="only"),)), {}),
     "available": ("not_available", {"available": nowhere}, {}, {}),
     "schema": ("input_invalid", {}, {}, {"args": {"amount": "much"}}),
     "permission": ("denied", {"check_permissions": closed}, {}, {}),
@@ -70,7 +70,7 @@ def test_every_gate_is_tried() -> None:
 async def test_a_gate_is_named_in_outcome_and_record(store: Store, gate: str) -> None:
     """Whoever asks later why a call did not run finds who decided."""
     code, tool, catalog, task = STOPS[gate]
-    room = room_of(store, pay_tool(LEDGER, tool.get("requires_approval", False), **_rest(tool)), **catalog)
+    deps = worker_deps(store, pay_tool(LEDGER, tool.get("requires_approval", False), **_rest(tool)), **catalog)
     call = CallPart(
         call="c1.1",
         tool=task.get("tool", "pay"),
@@ -82,7 +82,7 @@ async def test_a_gate_is_named_in_outcome_and_record(store: Store, gate: str) ->
         await store.claim("other", workflow="turn/main/s2/t2", call="c1.1", tool="pay", use=use)
     ctx = pinned(channel="slack", route="till" if gate == "layer" else "")
     asked = GateTask(ctx=ctx, calls=(call,), tally=task.get("tally", Tally()), dry_run=task.get("dry_run", False))
-    outcome = (await environment(GATE, is_local=True).run(GateActivity(room).gate, asked)).rulings[0].outcome
+    outcome = (await environment(GATE, is_local=True).run(GateActivity(deps).gate, asked)).rulings[0].outcome
     records = await AuditLog(store).stream(TurnKey(ctx.tenant, ctx.session, ctx.turn).workflow_id)
     assert outcome is not None
     assert (outcome.gate, outcome.code) == (gate, code)

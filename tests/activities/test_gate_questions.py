@@ -4,9 +4,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, MARK_KEY, TURN, about, asked, environment, free, permit_for, pinned, request_of, room_of
-from desk_fixtures import GUEST, Ledger, pay_tool
+from activity_kit import (
+    ARGS,
+    MARK_KEY,
+    TURN,
+    about,
+    asked,
+    environment,
+    free,
+    permit_for,
+    pinned,
+    request_of,
+    worker_deps,
+)
 from temporalio.exceptions import ApplicationError
+from turn_fixtures import GUEST, Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.worker_deps import WorkerDeps
@@ -34,12 +46,12 @@ FORGED = "who asked, or for what, is not what the gateway signed for"
 
 
 async def ruling(
-    room: WorkerDeps, args: Any = ARGS, tool: str = "pay", call: str = "c1.1", **fields: Any
+    deps: WorkerDeps, args: Any = ARGS, tool: str = "pay", call: str = "c1.1", **fields: Any
 ) -> GateDecision:
     """The ruling on one call."""
     part = CallPart(call=call, tool=tool, args=Content(inline=args))
     task = GateTask(ctx=pinned(), calls=(part,), **fields)
-    reply = await environment("signoff.gate", is_local=True).run(GateActivity(room).gate, task)
+    reply = await environment("signoff.gate", is_local=True).run(GateActivity(deps).gate, task)
     return reply.rulings[0]
 
 
@@ -53,7 +65,7 @@ async def test_a_request_has_what_time_does_by_the_policy(store: Store) -> None:
         edit="off",
         allow_remember=True,
     )
-    request = request_of((await ruling(room_of(store, pay_tool(LEDGER, policy)))).request)
+    request = request_of((await ruling(worker_deps(store, pay_tool(LEDGER, policy)))).request)
     assert (request.remind_after, request.escalate_after, request.escalate_to) == (60.0, 120.0, ("role:cfo",))
     assert (request.on_timeout, request.edit, request.allow_remember) == ("escalate", "off", True)
     assert (request.kind, request.reminded, request.escalated, request.extended) == ("approval", 0, False, False)
@@ -61,12 +73,12 @@ async def test_a_request_has_what_time_does_by_the_policy(store: Store) -> None:
 
 async def test_calls_that_do_the_same_have_the_same_action(store: Store) -> None:
     """However the arguments are written, whichever call it is; another tool or value is another action."""
-    room = room_of(store, pay_tool(LEDGER), pay_tool(LEDGER, name="wire"))
+    deps = worker_deps(store, pay_tool(LEDGER), pay_tool(LEDGER, name="wire"))
     actions = [
-        (await ruling(room, {"amount": 20, "to": "Ana"})).action,
-        (await ruling(room, {"to": "Ana", "amount": 20.0})).action,
-        (await ruling(room, {"amount": 21, "to": "Ana"})).action,
-        (await ruling(room, {"amount": 20, "to": "Ana"}, tool="wire")).action,
+        (await ruling(deps, {"amount": 20, "to": "Ana"})).action,
+        (await ruling(deps, {"to": "Ana", "amount": 20.0})).action,
+        (await ruling(deps, {"amount": 21, "to": "Ana"})).action,
+        (await ruling(deps, {"amount": 20, "to": "Ana"}, tool="wire")).action,
     ]
     assert actions[0] == actions[1] != ""
     assert len(set(actions)) == 3
@@ -75,17 +87,17 @@ async def test_calls_that_do_the_same_have_the_same_action(store: Store) -> None
 EDITABLE = ApprovalPolicy(auto_approve_if="true", edit="approve")
 
 
-async def edited(room: WorkerDeps, args: Any, **fields: Any) -> GateDecision:
+async def edited(deps: WorkerDeps, args: Any, **fields: Any) -> GateDecision:
     """The ruling on one call whose arguments the approver changed to these."""
-    request = await asked(room, room.catalog.tool_view(pinned()).tool("pay"))
-    return await ruling(room, args, edit=about(request, edited_args=args, **fields))
+    request = await asked(deps, deps.catalog.tool_view(pinned()).tool("pay"))
+    return await ruling(deps, args, edit=about(request, edited_args=args, **fields))
 
 
 async def test_an_edit_is_always_asked(store: Store) -> None:
     """Also where a rule would let it pass; its arguments are kept where a history may hold them."""
-    room = room_of(store, pay_tool(LEDGER, EDITABLE))
+    deps = worker_deps(store, pay_tool(LEDGER, EDITABLE))
     large = {"amount": 1, "to": "é" * INLINE_BYTES}
-    found = await edited(room, large)
+    found = await edited(deps, large)
     request = request_of(found.request)
     assert (found.kind, request.revision, request.edit_of, request.edited_by) == ("ask", 2, 1, "approver")
     assert [row.value for row in request.before] == ["20", "Ana"]
@@ -105,10 +117,10 @@ async def test_an_edit_is_always_asked(store: Store) -> None:
 )
 async def test_a_change_that_nobody_made_of_this_is_not_asked(store: Store, change: Any, why: str) -> None:
     """The gates look at the decision itself: a turn's word for who changed what to what counts for nothing."""
-    room = room_of(store, pay_tool(LEDGER, EDITABLE))
-    request = await asked(room, room.catalog.tool_view(pinned()).tool("pay"))
+    deps = worker_deps(store, pay_tool(LEDGER, EDITABLE))
+    request = await asked(deps, deps.catalog.tool_view(pinned()).tool("pay"))
     said = about(request, edited_args={"amount": 1}).model_copy(update=change)
-    found = await ruling(room, {"amount": 1}, edit=said)
+    found = await ruling(deps, {"amount": 1}, edit=said)
     assert (found.kind, found.request) == ("settled", None)
     assert found.outcome is not None
     assert found.outcome.value.inline == why
@@ -123,8 +135,8 @@ async def test_a_change_is_asked_where_changes_are_allowed_and_of_the_same_peopl
             "with these arguments other people decide; deny, and have it asked anew",
         ),
     ):
-        room = room_of(store, pay_tool(LEDGER, policy))
-        found = await edited(room, {"amount": 1})
+        deps = worker_deps(store, pay_tool(LEDGER, policy))
+        found = await edited(deps, {"amount": 1})
         assert found.outcome is not None
         assert found.outcome.value.inline == why
 
@@ -132,8 +144,8 @@ async def test_a_change_is_asked_where_changes_are_allowed_and_of_the_same_peopl
 async def test_a_change_of_a_tool_that_was_changed_itself_is_not_asked(store: Store) -> None:
     """Its editor saw another tool's card."""
     before, now = pay_tool(LEDGER, EDITABLE), pay_tool(LEDGER, EDITABLE, version="2")
-    request = await asked(room_of(store, before), before)
-    found = await ruling(room_of(store, now), {"amount": 1}, edit=about(request, edited_args={"amount": 1}))
+    request = await asked(worker_deps(store, before), before)
+    found = await ruling(worker_deps(store, now), {"amount": 1}, edit=about(request, edited_args={"amount": 1}))
     assert found.outcome is not None
     told = "the tool changed while you were asked; approve or deny, it is asked anew"
     assert found.outcome.value.inline == told
@@ -142,7 +154,7 @@ async def test_a_change_of_a_tool_that_was_changed_itself_is_not_asked(store: St
 async def test_whom_an_escalation_added_goes_on_being_asked(store: Store) -> None:
     """They came by the clock, not by the arguments; they stay, and they are not escalated to again."""
     policy = EDITABLE.model_copy(update={"escalate_to": ("role:board",), "escalate_after": 0.0})
-    found = request_of((await edited(room_of(store, pay_tool(LEDGER, policy)), {"amount": 1})).request)
+    found = request_of((await edited(worker_deps(store, pay_tool(LEDGER, policy)), {"amount": 1})).request)
     assert (found.approvers, found.escalate_after) == (("role:approvers", "role:board"), None)
 
 
@@ -154,18 +166,18 @@ async def test_what_a_person_wrote_is_asked_whenever_it_is_judged_again(store: S
         return [] if args["amount"] == 2 else Correction({"amount": 2}, "whole units only")
 
     for check, amount, note in ((None, 1, ""), (whole, 2, "The arguments were corrected (`amount`): whole ")):
-        room = room_of(store, pay_tool(LEDGER, policy, validate_input=check))
-        found = await ruling(room, {"amount": 1}, changed_by="ana")
+        deps = worker_deps(store, pay_tool(LEDGER, policy, validate_input=check))
+        found = await ruling(deps, {"amount": 1}, changed_by="ana")
         request = request_of(found.request)
         assert (found.kind, request.args.inline) == ("ask", {"amount": amount})
         assert request.card.note.startswith(note)
-        assert (await ruling(room, {"amount": 1}, call="c2.1")).kind == "run"
+        assert (await ruling(deps, {"amount": 1}, call="c2.1")).kind == "run"
 
 
 async def test_an_edit_that_a_rule_denies_is_settled(store: Store) -> None:
     """Deny stands above people, whoever wrote the arguments."""
     tool = pay_tool(LEDGER, ApprovalPolicy(deny_if="args.amount == 6.0", edit="approve"))
-    denied = await edited(room_of(store, tool), {"amount": 6})
+    denied = await edited(worker_deps(store, tool), {"amount": 6})
     assert (denied.kind, denied.request) == ("settled", None)
     assert denied.outcome is not None
     assert denied.outcome.code == "denied"
@@ -179,7 +191,7 @@ async def test_a_doubt_is_asked_whatever_the_policy_says_now(policy: Any, store:
     tool = pay_tool(LEDGER, policy)
     digest = permit_for(tool).digest
     await begun(store, ticket_key(digest, 3))
-    found = await ruling(room_of(store, tool), doubt=3, doubt_of=digest)
+    found = await ruling(worker_deps(store, tool), doubt=3, doubt_of=digest)
     request = request_of(found.request)
     assert (found.kind, found.action) == ("ask", "")
     assert (request.kind, request.digest, request.doubt_of) == ("in_doubt", doubt_digest(digest, 3), 3)
@@ -191,13 +203,13 @@ async def test_a_doubt_is_asked_on_the_terms_on_which_the_call_was(store: Store)
     """Also where the policy denies it by now, or asks for less: of one alone it was not to be run the first time."""
     terms = [{"when": "args.amount > 10", "approvers": ["user:cfo"], "reason": "it is much"}]
     then = ApprovalPolicy.model_validate({"terms": terms})
-    first = request_of((await ruling(room_of(store, pay_tool(LEDGER, then)))).request)
+    first = request_of((await ruling(worker_deps(store, pay_tool(LEDGER, then)))).request)
     digest = permit_for(pay_tool(LEDGER, then)).digest
     await begun(store, digest)
     assert (first.quorum, len(first.groups)) == (2, 2)
     for now in (then, ApprovalPolicy.model_validate({"terms": terms, "deny_if": "true"}), ApprovalPolicy()):
-        room = room_of(store, pay_tool(LEDGER, now))
-        doubt = request_of((await ruling(room, doubt=1, doubt_of=digest)).request)
+        deps = worker_deps(store, pay_tool(LEDGER, now))
+        doubt = request_of((await ruling(deps, doubt=1, doubt_of=digest)).request)
         assert (doubt.quorum, doubt.groups, doubt.applied) == (2, first.groups, first.applied)
 
 
@@ -211,19 +223,19 @@ async def test_what_people_denied_is_not_asked_again(store: Store) -> None:
 
     Seen to be asked anew, of others who saw nothing of the denial.
     """
-    room = room_of(store, pay_tool(LEDGER))
-    asked = request_of((await ruling(room)).request)
+    deps = worker_deps(store, pay_tool(LEDGER))
+    asked = request_of((await ruling(deps)).request)
     no = Decision(
         approval_id=asked.id, verdict="denied", subject="ana", revision=1, question_hash=asked.question_hash,
         reason="never", delivery_id="d1",
     )  # fmt: skip
     await answer(store, no)
-    again = await ruling(room)
+    again = await ruling(deps)
     assert (again.kind, again.request) == ("settled", None)
     assert again.outcome is not None
     assert again.outcome.denied is not None
     assert (again.outcome.denied.decided_by, again.outcome.denied.reason) == ("ana", "never")
-    assert request_of((await ruling(room, {"amount": 21})).request).revision == 2
+    assert request_of((await ruling(deps, {"amount": 21})).request).revision == 2
 
 
 async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(store: Store) -> None:
@@ -232,15 +244,15 @@ async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(
         route_to="['user:ana']", confirm="type", quorum=2, veto=False, allow_remember=True, edit="approve"
     )
     tool = pay_tool(LEDGER, policy)
-    room = room_of(store, tool)
+    deps = worker_deps(store, tool)
     of_call = permit_for(tool).digest
-    first = request_of((await ruling(room, agent_says="as you asked")).request)
+    first = request_of((await ruling(deps, agent_says="as you asked")).request)
     assert (first.approvers, first.confirm) == (("user:ana",), "type")
     assert (first.edit, first.allow_remember) == ("approve", True)
     digest = doubt_digest(of_call, 1)
     note = "Nobody knows whether this happened: the tool was begun and never answered."
     await begun(store, of_call)
-    found = await ruling(room, agent_says="as you asked", doubt=1, doubt_of=of_call)
+    found = await ruling(deps, agent_says="as you asked", doubt=1, doubt_of=of_call)
     request = request_of(found.request)
     moments = ("judged_at", "opened_at", "expires_at", "remind_at", "escalate_at")
     changed = first.model_copy(
@@ -268,23 +280,23 @@ async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(
 async def test_what_was_done_is_told_and_not_asked_again(store: Store) -> None:
     """A turn reset to before an answer proposes its call anew: it has happened, and nobody can deny that."""
     tool = pay_tool(LEDGER)
-    room = room_of(store, tool)
+    deps = worker_deps(store, tool)
     digest = permit_for(tool).digest
     await store.claim(digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
     done = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid"))
     await store.record(digest, done)
-    found = await ruling(room)
+    found = await ruling(deps)
     assert (found.kind, found.request, found.outcome) == ("settled", None, done)
-    other = request_of((await ruling(room, {"amount": 21})).request)
+    other = request_of((await ruling(deps, {"amount": 21})).request)
     assert other.note == "under this call something else ran already: pay"
-    assert request_of((await ruling(room, {"amount": 21})).request).revision == other.revision
+    assert request_of((await ruling(deps, {"amount": 21})).request).revision == other.revision
 
 
 async def test_what_was_begun_and_never_ended_is_asked_with_a_word_of_it(store: Store) -> None:
     """Whoever denies it after a reset must know that its effect may stand."""
     tool = pay_tool(LEDGER)
     await store.claim(permit_for(tool).digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
-    asked = request_of((await ruling(room_of(store, tool))).request)
+    asked = request_of((await ruling(worker_deps(store, tool))).request)
     assert asked.note == "this very call was begun before, and nobody knows whether it happened"
 
 
@@ -300,13 +312,13 @@ async def test_calls_of_a_requester_for_whom_nobody_vouches_are_refused(
     store: Store, user: Principal, why: str
 ) -> None:
     """Each by itself and whatever its tool's policy is; it is told why, and nobody is asked."""
-    room = room_of(store, pay_tool(LEDGER), free(LEDGER, name="look"), profile="production")
+    deps = worker_deps(store, pay_tool(LEDGER), free(LEDGER, name="look"), profile="production")
     calls = (
         CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS)),
         CallPart(call="c1.2", tool="look", args=Content(inline={"amount": 1})),
     )
     task = GateTask(ctx=pinned(user=user), calls=calls)
-    reply = await environment("signoff.gate", is_local=True).run(GateActivity(room).gate, task)
+    reply = await environment("signoff.gate", is_local=True).run(GateActivity(deps).gate, task)
     text = f"Not executed: {why}."
     assert reply.rulings == tuple(
         GateDecision(
@@ -323,8 +335,8 @@ async def test_a_question_whose_answers_are_used_up_is_asked_under_a_later_revis
 
     Once only: the activity may be tried again.
     """
-    room = room_of(store, pay_tool(LEDGER))
-    asked = [request_of((await ruling(room, spent=spent)).request).revision for spent in (0, 0, 1, 1)]
+    deps = worker_deps(store, pay_tool(LEDGER))
+    asked = [request_of((await ruling(deps, spent=spent)).request).revision for spent in (0, 0, 1, 1)]
     assert asked == [1, 1, 2, 2]
 
 
@@ -336,7 +348,7 @@ async def begun(store: Store, key: str, **claimed: Any) -> None:
 async def test_a_doubt_is_asked_of_nothing_but_what_was_begun(store: Store) -> None:
     """Not of what nobody began, or another turn or call did, came to nothing, or was begun with other arguments."""
     tool = pay_tool(LEDGER)
-    room, digest = room_of(store, tool), permit_for(tool).digest
+    deps, digest = worker_deps(store, tool), permit_for(tool).digest
     await begun(store, ticket_key(digest, 2), workflow="turn/main/s/other")
     await begun(store, ticket_key(digest, 3), call="c1.2")
     await begun(store, ticket_key(digest, 4))
@@ -345,36 +357,36 @@ async def test_a_doubt_is_asked_of_nothing_but_what_was_begun(store: Store) -> N
     await begun(store, other, call="c1.1")
     tries = [{"doubt": number, "doubt_of": digest} for number in (-1, 1, 2, 3, 4)]
     for each in (*tries, {"doubt": 1, "doubt_of": other}):
-        settled = await ruling(room, **each)
+        settled = await ruling(deps, **each)
         assert (settled.kind, settled.outcome and settled.outcome.code) == ("settled", "refused")
 
 
 async def test_a_tool_that_still_runs_is_not_doubted(store: Store) -> None:
     """Whoever runs it was heard of just now; once it has told its outcome that is the answer."""
     tool = pay_tool(LEDGER)
-    room, digest = room_of(store, tool), permit_for(tool).digest
+    deps, digest = worker_deps(store, tool), permit_for(tool).digest
     await begun(store, digest, runs=True)
     with pytest.raises(ApplicationError, match="may still be running") as still:
-        await ruling(room, doubt=1, doubt_of=digest)
+        await ruling(deps, doubt=1, doubt_of=digest)
     assert still.value.next_retry_delay is not None
     assert 15 < still.value.next_retry_delay.total_seconds() < 21
     paid = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid"))
     await store.record(digest, paid)
-    assert (await ruling(room, doubt=1, doubt_of=digest)).outcome == paid
+    assert (await ruling(deps, doubt=1, doubt_of=digest)).outcome == paid
 
 
 async def test_a_doubt_is_not_asked_in_a_frozen_tenant_nor_once_people_have_said(store: Store) -> None:
     """A freeze asks nobody; that it happened, or is given up, is said for good."""
     tool = pay_tool(LEDGER)
-    room, digest = room_of(store, tool), permit_for(tool).digest
+    deps, digest = worker_deps(store, tool), permit_for(tool).digest
     doubts: dict[str, Any] = {"doubt": 1, "doubt_of": digest}
     await begun(store, digest)
     await Freezes(store).freeze("main", reason="incident", by="adm")
-    assert (await ruling(room, **doubts)).request is None
+    assert (await ruling(deps, **doubts)).request is None
     await Freezes(store).thaw("main")
-    request = request_of((await ruling(room, **doubts)).request)
+    request = request_of((await ruling(deps, **doubts)).request)
     await answer(store, about(request, verdict="happened"))
-    told = await ruling(room, **doubts)
+    told = await ruling(deps, **doubts)
     assert (told.request, told.outcome and told.outcome.code) == (None, "ok")
     assert told.outcome is not None
     assert told.outcome.note == HAPPENED_NOTE
@@ -385,13 +397,13 @@ async def test_nobody_is_asked_for_a_turn_that_has_rested(store: Store) -> None:
 
     Without the bound calls could be proposed for ever in the name of whoever asked for a turn that is over.
     """
-    room = room_of(store, pay_tool(LEDGER))
+    deps = worker_deps(store, pay_tool(LEDGER))
 
     async def asks(days: float, turn: str) -> GateDecision:
         user = GUEST.model_copy(update={"issued_at": datetime.now(UTC) - timedelta(days=days + 1)})
         part = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
         task = GateTask(ctx=pinned(user=user, turn=turn), calls=(part,))
-        return (await environment("signoff.gate", is_local=True).run(GateActivity(room).gate, task)).rulings[0]
+        return (await environment("signoff.gate", is_local=True).run(GateActivity(deps).gate, task)).rulings[0]
 
     assert (await asks(6, "rests")).kind == "ask"
     old = await asks(8, "gone")
@@ -402,9 +414,9 @@ async def test_nobody_is_asked_for_a_turn_that_has_rested(store: Store) -> None:
 
 async def test_a_doubt_that_nobody_could_answer_is_left_as_it_is(store: Store) -> None:
     """The tool is gone, or there are no approvers: the model is told that nobody knows."""
-    room = room_of(store, pay_tool(LEDGER, False), default_approvers=())
+    deps = worker_deps(store, pay_tool(LEDGER, False), default_approvers=())
     for tool in ("gone", "pay"):
-        settled = await ruling(room, tool=tool, doubt=1, doubt_of="d" * 64)
+        settled = await ruling(deps, tool=tool, doubt=1, doubt_of="d" * 64)
         assert (settled.kind, settled.request) == ("settled", None)
         assert settled.outcome == CallOutcome(
             call="c1.1", tool=tool, code="in_doubt", gate="execute", value=Content(inline=IN_DOUBT_TEXT)

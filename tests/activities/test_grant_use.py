@@ -17,14 +17,14 @@ from activity_kit import (
     permit_for,
     pinned,
     request_of,
-    room_of,
     run,
     sent,
     task_for,
     told,
+    worker_deps,
 )
-from desk_fixtures import GUEST, Ledger, pay_tool
 from sqlalchemy import update
+from turn_fixtures import GUEST, Ledger, pay_tool
 
 from signoff.activities import grant_use
 from signoff.activities.gate_activity import GateActivity, settled_outcome
@@ -71,9 +71,9 @@ SIGNER = Signer(PrivateKeys(keys=(new_key(NOW - 24 * HOUR),)))
 APPROVERS = (Person(id="approver", roles=("approvers",)), Person(id="ana", roles=("approvers",)))
 
 
-def room_with(store: Store, *tools: Tool, **fields: Any) -> WorkerDeps:
-    """A room that knows the gateway's key."""
-    return dataclasses.replace(room_of(store, *tools, **fields), verifier=SIGNER.verifier())
+def deps_with(store: Store, *tools: Tool, **fields: Any) -> WorkerDeps:
+    """The dependencies of a worker that knows the gateway's key."""
+    return dataclasses.replace(worker_deps(store, *tools, **fields), verifier=SIGNER.verifier())
 
 
 def asking(ledger: Ledger, policy: ApprovalPolicy = ALLOWED, **fields: Any) -> Tool:
@@ -81,23 +81,23 @@ def asking(ledger: Ledger, policy: ApprovalPolicy = ALLOWED, **fields: Any) -> T
     return pay_tool(ledger, policy, **fields)
 
 
-async def approved(room: WorkerDeps, tool: Tool, *decisions: Decision, **fields: Any) -> None:
+async def approved(deps: WorkerDeps, tool: Tool, *decisions: Decision, **fields: Any) -> None:
     """Run one call that people approved, with what they want remembered."""
-    request = await asked(room, tool)
+    request = await asked(deps, tool)
     said = [each.model_copy(update={"question_hash": request.question_hash}) for each in decisions]
-    rows = await Questions(room.store).read(request.id)
+    rows = await Questions(deps.store).read(request.id)
     for each in said if rows is not None and not rows.answers else ():
-        await answer(room.store, each)
+        await answer(deps.store, each)
     permit = permit_for(tool, **{"kind": "approved", "decisions": ()} | fields)
-    assert told(await run(room, tool, task_for(tool, permit)))[0] == "ok"
+    assert told(await run(deps, tool, task_for(tool, permit)))[0] == "ok"
 
 
-async def ruled(room: WorkerDeps, args: Any = None, **ctx: Any) -> GateDecision:
+async def ruled(deps: WorkerDeps, args: Any = None, **ctx: Any) -> GateDecision:
     """What the gates say of the next call, in another turn."""
     pin = pinned(**({"turn": "next"} | ctx))
     env = environment("signoff.gate", is_local=True, workflow_id=f"turn/{pin.tenant}/{pin.session}/{pin.turn}")
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=args or ARGS))
-    reply = await env.run(GateActivity(room).gate, GateTask(ctx=pin, calls=(call,)))
+    reply = await env.run(GateActivity(deps).gate, GateTask(ctx=pin, calls=(call,)))
     return sent(reply).rulings[0]
 
 
@@ -106,22 +106,22 @@ async def kept(store: Store) -> list[Grant]:
     return await Grants(store).all("main", every=True)
 
 
-async def question(room: WorkerDeps) -> ApprovalRequest:
+async def question(deps: WorkerDeps) -> ApprovalRequest:
     """What people are asked about the one call."""
-    return request_of((await ruled(room, turn=TURN.turn)).request)
+    return request_of((await ruled(deps, turn=TURN.turn)).request)
 
 
-async def denied(room: WorkerDeps, request: ApprovalRequest, **said: Any) -> Authority:
+async def denied(deps: WorkerDeps, request: ApprovalRequest, **said: Any) -> Authority:
     """A denial, signed unless it is not to be, with what its author wants remembered."""
     given = {"verdict": "denied", "assurance": "session", "received_at": ASKED, **said}
     signs = given.pop("signed", True)
     said_so = about(request, **given)
     if signs:
         said_so = SIGNER.sign_decision(said_so)
-        rows = await Questions(room.store).read(request.id)
+        rows = await Questions(deps.store).read(request.id)
         if rows is not None and not rows.answers:
             found = Authority(allowed=True, subject="approver", assurance="session", received_at=ASKED)
-            await answer(room.store, said_so, authority=found)
+            await answer(deps.store, said_so, authority=found)
     task = IdentifyTask(
         decision=said_so,
         tenant=request.tenant,
@@ -131,22 +131,22 @@ async def denied(room: WorkerDeps, request: ApprovalRequest, **said: Any) -> Aut
         min_assurance=request.min_assurance,
         accept_unsigned=True,
     )
-    return await environment("signoff.identify", is_local=True).run(IdentifyActivity(room).identify, task)
+    return await environment("signoff.identify", is_local=True).run(IdentifyActivity(deps).identify, task)
 
 
-async def given(room: WorkerDeps, tool: Tool, turn: str, wish: GrantRequest, **said: Any) -> str:
+async def given(deps: WorkerDeps, tool: Tool, turn: str, wish: GrantRequest, **said: Any) -> str:
     """The id of what is remembered of an answer to a call of another turn."""
-    request = await asked(room, tool, ctx=pinned(turn=turn))
-    await answer(room.store, about(request, approval_id=request.id, remember=wish, **said))
+    request = await asked(deps, tool, ctx=pinned(turn=turn))
+    await answer(deps.store, about(request, approval_id=request.id, remember=wish, **said))
     return grant_id(request.id, 1, said.get("verdict", "approved"))
 
 
-def judged(room: WorkerDeps) -> LocalGateDecision:
+def judged(deps: WorkerDeps) -> LocalGateDecision:
     """What the rules alone say of the one call, proposed once more."""
-    return judge(room.catalog, pinned(turn="next"), CALL, ARGS, Tally())
+    return judge(deps.catalog, pinned(turn="next"), CALL, ARGS, Tally())
 
 
-def expected(tool: Tool, room: WorkerDeps, verdict: Any, wish: GrantRequest, **fields: Any) -> Grant:
+def expected(tool: Tool, deps: WorkerDeps, verdict: Any, wish: GrantRequest, **fields: Any) -> Grant:
     """What has to lie in the store of the approver's answer to the one call."""
     like = GrantScope(
         tenant="main",
@@ -156,7 +156,7 @@ def expected(tool: Tool, room: WorkerDeps, verdict: Any, wish: GrantRequest, **f
         exact="" if wish.where else exact_digest("pay", definition_hash(tool), ARGS),
         where=wish.where,
         rule=REQUIRES_APPROVAL,
-        policy_hash=room.catalog.policy("pay").hash,
+        policy_hash=deps.catalog.policy("pay").hash,
     )
     given: dict[str, Any] = {
         "id": grant_id(ID, 1, verdict),
@@ -199,12 +199,12 @@ WISHES = (GrantRequest(seconds=600, uses=3), SMALL.model_copy(update={"seconds":
 async def test_an_approval_is_remembered_once_with_all_that_it_says(store: Store, wish: GrantRequest) -> None:
     """Whose it is, of which question, for which calls, how often and from the answer on how long; and so recorded."""
     tool = asking(Ledger())
-    room = room_with(store, tool)
+    deps = deps_with(store, tool)
     for _ in range(2):
-        await approved(room, tool, decision(remember=wish, received_at=ASKED))
+        await approved(deps, tool, decision(remember=wish, received_at=ASKED))
     (grant,) = await kept(store)
     assert grant.created_at >= NOW
-    assert grant == expected(tool, room, "approved", wish, created_at=grant.created_at)
+    assert grant == expected(tool, deps, "approved", wish, created_at=grant.created_at)
     await recorded(store, grant, wish)
 
 
@@ -214,9 +214,9 @@ async def test_a_wish_that_only_the_turn_tells_of_is_not_remembered(store: Store
     Seen to be remembered while the permit's decisions were taken for those that had been counted.
     """
     tool = asking(Ledger())
-    room = room_with(store, tool)
+    deps = deps_with(store, tool)
     foreign = SIGNER.sign_decision(decision(approval_id="main.s.t.c9.9", remember=SMALL, received_at=ASKED))
-    await approved(room, tool, decision(), decisions=(foreign,))
+    await approved(deps, tool, decision(), decisions=(foreign,))
     assert await kept(store) == []
 
 
@@ -224,28 +224,28 @@ async def test_a_wish_that_only_the_turn_tells_of_is_not_remembered(store: Store
 async def test_a_denial_is_remembered_once_with_all_that_it_says(store: Store, wish: GrantRequest) -> None:
     """The same of a denial, which nothing runs by: it is kept while its author is looked up."""
     tool = asking(Ledger())
-    room = room_with(store, tool)
-    request = await question(room)
+    deps = deps_with(store, tool)
+    request = await question(deps)
     for _ in range(2):
-        found = await denied(room, request, remember=wish, reason="too expensive")
+        found = await denied(deps, request, remember=wish, reason="too expensive")
         assert (found.allowed, found.subject, found.received_at) == (True, "approver", ASKED)
     (grant,) = await kept(store)
-    assert grant == expected(tool, room, "denied", wish, reason="too expensive", created_at=grant.created_at)
+    assert grant == expected(tool, deps, "denied", wish, reason="too expensive", created_at=grant.created_at)
     await recorded(store, grant, wish)
 
 
 async def test_a_denial_without_a_wish_is_not_remembered(store: Store) -> None:
     """It ends its own call only."""
-    room = room_with(store, asking(Ledger()))
-    assert (await denied(room, await question(room))).allowed
-    assert (await kept(store), (await ruled(room)).kind) == ([], "ask")
+    deps = deps_with(store, asking(Ledger()))
+    assert (await denied(deps, await question(deps))).allowed
+    assert (await kept(store), (await ruled(deps)).kind) == ([], "ask")
 
 
 @pytest.mark.parametrize("reason", ["too expensive", ""])
 async def test_a_remembered_denial_ends_the_next_call_and_names_the_first(store: Store, reason: str) -> None:
     """Who denied what, when and why, in the model's words and in the outcome; a use is spent once for each call."""
-    room = room_with(store, asking(Ledger()))
-    await denied(room, await question(room), remember=WISHES[0], reason=reason)
+    deps = deps_with(store, asking(Ledger()))
+    await denied(deps, await question(deps), remember=WISHES[0], reason=reason)
     (grant,) = await kept(store)
     repeated = ToolDenied(
         source="repeat",
@@ -266,24 +266,24 @@ async def test_a_remembered_denial_ends_the_next_call_and_names_the_first(store:
         denied=repeated,
     )
     for _ in range(2):
-        ruling = await ruled(room)
+        ruling = await ruled(deps)
         assert (ruling.kind, ruling.request, ruling.outcome) == ("settled", None, outcome)
     assert [each.uses_left for each in await kept(store)] == [2]
-    assert (await ruled(room, {**ARGS, "amount": 21})).kind == "ask"
+    assert (await ruled(deps, {**ARGS, "amount": 21})).kind == "ask"
     for turn in ("third", "fourth"):
-        assert (await ruled(room, turn=turn)).kind == "settled"
-    assert (await ruled(room, turn="fifth")).kind == "ask"
+        assert (await ruled(deps, turn=turn)).kind == "settled"
+    assert (await ruled(deps, turn="fifth")).kind == "ask"
 
 
 async def test_what_becomes_of_a_call_by_a_remembered_denial(store: Store) -> None:
     """The rest of the decision stands; the outcome made of it is plain JSON."""
-    room = room_with(store, asking(Ledger()))
-    await denied(room, await question(room), remember=WISHES[0])
+    deps = deps_with(store, asking(Ledger()))
+    await denied(deps, await question(deps), remember=WISHES[0])
     (grant,) = await kept(store)
     await Grants(store).revoke(grant.id, "main", by="ana")
-    second = await given(room, asking(Ledger()), "other", WISHES[0], verdict="denied", subject="ana", reason="no")
-    found = judged(room)
-    ended = await GrantUse(room).apply_grant(pinned(turn="next"), CALL, ARGS, found)
+    second = await given(deps, asking(Ledger()), "other", WISHES[0], verdict="denied", subject="ana", reason="no")
+    found = judged(deps)
+    ended = await GrantUse(deps).apply_grant(pinned(turn="next"), CALL, ARGS, found)
     assert ended.outcome is not None
     assert ended.outcome.denied is not None
     assert (ended.outcome.denied.approval_id, ended.outcome.denied.decided_by) == ("main.s.other.c1.1", "ana")
@@ -295,10 +295,10 @@ async def test_what_becomes_of_a_call_by_a_remembered_denial(store: Store) -> No
 def test_what_becomes_of_a_call_by_a_remembered_approval(store: Store) -> None:
     """It runs by the grant, and why says by whose and until when; what no rule judged stays as it is."""
     tool = asking(Ledger())
-    room = room_with(store, tool)
+    deps = deps_with(store, tool)
     until = datetime(2026, 3, 1, 12, 5, 59, tzinfo=UTC)
-    grant = expected(tool, room, "approved", SMALL, people=("ana", "bo"), expires_at=until)
-    found = judged(room)
+    grant = expected(tool, deps, "approved", SMALL, people=("ana", "bo"), expires_at=until)
+    found = judged(deps)
     assert found.verdict is not None
     verdict = dataclasses.replace(
         found.verdict,
@@ -314,7 +314,7 @@ def test_what_becomes_of_a_call_by_a_remembered_approval(store: Store) -> None:
 
 def test_what_becomes_of_a_call_in_a_frozen_tenant(store: Store) -> None:
     """It is denied with the reason of the freeze; what was settled before stays settled as it was."""
-    found = judged(room_with(store, asking(Ledger())))
+    found = judged(deps_with(store, asking(Ledger())))
     reason = "frozen: drill"
     ended = frozen_decision(found, "drill", CALL)
     told_so = ToolDenied(source="policy", tool="pay", call_id="c1.1", reason=reason)
@@ -326,13 +326,13 @@ def test_what_becomes_of_a_call_in_a_frozen_tenant(store: Store) -> None:
 async def test_an_answer_past_the_gateway_is_not_remembered(store: Store) -> None:
     """What anybody could have written decides nothing for later calls, nor its own; its author is told."""
     tool = asking(Ledger(), ApprovalPolicy(allow_remember=True, accept_unsigned=True, min_assurance="none"))
-    request = await question(room_with(store, tool, people=APPROVERS))
-    room = room_with(store, tool, people=APPROVERS, profile="production")
+    request = await question(deps_with(store, tool, people=APPROVERS))
+    deps = deps_with(store, tool, people=APPROVERS, profile="production")
     why = "`remember`: only an answer given through the gateway is remembered"
-    found = await denied(room, request, remember=WISHES[0], signed=False)
+    found = await denied(deps, request, remember=WISHES[0], signed=False)
     assert (found.allowed, found.code, found.note) == (False, "malformed", why)
     assert await kept(store) == []
-    assert (await denied(room, request, remember=WISHES[0])).allowed
+    assert (await denied(deps, request, remember=WISHES[0])).allowed
     assert len(await kept(store)) == 1
 
 
@@ -341,23 +341,23 @@ async def test_an_approval_holds_while_a_login_vouches_for_who_gave_it(store: St
     login = "https://login.example.com#7"
     cy = Person(id=id_from_login(login), name="Cy", roles=("approvers",), identities={"oidc": (login,)})
     tool = asking(Ledger())
-    room = room_with(store, tool)
-    grant = await given(room, tool, "other", SMALL, subject=cy.id)
-    assert (await ruled(room, {"amount": 1})).kind == "ask"
+    deps = deps_with(store, tool)
+    grant = await given(deps, tool, "other", SMALL, subject=cy.id)
+    assert (await ruled(deps, {"amount": 1})).kind == "ask"
     await store.run(vouched_writer(vouch(SIGNER, cy, names=(), now=NOW, lifetime=HOUR)))
-    assert (await ruled(room, {"amount": 1}, turn="another")).grant == grant
+    assert (await ruled(deps, {"amount": 1}, turn="another")).grant == grant
 
 
 async def test_the_next_call_like_it_runs_by_the_grant(store: Store) -> None:
     """In another turn and session of the tenant, with other arguments for which the predicate holds."""
     tool = asking(Ledger())
-    room = room_with(store, tool)
-    await approved(room, tool, decision(remember=SMALL))
+    deps = deps_with(store, tool)
+    await approved(deps, tool, decision(remember=SMALL))
     (grant,) = await kept(store)
-    ruling = await ruled(room, {"amount": 50}, session="other")
+    ruling = await ruled(deps, {"amount": 50}, session="other")
     assert (ruling.kind, ruling.grant, ruling.rule) == ("run", grant.id, RuleReference(kind="grant", name=grant.id))
-    assert (await ruled(room, {"amount": 51})).kind == "ask"
-    assert (await ruled(room, {"amount": 50}, tenant="other")).kind == "ask"
+    assert (await ruled(deps, {"amount": 51})).kind == "ask"
+    assert (await ruled(deps, {"amount": 50}, tenant="other")).kind == "ask"
 
 
 async def test_behind_a_denial_that_cannot_be_read_no_approval_applies(store: Store) -> None:
@@ -366,14 +366,14 @@ async def test_behind_a_denial_that_cannot_be_read_no_approval_applies(store: St
     Seen to fail every call of the tool while a rule that is no record raised.
     """
     tool = asking(Ledger())
-    room = room_with(store, tool, people=APPROVERS)
-    yes = await given(room, tool, "first", SMALL)
-    assert (await ruled(room)).grant == yes
-    no = await given(room, tool, "other", SMALL, verdict="denied", subject="ana")
+    deps = deps_with(store, tool, people=APPROVERS)
+    yes = await given(deps, tool, "first", SMALL)
+    assert (await ruled(deps)).grant == yes
+    no = await given(deps, tool, "other", SMALL, verdict="denied", subject="ana")
     change = update(GRANTS).where(GRANTS.c.id == no).values(rule="requires_approval")
     await store.run(lambda connection: connection.execute(change).close())
-    assert ((await ruled(room)).kind, (await ruled(room)).grant) == ("ask", "")
-    found = await GrantUse(room).holds(yes, pinned(turn="next"), CALL, ARGS, judged(room))
+    assert ((await ruled(deps)).kind, (await ruled(deps)).grant) == ("ask", "")
+    found = await GrantUse(deps).holds(yes, pinned(turn="next"), CALL, ARGS, judged(deps))
     assert (found.kind, found.grant) == ("ask", "")
     assert [each.id for each in await kept(store)] == [yes]
 
@@ -381,27 +381,27 @@ async def test_behind_a_denial_that_cannot_be_read_no_approval_applies(store: St
 async def test_all_predicates_of_a_call_share_their_steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many predicates people leave behind, so much is spent on asking them; then a person is asked."""
     tool = asking(Ledger())
-    room = room_with(store, tool)
+    deps = deps_with(store, tool)
     for number in range(3):
-        await given(room, tool, f"t{number}", GrantRequest(scope="tenant", where=f"args.amount <= {20 + number}.0"))
+        await given(deps, tool, f"t{number}", GrantRequest(scope="tenant", where=f"args.amount <= {20 + number}.0"))
     assert len(await kept(store)) == 3
-    assert (await ruled(room, {"amount": 22})).kind == "run"
-    steps = compile_where("args.amount <= 20.0", room.catalog.policy("pay")).steps({"amount": 22})
+    assert (await ruled(deps, {"amount": 22})).kind == "run"
+    steps = compile_where("args.amount <= 20.0", deps.catalog.policy("pay")).steps({"amount": 22})
     monkeypatch.setattr(grant_use, "PREDICATES_STEPS", 3 * steps)
-    assert (await ruled(room, {"amount": 22})).kind == "run"
+    assert (await ruled(deps, {"amount": 22})).kind == "run"
     monkeypatch.setattr(grant_use, "PREDICATES_STEPS", 3 * steps - 1)
-    assert (await ruled(room, {"amount": 22})).kind == "ask"
+    assert (await ruled(deps, {"amount": 22})).kind == "ask"
 
 
 async def test_exact_arguments_in_one_session(store: Store) -> None:
     """Without a predicate only the very same arguments, however numbers are written; elsewhere people are asked."""
     tool = asking(Ledger())
-    room = room_with(store, tool)
-    await approved(room, tool, decision(remember=GrantRequest()))
-    assert (await ruled(room)).kind == "run"
-    assert (await ruled(room, {**ARGS, "amount": 20.0})).kind == "run"
-    assert (await ruled(room, {**ARGS, "to": "Bo"})).kind == "ask"
-    assert (await ruled(room, session="other")).kind == "ask"
+    deps = deps_with(store, tool)
+    await approved(deps, tool, decision(remember=GrantRequest()))
+    assert (await ruled(deps)).kind == "run"
+    assert (await ruled(deps, {**ARGS, "amount": 20.0})).kind == "run"
+    assert (await ruled(deps, {**ARGS, "to": "Bo"})).kind == "ask"
+    assert (await ruled(deps, session="other")).kind == "ask"
 
 
 @pytest.mark.parametrize(
@@ -419,10 +419,10 @@ async def test_exact_arguments_in_one_session(store: Store) -> None:
 async def test_another_question_is_asked_anew(store: Store, change: dict[str, Any]) -> None:
     """Another policy, another definition, somebody who left, a rule that denies: nothing runs by the old answer."""
     tool = asking(Ledger())
-    await approved(room_with(store, tool), tool, decision(remember=SMALL))
+    await approved(deps_with(store, tool), tool, decision(remember=SMALL))
     more = {name: change[name] for name in ("people", "policies") if name in change}
     fields = {name: value for name, value in change.items() if name not in more}
-    later = room_with(store, asking(Ledger(), **fields), **more)
+    later = deps_with(store, asking(Ledger(), **fields), **more)
     assert (await ruled(later)).kind != "run"
 
 
@@ -447,20 +447,20 @@ async def test_an_answer_holds_for_calls_on_no_stricter_terms(store: Store, term
         }
     )
     tool = asking(Ledger(), policy)
-    room = room_with(store, tool, people=(*APPROVERS, Person(id="cfo")))
-    await approved(room, tool, decision(remember=SMALL))
-    assert (await ruled(room, {"amount": 30})).kind == "run"
-    assert (await ruled(room, {"amount": 50}, turn="another")).kind == verdict
+    deps = deps_with(store, tool, people=(*APPROVERS, Person(id="cfo")))
+    await approved(deps, tool, decision(remember=SMALL))
+    assert (await ruled(deps, {"amount": 30})).kind == "run"
+    assert (await ruled(deps, {"amount": 50}, turn="another")).kind == verdict
 
 
 async def test_nobody_approves_their_own_calls_in_advance(store: Store) -> None:
     """Who gave the answer may not use it, unless the policy lets people approve their own."""
     tool = asking(Ledger())
-    room = room_with(store, tool, people=APPROVERS)
-    await approved(room, tool, decision(remember=SMALL))
+    deps = deps_with(store, tool, people=APPROVERS)
+    await approved(deps, tool, decision(remember=SMALL))
     mine = Principal(user="approver", roles=("approvers",))
-    assert (await ruled(room, user=mine)).kind == "ask"
-    assert (await ruled(room, user=GUEST, turn="another")).kind == "run"
+    assert (await ruled(deps, user=mine)).kind == "ask"
+    assert (await ruled(deps, user=GUEST, turn="another")).kind == "run"
 
 
 async def test_who_is_asked_by_escalation_alone_approves_nothing_in_advance(store: Store) -> None:
@@ -469,32 +469,32 @@ async def test_who_is_asked_by_escalation_alone_approves_nothing_in_advance(stor
     Seen to run the next call while the escalation of that question was applied to it.
     """
     tool = asking(Ledger(), ApprovalPolicy(allow_remember=True, escalate_after=0.01, escalate_to=("user:mal",)))
-    room = room_with(store, tool, people=[*APPROVERS, Person(id="mal")])
-    request = await asked(room, tool)
+    deps = deps_with(store, tool, people=[*APPROVERS, Person(id="mal")])
+    request = await asked(deps, tool)
     await asyncio.sleep(0.05)
     await answer(store, about(request, subject="mal", remember=SMALL))
     assert [grant.people for grant in await kept(store)] == [("mal",)]
-    assert (await ruled(room)).kind == "ask"
-    await given(room, tool, "another", SMALL)
-    assert (await ruled(room, turn="third")).kind == "run"
+    assert (await ruled(deps)).kind == "ask"
+    await given(deps, tool, "another", SMALL)
+    assert (await ruled(deps, turn="third")).kind == "run"
 
 
 async def test_another_entry_of_who_approved_uses_nothing_of_theirs(store: Store) -> None:
     """One human who asks by one entry and approved in advance by another would approve their own calls."""
     tool = asking(Ledger())
     second = Person(id="second", person_id="approver")
-    room = room_with(store, tool, people=[*APPROVERS, second])
-    await approved(room, tool, decision(remember=SMALL))
-    assert (await ruled(room, user=Principal(user="second", person_id="approver"))).kind == "ask"
-    assert (await ruled(room, user=GUEST, turn="another")).kind == "run"
+    deps = deps_with(store, tool, people=[*APPROVERS, second])
+    await approved(deps, tool, decision(remember=SMALL))
+    assert (await ruled(deps, user=Principal(user="second", person_id="approver"))).kind == "ask"
+    assert (await ruled(deps, user=GUEST, turn="another")).kind == "run"
 
 
 async def test_a_requester_who_is_not_who_the_directory_says_is_asked_about(store: Store) -> None:
     """As with rules: of whom nobody is sure, for him no answer was given in advance."""
     tool = asking(Ledger())
-    room = room_with(store, tool)
-    await approved(room, tool, decision(remember=SMALL))
-    assert (await ruled(room, user=Principal(user="guest", tier="gold"))).kind == "ask"
+    deps = deps_with(store, tool)
+    await approved(deps, tool, decision(remember=SMALL))
+    assert (await ruled(deps, user=Principal(user="guest", tier="gold"))).kind == "ask"
 
 
 @pytest.mark.parametrize(
@@ -511,8 +511,8 @@ async def test_a_quorum_has_to_want_the_same_remembered(
 ) -> None:
     """Two people, two wishes that agree; of different counts and lengths the smaller holds."""
     tool = asking(Ledger(), ApprovalPolicy(allow_remember=True, quorum=2))
-    room = room_with(store, tool, people=APPROVERS)
-    await approved(room, tool, decision(remember=SMALL), decision(subject="ana", remember=second))
+    deps = deps_with(store, tool, people=APPROVERS)
+    await approved(deps, tool, decision(remember=SMALL), decision(subject="ana", remember=second))
     assert [(grant.people, grant.uses) for grant in await kept(store)] == (
         [] if uses is None else [(("approver", "ana"), uses)]
     )
@@ -522,8 +522,8 @@ async def test_a_permit_that_names_a_grant_it_has_no_right_to_runs_nothing(store
     """A forged, revoked or foreign grant: judged anew, the handler is not called."""
     ledger = Ledger()
     tool = asking(ledger)
-    room = room_with(store, tool)
-    await approved(room, tool, decision(remember=SMALL))
+    deps = deps_with(store, tool)
+    await approved(deps, tool, decision(remember=SMALL))
     (grant,) = await kept(store)
     ledger.rows.clear()
     ctx = pinned(turn="next")
@@ -531,7 +531,7 @@ async def test_a_permit_that_names_a_grant_it_has_no_right_to_runs_nothing(store
 
     async def attempt(name: str, args: dict[str, Any]) -> str:
         permit = permit_for(tool, args, grant=name, ctx=ctx)
-        reply = await run(room, tool, task_for(tool, permit, args), environment(tool.name, **env))
+        reply = await run(deps, tool, task_for(tool, permit, args), environment(tool.name, **env))
         return reply.again or told(reply)[0]
 
     assert await attempt("", {"amount": 1}) == "policy"
@@ -549,10 +549,10 @@ async def test_a_grant_for_a_session_serves_whose_it_is(store: Store) -> None:
     """
     tool = asking(Ledger())
     people = [*APPROVERS, Person(id="guest"), Person(id="second", person_id="guest"), Person(id="max")]
-    room = room_with(store, tool, people=people)
-    await approved(room, tool, decision(remember=SMALL.model_copy(update={"scope": "session"})))
+    deps = deps_with(store, tool, people=people)
+    await approved(deps, tool, decision(remember=SMALL.model_copy(update={"scope": "session"})))
     asking_people = (Principal(user="guest"), Principal(user="second", person_id="guest"), Principal(user="max"))
-    verdicts = [(await ruled(room, user=each)).kind for each in asking_people]
+    verdicts = [(await ruled(deps, user=each)).kind for each in asking_people]
     assert verdicts == ["run", "run", "ask"]
 
 
@@ -563,13 +563,13 @@ async def test_a_grant_for_a_session_does_not_pass_on_with_an_account(store: Sto
     """
     tool = asking(Ledger())
     then = [*APPROVERS, Person(id="guest"), Person(id="second", person_id="guest"), Person(id="max")]
-    room = room_with(store, tool, people=then)
+    deps = deps_with(store, tool, people=then)
     wish = SMALL.model_copy(update={"scope": "session"})
-    request = await asked(room, tool, ctx=pinned(turn="first", user=Principal(user="second", person_id="guest")))
+    request = await asked(deps, tool, ctx=pinned(turn="first", user=Principal(user="second", person_id="guest")))
     await answer(store, about(request, approval_id=request.id, remember=wish))
     asker = Principal(user="second", person_id="guest")
-    assert (await ruled(room, user=asker)).kind == "run"
-    now = room_with(store, tool, people=[*then[:3], Person(id="second", person_id="max"), Person(id="max")])
+    assert (await ruled(deps, user=asker)).kind == "run"
+    now = deps_with(store, tool, people=[*then[:3], Person(id="second", person_id="max"), Person(id="max")])
     assert (await ruled(now, user=Principal(user="second", person_id="max"), turn="later")).kind == "ask"
     assert (await ruled(now, user=Principal(user="guest"), turn="last")).kind == "ask"
 
@@ -591,33 +591,33 @@ INVENTED: dict[str, dict[str, Any]] = {
 async def test_a_grant_that_no_answer_bears_out_does_nothing(store: Store, name: str) -> None:
     """Whoever can write rows as a worker makes no grant of it: question and signed answers have to say the same."""
     tool = asking(Ledger())
-    room = room_with(store, tool, people=[*APPROVERS, Person(id="guest"), Person(id="max")])
-    await approved(room, tool, decision(remember=SMALL.model_copy(update={"scope": "session"})))
+    deps = deps_with(store, tool, people=[*APPROVERS, Person(id="guest"), Person(id="max")])
+    await approved(deps, tool, decision(remember=SMALL.model_copy(update={"scope": "session"})))
     user = Principal(user="guest")
-    assert (await ruled(room, user=user)).kind == "run"
+    assert (await ruled(deps, user=user)).kind == "run"
     await store.run(lambda connection: connection.execute(update(GRANTS).values(**INVENTED[name])))
-    assert (await ruled(room, user=user)).kind == "ask"
+    assert (await ruled(deps, user=user)).kind == "ask"
 
 
 async def test_an_answer_that_the_gateway_did_not_sign_bears_out_nothing(store: Store) -> None:
     """A row of `answers` with a changed or foreign signature, as on a store without roles a worker could write one."""
     tool = asking(Ledger())
-    room = room_with(store, tool)
-    request = await asked(room, tool)
+    deps = deps_with(store, tool)
+    request = await asked(deps, tool)
     signed = SIGNER.sign_decision(about(request, remember=SMALL.model_copy(update={"uses": 1}), received_at=ASKED))
     await answer(store, signed.model_copy(update={"remember": SMALL}))
-    assert (len(await kept(store)), (await ruled(room)).kind) == (1, "ask")
+    assert (len(await kept(store)), (await ruled(deps)).kind) == (1, "ask")
 
 
 async def test_a_tool_that_only_reads_spends_its_grant_once(store: Store) -> None:
     """It takes a ticket for that; after a crash it may read again without spending twice."""
     tool = asking(Ledger(), read_only=True)
-    room = room_with(store, tool)
-    await approved(room, tool, decision(remember=SMALL))
+    deps = deps_with(store, tool)
+    await approved(deps, tool, decision(remember=SMALL))
     (grant,) = await kept(store)
     permit = permit_for(tool, grant=grant.id, ctx=pinned(turn="next"))
     env = {"workflow_id": f"turn/main/{TURN.session}/next"}
     for _ in range(2):
-        reply = await run(room, tool, task_for(tool, permit), environment(tool.name, **env))
+        reply = await run(deps, tool, task_for(tool, permit), environment(tool.name, **env))
         assert told(reply)[0] == "ok"
     assert (await kept(store))[0].uses_left == grant.uses - 1

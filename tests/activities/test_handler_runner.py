@@ -6,8 +6,8 @@ import sys
 from typing import Any
 
 import pytest
-from activity_kit import begun, environment, room_of, run, task_for, told
-from desk_fixtures import Ledger, pay_tool
+from activity_kit import begun, environment, run, task_for, told, worker_deps
+from turn_fixtures import Ledger, pay_tool
 
 from signoff.approvals.redaction import redact_secrets, secret_values
 from signoff.contracts.limits import MAX_NESTING
@@ -59,10 +59,10 @@ async def test_a_handler_that_leaves_fails_its_call_and_nothing_else(
 ) -> None:
     """`sys.exit` and a cancel of its own are failures of the call, recorded once; the worker goes on."""
     tool = _tool(handler, idempotent=idempotent)
-    room, task = room_of(store, tool), task_for(tool)
-    reply = await run(room, tool, task)
+    deps, task = worker_deps(store, tool), task_for(tool)
+    reply = await run(deps, tool, task)
     assert told(reply) == ("execution_failed", why)
-    assert await run(room, tool, task) == reply
+    assert await run(deps, tool, task) == reply
 
 
 async def test_a_cancelled_activity_is_not_taken_for_a_handler_that_cancelled_itself(store: Store) -> None:
@@ -75,7 +75,7 @@ async def test_a_cancelled_activity_is_not_taken_for_a_handler_that_cancelled_it
 
     tool = _tool(waits, read_only=True)
     env = environment(tool.name)
-    running = asyncio.create_task(run(room_of(store, tool), tool, task_for(tool), env))
+    running = asyncio.create_task(run(worker_deps(store, tool), tool, task_for(tool), env))
     await begun(running, started)
     env.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -94,7 +94,7 @@ async def test_an_error_text_does_not_quote_a_secret_argument(store: Store, fail
 
     tool = _tool(leaks, input_schema=PIN_SCHEMA, secrets=("pin",))
     args = {"amount": 1, "to": "Ana", "pin": "hunter2"}
-    reply = await run(room_of(store, tool), tool, task_for(tool, args=args))
+    reply = await run(worker_deps(store, tool), tool, task_for(tool, args=args))
     assert told(reply) == ("execution_failed", "login with [hidden] as Ana failed")
 
 
@@ -154,7 +154,7 @@ async def test_a_structured_result_never_nests_deeper_than_a_turn_can_read(store
         return ToolResult("done", structured=_nested(levels))
 
     tool = _tool(deep)
-    reply = await run(room_of(store, tool), tool, task_for(tool))
+    reply = await run(worker_deps(store, tool), tool, task_for(tool))
     assert reply.outcome is not None
     assert reply.outcome.structured is not None
     kept = reply.outcome.structured.inline

@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import pytest
-from activity_kit import decision, environment, room_of
-from desk_fixtures import Ledger, pay_tool
+from activity_kit import decision, environment, worker_deps
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.identify_activity import IdentifyActivity, SignatureEvidence, check_authority
 from signoff.activities.worker_deps import WorkerDeps
@@ -312,9 +312,9 @@ def test_allowed_means_every_rule_was_kept(
 async def test_the_activity_looks_in_the_tenant_of_the_turn(
     store: Store, profile: Any, said: dict[str, Any], tenant: str, code: str
 ) -> None:
-    """The directory is asked at the moment of the decision, in the request's own tenant and the room's profile."""
-    room = room_of(store, pay_tool(Ledger()), people=[ANA], profile=profile)
-    found = await environment().run(IdentifyActivity(room).identify, asked(said, tenant=tenant))
+    """The directory is asked at the moment of the decision, in the request's own tenant and the worker's profile."""
+    deps = worker_deps(store, pay_tool(Ledger()), people=[ANA], profile=profile)
+    found = await environment().run(IdentifyActivity(deps).identify, asked(said, tenant=tenant))
     assert (found.allowed, found.code) == (not code, code)
     assert found.subject != UNSIGNED or said == {"subject": ""}
 
@@ -336,17 +336,17 @@ async def test_a_directory_that_cannot_know_decides_nothing(
     store: Store, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     """The answer is `unavailable`, never an error; the log names the kind of error and the request, no more."""
-    plain = room_of(store, pay_tool(Ledger()))
-    room = WorkerDeps(plain.catalog, store, Moody(error), {}, plain.mark_key)
-    found = await environment().run(IdentifyActivity(room).identify, asked())
+    plain = worker_deps(store, pay_tool(Ledger()))
+    deps = WorkerDeps(plain.catalog, store, Moody(error), {}, plain.mark_key)
+    found = await environment().run(IdentifyActivity(deps).identify, asked())
     assert found == Authority(allowed=False, code="unavailable")
     assert [record.message.rpartition(": ")[2] for record in caplog.records] == [type(error).__name__]
 
 
 async def test_a_room_without_keys_believes_no_signature(store: Store) -> None:
     """Its verifier accepts nothing, so what is signed is refused there, also in development."""
-    room = room_of(store, pay_tool(Ledger()), people=[ANA])
-    assert room.verifier.key_ids == ()
+    deps = worker_deps(store, pay_tool(Ledger()), people=[ANA])
+    assert deps.verifier.key_ids == ()
     for said in ({"signature": "anything"}, {"key_id": "k"}, {"signature": "anything", "key_id": "k"}):
-        found = await environment().run(IdentifyActivity(room).identify, asked(said, accept_unsigned=True))
+        found = await environment().run(IdentifyActivity(deps).identify, asked(said, accept_unsigned=True))
         assert found == Authority(allowed=False, code="assurance")

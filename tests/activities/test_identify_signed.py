@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from activity_kit import about, asked, decision, environment, room_of
-from desk_fixtures import Ledger, pay_tool
+from activity_kit import about, asked, decision, environment, worker_deps
+from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.identify_activity import IdentifyActivity
 from signoff.contracts.activity_messages import Authority, IdentifyTask
@@ -52,7 +52,7 @@ async def identified(
     store: Store, said: Decision, verifier: Verifier, *, accept: bool = False, profile: Any = "production"
 ) -> Authority:
     """What a worker with this verifier says of an answer."""
-    plain = room_of(store, pay_tool(Ledger()), people=[ANA, BO], profile=profile)
+    plain = worker_deps(store, pay_tool(Ledger()), people=[ANA, BO], profile=profile)
     activity = IdentifyActivity(dataclasses.replace(plain, verifier=verifier, clock=lambda: NOW))
     return await environment().run(activity.identify, task_of(said, accept=accept))
 
@@ -63,7 +63,7 @@ FOUND = Authority(allowed=True, subject="ana", person_id="ana", name="Ana", assu
 async def taken(store: Store, **fields: Any) -> Decision:
     """A signed answer that lies in the store, as the gateway takes it."""
     tool = pay_tool(Ledger())
-    request = await asked(room_of(store, tool), tool)
+    request = await asked(worker_deps(store, tool), tool)
     said = SIGNER.sign_decision(about(request, **GIVEN | fields))
     await answer(store, said, authority=FOUND)
     return said

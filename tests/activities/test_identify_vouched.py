@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from activity_kit import decision, environment, room_of
-from desk_fixtures import Ledger, pay_tool
+from activity_kit import decision, environment, worker_deps
+from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.identify_activity import IdentifyActivity
 from signoff.activities.worker_deps import WorkerDeps
@@ -29,9 +29,9 @@ LOGIN = "https://login.example.com#7"
 CY = Person(id=id_from_login(LOGIN), name="Cy", roles=("approvers",), identities={"oidc": (LOGIN,)})
 
 
-def room(store: Store, *people: Person) -> WorkerDeps:
+def deps_with(store: Store, *people: Person) -> WorkerDeps:
     """A worker of the production profile that declares `people`."""
-    plain = room_of(store, pay_tool(Ledger()), people=people, profile="production")
+    plain = worker_deps(store, pay_tool(Ledger()), people=people, profile="production")
     return dataclasses.replace(plain, verifier=SIGNER.verifier())
 
 
@@ -54,22 +54,22 @@ def task_of(subject: str) -> IdentifyTask:
     )
 
 
-async def authority(room: WorkerDeps, subject: str = CY.id) -> Authority:
+async def authority(deps: WorkerDeps, subject: str = CY.id) -> Authority:
     """What the rule says of a signed approval, by the people whom the worker knows."""
-    people = await room.directory_for("main", subject, "guest")
+    people = await deps.directory_for("main", subject, "guest")
     return rule(task_of(subject), SignatureEvidence("signed", NOW, NOW), people, development=False)
 
 
 async def test_who_signed_in_may_decide_what_their_roles_may(store: Store) -> None:
     """Known by their row alone."""
     await signed_in(store)
-    found = await authority(room(store))
+    found = await authority(deps_with(store))
     assert (found.allowed, found.subject, found.name) == (True, CY.id, "Cy")
 
 
 async def test_a_role_that_the_last_sign_in_took_away_is_gone_at_once(store: Store) -> None:
     """Nothing of the one before is remembered."""
-    worker = room(store)
+    worker = deps_with(store)
     await signed_in(store)
     assert (await authority(worker)).allowed
     await signed_in(store, CY.model_copy(update={"roles": ()}), at=NOW + timedelta(seconds=1))
@@ -78,7 +78,7 @@ async def test_a_role_that_the_last_sign_in_took_away_is_gone_at_once(store: Sto
 
 async def test_who_did_not_sign_in_lately_is_a_stranger(store: Store) -> None:
     """Neither one never seen, nor one whose sign-in is over, nor one whom an operator signed out."""
-    worker = room(store)
+    worker = deps_with(store)
     assert (await authority(worker)).code == "not_allowed"
     await signed_in(store, at=NOW - WEEK)
     assert (await authority(worker)).code == "not_allowed"
@@ -90,22 +90,22 @@ async def test_who_did_not_sign_in_lately_is_a_stranger(store: Store) -> None:
 async def test_who_can_write_rows_makes_nobody(store: Store) -> None:
     """What another key signed, and what was signed for another id."""
     await signed_in(store, signer=FOREIGN)
-    assert (await authority(room(store))).code == "not_allowed"
+    assert (await authority(deps_with(store))).code == "not_allowed"
     await signed_in(store, Person(id="ana", roles=("approvers",), identities={"oidc": (LOGIN,)}))
-    assert (await authority(room(store), "ana")).code == "not_allowed"
+    assert (await authority(deps_with(store), "ana")).code == "not_allowed"
 
 
 async def test_the_declaration_wins(store: Store) -> None:
     """Whoever is declared inactive, or without the role, stays that."""
     await signed_in(store)
-    assert (await authority(room(store, CY.model_copy(update={"active": False})))).code == "not_allowed"
-    assert (await authority(room(store, Person(id="cy", identities={"oidc": (LOGIN,)})))).code == "not_allowed"
+    assert (await authority(deps_with(store, CY.model_copy(update={"active": False})))).code == "not_allowed"
+    assert (await authority(deps_with(store, Person(id="cy", identities={"oidc": (LOGIN,)})))).code == "not_allowed"
 
 
 async def test_a_store_that_is_away_makes_nobody_a_stranger(tmp_path: Path) -> None:
     """The answer is `unavailable`; whoever is declared needs no store to be known."""
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
-        worker = room(store, Person(id="ana", roles=("approvers",)))
+        worker = deps_with(store, Person(id="ana", roles=("approvers",)))
     found = await environment().run(IdentifyActivity(worker).identify, task_of(CY.id))
     assert found.code == "unavailable"
     assert (await worker.directory_for("main", "ana", "")) is worker.people

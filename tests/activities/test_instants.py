@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from activity_kit import TURN, about, asked, permit_for, pinned, room_of, run, task_for
-from desk_fixtures import Ledger, pay_tool
+from activity_kit import TURN, about, asked, permit_for, pinned, run, task_for, worker_deps
+from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.hooks.tool_hooks import judge_call
@@ -38,10 +38,10 @@ def two(when: str, **fields: Any) -> ApprovalPolicy:
     return ApprovalPolicy.model_validate({"grant_ttl": "7d", "terms": [{"when": when, "quorum": 2}], **fields})
 
 
-def room_for(store: Store, tool: Tool, after: timedelta = timedelta(0), **fields: Any) -> WorkerDeps:
-    """A room whose clock is that much ahead."""
-    room = room_of(store, tool, people=PEOPLE, **fields)
-    return dataclasses.replace(room, clock=lambda: datetime.now(UTC) + after)
+def deps_for(store: Store, tool: Tool, after: timedelta = timedelta(0), **fields: Any) -> WorkerDeps:
+    """The dependencies of a worker whose clock is that much ahead."""
+    deps = worker_deps(store, tool, people=PEOPLE, **fields)
+    return dataclasses.replace(deps, clock=lambda: datetime.now(UTC) + after)
 
 
 async def ran_later(
@@ -50,11 +50,11 @@ async def ran_later(
     """What becomes, much later and by the policy `by`, of a call that people are asked about now and approve."""
     ledger = Ledger()
     before, tool = pay_tool(ledger, policy), pay_tool(ledger, by or policy)
-    request = await asked(room_for(store, before), before)
+    request = await asked(deps_for(store, before), before)
     for each in people:
         await answer(store, about(request, subject=each, delivery_id=f"of {each}"))
     permit = permit_for(tool, kind="approved", decisions=())
-    reply = await run(room_for(store, tool, LATER), tool, task_for(tool, permit))
+    reply = await run(deps_for(store, tool, LATER), tool, task_for(tool, permit))
     return reply, len(ledger.rows)
 
 
@@ -88,9 +88,9 @@ async def test_what_runs_by_a_rule_is_judged_where_it_runs(store: Store) -> None
     """Let through a second before midnight, it is asked about a second after."""
     ledger = Ledger()
     tool = pay_tool(ledger, ApprovalPolicy(auto_approve_if=f"ctx.now.at < '{turning()}'"))
-    assert (await run(room_for(store, tool, LATER), tool, task_for(tool))).again == "policy"
+    assert (await run(deps_for(store, tool, LATER), tool, task_for(tool))).again == "policy"
     assert ledger.rows == []
-    assert (await run(room_for(store, tool), tool, task_for(tool))).again == ""
+    assert (await run(deps_for(store, tool), tool, task_for(tool))).again == ""
     assert len(ledger.rows) == 1
 
 
@@ -100,9 +100,9 @@ async def test_a_doubt_that_was_asked_while_the_policy_denied_is_settled_by_its_
     tool = pay_tool(ledger, ApprovalPolicy(auto_approve_if="true", deny_if=f"ctx.now.at < '{turning()}'"))
     permit = permit_for(tool)
     await store.claim(permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
-    doubt = await asked(room_for(store, tool), tool, doubt=1)
+    doubt = await asked(deps_for(store, tool), tool, doubt=1)
     await answer(store, about(doubt, subject="ana"))
-    reply = await run(room_for(store, tool, LATER), tool, task_for(tool, permit, ticket=2))
+    reply = await run(deps_for(store, tool, LATER), tool, task_for(tool, permit, ticket=2))
     assert (reply.again, len(ledger.rows)) == ("", 1)
 
 
@@ -119,18 +119,18 @@ async def test_a_global_rule_reads_the_instant_too(store: Store) -> None:
         justification="only the desk looks at what was paid",
         bypass_routing=BypassRouting("one sum, read at once"),
     )
-    room = room_for(store, tool, policies=[rule])
+    deps = deps_for(store, tool, policies=[rule])
     # One catalog and one context: what a rule said of one moment is not kept for the next.
-    found = await ruled(room)
+    found = await ruled(deps)
     assert (found.kind, found.options.local) == ("run", False)
-    assert (await ruled(dataclasses.replace(room, clock=lambda: datetime.now(UTC) + LATER))).kind == "ask"
-    assert (await ruled(room_for(store, tool), turn="plain")).options.local
+    assert (await ruled(dataclasses.replace(deps, clock=lambda: datetime.now(UTC) + LATER))).kind == "ask"
+    assert (await ruled(deps_for(store, tool), turn="plain")).options.local
 
 
-async def ruled(room: WorkerDeps, **ctx: Any) -> GateDecision:
+async def ruled(deps: WorkerDeps, **ctx: Any) -> GateDecision:
     """What the gates say of the one call."""
     call = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20, "to": "Ana"}))
-    (ruling,) = (await GateActivity(room).gate(GateTask(ctx=pinned(**ctx), calls=(call,)))).rulings
+    (ruling,) = (await GateActivity(deps).gate(GateTask(ctx=pinned(**ctx), calls=(call,)))).rulings
     return ruling
 
 
@@ -144,11 +144,11 @@ async def test_a_handler_is_told_the_instant_of_the_question(store: Store) -> No
     """Once that of the present, by which it may deny, and once that at which people were asked, for its terms."""
     ledger = Ledger()
     tool = pay_tool(ledger, ApprovalPolicy(handler=f"{__name__}:on_time", grant_ttl=604_800))
-    request = await asked(room_for(store, tool), tool)
+    request = await asked(deps_for(store, tool), tool)
     await answer(store, about(request, subject="ana"))
     HEARD.clear()
     permit = permit_for(tool, kind="approved", decisions=())
-    await run(room_for(store, tool, LATER), tool, task_for(tool, permit))
+    await run(deps_for(store, tool, LATER), tool, task_for(tool, permit))
     assert len(ledger.rows) == 1
     first, second = (datetime.fromisoformat(each) for each in HEARD)
     assert request.judged_at is not None
@@ -159,8 +159,8 @@ async def test_a_handler_is_told_the_instant_of_the_question(store: Store) -> No
 async def test_the_instant_is_that_of_the_gates_and_in_no_hash(store: Store) -> None:
     """A moment like the others of the row: the same question asked a second later is the same."""
     tool = pay_tool(Ledger(), ApprovalPolicy())
-    room = room_for(store, tool)
-    first, again = await asked(room, tool), await asked(room, tool)
+    deps = deps_for(store, tool)
+    first, again = await asked(deps, tool), await asked(deps, tool)
     assert (first.judged_at is not None, first.judging_delay < 60) == (True, True)
     assert (again.question_hash, again.revision) == (first.question_hash, 1)
 
@@ -169,19 +169,19 @@ async def test_a_worker_whose_clock_is_wrong_names_no_instant(store: Store) -> N
     """Then rules that read one err: two are asked for where the call runs."""
     ledger = Ledger()
     tool = pay_tool(ledger, two("ctx.now.hour < 0", grant_ttl="7d"))
-    room = room_for(store, tool, timedelta(minutes=2))
-    request = await asked(room, tool)
+    deps = deps_for(store, tool, timedelta(minutes=2))
+    request = await asked(deps, tool)
     assert request.judged_at is None
     await answer(store, about(request, subject="ana"))
-    reply = await run(room, tool, task_for(tool, permit_for(tool, kind="approved", decisions=())))
+    reply = await run(deps, tool, task_for(tool, permit_for(tool, kind="approved", decisions=())))
     assert (reply.again, ledger.rows) == ("policy", [])
 
 
 async def test_a_question_that_claims_another_instant_is_nobodys(store: Store) -> None:
     """Whoever writes rows could choose a day on which less is asked: neither shown, signed nor run."""
     tool = pay_tool(Ledger(), ApprovalPolicy())
-    room = room_for(store, tool)
-    request = await asked(room, tool)
+    deps = deps_for(store, tool)
+    request = await asked(deps, tool)
     rows = await Questions(store).read(request.id)
     assert rows is not None
     moved = rows.latest.model_copy(update={"judged_at": datetime.now(UTC) - timedelta(days=2)})
@@ -195,7 +195,7 @@ async def test_a_question_that_claims_another_instant_is_nobodys(store: Store) -
 async def test_an_instant_lies_within_a_minute_of_the_row(store: Store, seconds: int, apart: bool) -> None:
     """By the store's clock, in which the row was opened."""
     tool = pay_tool(Ledger(), ApprovalPolicy())
-    request = await asked(room_for(store, tool), tool)
+    request = await asked(deps_for(store, tool), tool)
     assert request.opened_at is not None
     moved = request.model_copy(update={"judged_at": request.opened_at + timedelta(seconds=seconds)})
     assert (moved.judging_delay > 60) is apart
@@ -204,8 +204,8 @@ async def test_an_instant_lies_within_a_minute_of_the_row(store: Store, seconds:
 async def test_gates_judge_a_whole_batch_at_one_instant(store: Store) -> None:
     """Its calls are judged by one reading of the clock."""
     tool = pay_tool(Ledger(), ApprovalPolicy())
-    room = room_for(store, tool)
+    deps = deps_for(store, tool)
     call = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20, "to": "Ana"}))
     at = datetime.now(UTC)
-    found = await judge_call(room.catalog, pinned(), call, {"amount": 20, "to": "Ana"}, room.kinds, at=at)
+    found = await judge_call(deps.catalog, pinned(), call, {"amount": 20, "to": "Ana"}, deps.kinds, at=at)
     assert found.at == at

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from activity_kit import TURN, about, environment, pinned, request_of, room_of
-from desk_fixtures import Ledger, pay_tool
+from activity_kit import TURN, about, environment, pinned, request_of, worker_deps
+from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities import model_activity
 from signoff.activities.gate_activity import GateActivity
@@ -46,9 +46,9 @@ class Model:
         return dataclasses.replace(made, provider=b'{"n": %d}' % self.asked)
 
 
-def room(store: Store, model: Any, policy: Any = True) -> WorkerDeps:
+def deps_with(store: Store, model: Any, policy: Any = True) -> WorkerDeps:
     """A worker with one tool, that asks people."""
-    return room_of(store, pay_tool(Ledger(), policy), drivers={"scripted": ScriptedModel(model)})
+    return worker_deps(store, pay_tool(Ledger(), policy), drivers={"scripted": ScriptedModel(model)})
 
 
 def task(**fields: Any) -> ModelTask:
@@ -56,10 +56,10 @@ def task(**fields: Any) -> ModelTask:
     return ModelTask(**{"ctx": pinned(), "completion": 1, "messages": (user_message("go"),)} | fields)
 
 
-async def attempt(room: WorkerDeps, run: str, number: int, span: timedelta = SPAN, **fields: Any) -> ModelReply:
+async def attempt(deps: WorkerDeps, run: str, number: int, span: timedelta = SPAN, **fields: Any) -> ModelReply:
     """What attempt `number` of the completion of run `run` returns."""
     info = {"workflow_run_id": run, "attempt": number, "start_to_close_timeout": span}
-    found: ModelReply = await environment("signoff.model", **info).run(ModelActivity(room).model, task(**fields))
+    found: ModelReply = await environment("signoff.model", **info).run(ModelActivity(deps).model, task(**fields))
     return found
 
 
@@ -83,8 +83,8 @@ async def test_a_second_attempt_asks_nobody_and_returns_the_same(store: Store) -
     Without `Completions.keep` the model was asked twice, and a second question lay beside the first.
     """
     model, run = Model(), uuid.uuid4().hex
-    first = await attempt(room(store, model), run, 1)
-    again = await attempt(room(store, model), run, 2)
+    first = await attempt(deps_with(store, model), run, 1)
+    again = await attempt(deps_with(store, model), run, 2)
     assert model.asked == 1
     assert again == first
     assert first.gates is not None
@@ -98,18 +98,18 @@ async def test_what_was_approved_before_the_turn_heard_of_it_is_not_asked_again(
     Without `asked_since` it was asked a second time, with a second card.
     """
     model, run = Model(), uuid.uuid4().hex
-    first = await attempt(room(store, model), run, 1)
+    first = await attempt(deps_with(store, model), run, 1)
     await answer(store, about(question_in(first)))
-    assert await attempt(room(store, model), run, 2) == first
+    assert await attempt(deps_with(store, model), run, 2) == first
     assert await amounts(store) == [10]
 
 
 async def test_what_was_denied_before_the_turn_heard_of_it_ends_the_call(store: Store) -> None:
     """The next attempt asks nobody and tells the model of that denial."""
     model, run = Model(), uuid.uuid4().hex
-    first = question_in(await attempt(room(store, model), run, 1))
+    first = question_in(await attempt(deps_with(store, model), run, 1))
     await answer(store, about(first, verdict="denied", reason="too much"))
-    again = await attempt(room(store, model), run, 2)
+    again = await attempt(deps_with(store, model), run, 2)
     assert again.gates is not None
     outcome = again.gates.rulings[0].outcome
     assert outcome is not None
@@ -128,12 +128,12 @@ async def test_no_time_that_a_caller_names_opens_a_way_past_a_denial(store: Stor
     denied = (CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20, "to": "Ana"})),)
     bait = (CallPart(call="c9.1", tool="pay", args=Content(inline={"amount": 1, "to": "Ana"})),)
     again = (denied[0].model_copy(update={"call": "c9.1"}),)
-    desk = room(store, Model(), policy)
+    deps = deps_with(store, Model(), policy)
     since = datetime(1970, 1, 1, tzinfo=UTC)
 
     async def judged(calls: tuple[CallPart, ...]) -> GateDecision:
         task = GateTask(ctx=pinned(), calls=calls, asked_since=since)
-        found: GateReply = await environment("signoff.gate").run(GateActivity(desk).gate, task)
+        found: GateReply = await environment("signoff.gate").run(GateActivity(deps).gate, task)
         return found.rulings[0]
 
     await answer(store, about(request_of((await judged(denied)).request), verdict="denied"))
@@ -148,7 +148,7 @@ async def test_what_was_remembered_meanwhile_does_not_overtake_the_question(stor
     Without the look at what was asked since, the second attempt's verdict was `run`.
     """
     model, run = Model(), uuid.uuid4().hex
-    lasting = room(store, model, ApprovalPolicy(allow_remember=True))
+    lasting = deps_with(store, model, ApprovalPolicy(allow_remember=True))
     first = await attempt(lasting, run, 1)
     await answer(store, about(question_in(first), remember=GrantRequest()))
     assert await attempt(lasting, run, 2) == first
@@ -157,16 +157,16 @@ async def test_what_was_remembered_meanwhile_does_not_overtake_the_question(stor
 async def test_what_another_policy_says_by_now_does_not_overtake_the_question(store: Store) -> None:
     """A tool that asked at the first attempt and would run by rule at the second: people are asked under that."""
     model, run = Model(), uuid.uuid4().hex
-    first = question_in(await attempt(room(store, model), run, 1))
+    first = question_in(await attempt(deps_with(store, model), run, 1))
     await answer(store, about(first))
-    again = question_in(await attempt(room(store, model, False), run, 2))
+    again = question_in(await attempt(deps_with(store, model, False), run, 2))
     assert (first.revision, again.revision, again.note) == (1, 2, POLICY_CHANGED)
 
 
 async def test_a_question_from_before_a_reset_is_asked_anew(store: Store) -> None:
     """Another run keeps its own reply, later: what was answered to the run before is no answer to this one."""
     reply = calls(("pay", {"amount": 10, "to": "Ana"}))
-    model = room(store, lambda request: reply)
+    model = deps_with(store, lambda request: reply)
     await answer(store, about(question_in(await attempt(model, uuid.uuid4().hex, 1))))
     await asyncio.sleep(0.002)
     reset = uuid.uuid4().hex
@@ -177,7 +177,7 @@ async def test_a_question_from_before_a_reset_is_asked_anew(store: Store) -> Non
 async def test_an_attempt_that_was_taken_for_lost_hears_what_the_other_kept(store: Store) -> None:
     """Both ask the model at once; whoever comes second judges and returns the first one's calls."""
     model, run = Model(), uuid.uuid4().hex
-    found = await asyncio.gather(*(attempt(room(store, model), run, 1) for _ in range(3)))
+    found = await asyncio.gather(*(attempt(deps_with(store, model), run, 1) for _ in range(3)))
     assert model.asked == 3
     assert len({each.message.model_dump_json() for each in found}) == 1
     assert len(await amounts(store)) == 1
@@ -186,16 +186,16 @@ async def test_an_attempt_that_was_taken_for_lost_hears_what_the_other_kept(stor
 async def test_another_completion_and_another_run_are_asked_anew(store: Store) -> None:
     """What is kept is of one completion of one run: a turn that is reset asks again."""
     model, run = Model(), uuid.uuid4().hex
-    await attempt(room(store, model), run, 1)
-    await attempt(room(store, model), run, 2, completion=2)
-    await attempt(room(store, model), uuid.uuid4().hex, 2)
+    await attempt(deps_with(store, model), run, 1)
+    await attempt(deps_with(store, model), run, 2, completion=2)
+    await attempt(deps_with(store, model), uuid.uuid4().hex, 2)
     assert model.asked == 3
 
 
 async def test_a_reply_without_calls_is_not_kept(store: Store) -> None:
     """Nothing is judged behind it, so nothing comes between it and the end of the activity."""
     run = uuid.uuid4().hex
-    reply = await attempt(room(store, lambda request: dataclasses.replace(say("hello"), provider=b"{}")), run, 1)
+    reply = await attempt(deps_with(store, lambda request: dataclasses.replace(say("hello"), provider=b"{}")), run, 1)
     assert (reply.gates, await model_activity.Completions(store).read(run, 1)) == (None, None)
     assert reply.message.provider is not None
     assert await store.get_blob(reply.message.provider.sha256) == b"{}"
@@ -203,7 +203,7 @@ async def test_a_reply_without_calls_is_not_kept(store: Store) -> None:
 
 async def test_the_provider_form_is_kept_with_the_reply(store: Store) -> None:
     """The next completion loads it by the reference in the message."""
-    reply = await attempt(room(store, Model()), uuid.uuid4().hex, 1)
+    reply = await attempt(deps_with(store, Model()), uuid.uuid4().hex, 1)
     assert reply.message.provider is not None
     assert await store.get_blob(reply.message.provider.sha256) == b'{"n": 1}'
 
@@ -219,7 +219,7 @@ async def test_the_gates_are_told_what_the_turn_has_done(store: Store) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(GateActivity, "gate", gate)
         tally = Tally(calls=7, per_tool={"pay": 7})
-        model = room(store, lambda request: calls(("pay", {"amount": 1}), text="for the flight"))
+        model = deps_with(store, lambda request: calls(("pay", {"amount": 1}), text="for the flight"))
         reply = await attempt(model, uuid.uuid4().hex, 1, tally=tally, dry_run=True)
     (asked,) = seen
     assert (asked.tally, asked.dry_run, asked.agent_says) == (tally, True, "for the flight")
@@ -237,7 +237,7 @@ async def test_gates_that_fail_leave_the_reply_to_the_turn(
 
     monkeypatch.setattr(GateActivity, "gate", gate)
     with caplog.at_level(logging.WARNING):
-        reply = await attempt(room(store, Model()), uuid.uuid4().hex, 1)
+        reply = await attempt(deps_with(store, Model()), uuid.uuid4().hex, 1)
     assert (reply.gates, len(reply.calls)) == (None, 1)
     assert caplog.messages == [f"calls of completion 1 are left to their turn: {type(error).__name__}"]
 
@@ -253,20 +253,20 @@ async def test_gates_that_take_too_long_leave_the_reply_to_the_turn(
 
     monkeypatch.setattr(GateActivity, "gate", gate)
     monkeypatch.setattr(model_activity, "GATES_SECONDS", 0.05)
-    assert (await attempt(room(store, Model()), uuid.uuid4().hex, 1)).gates is None
+    assert (await attempt(deps_with(store, Model()), uuid.uuid4().hex, 1)).gates is None
 
 
 async def test_with_little_of_the_attempt_left_the_gates_are_not_begun(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The model may have used nearly all of it: then nobody is asked what the next attempt would ask again."""
-    assert (await attempt(room(store, Model()), uuid.uuid4().hex, 1, timedelta(seconds=49))).gates is None
+    assert (await attempt(deps_with(store, Model()), uuid.uuid4().hex, 1, timedelta(seconds=49))).gates is None
     assert await amounts(store) == []
-    assert (await attempt(room(store, Model()), uuid.uuid4().hex, 1, timedelta(seconds=60))).gates is not None
+    assert (await attempt(deps_with(store, Model()), uuid.uuid4().hex, 1, timedelta(seconds=60))).gates is not None
 
 
 async def test_rulings_that_make_a_reply_too_large_are_left_out(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server takes no result over 2 MiB, and a turn must not fail by what a model wrote."""
     monkeypatch.setattr(model_activity, "REPLY_BYTES", 100)
-    reply = await attempt(room(store, Model()), uuid.uuid4().hex, 1)
+    reply = await attempt(deps_with(store, Model()), uuid.uuid4().hex, 1)
     assert (reply.gates, len(reply.calls)) == (None, 1)

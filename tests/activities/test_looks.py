@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from activity_kit import room_of
-from desk_fixtures import Ledger, pay_tool
+from activity_kit import worker_deps
 from temporalio.worker import Worker
+from turn_fixtures import Ledger, pay_tool
 
 from signoff.store.store import Store
 from signoff.temporal import query_fence as module
@@ -86,7 +86,7 @@ async def test_a_worker_tells_what_its_core_was_told(store: Store) -> None:
     """Its ends, its answers as they are sent, and what is to be let go pass by `QueryFence`, in every worker of
     ours.
     """
-    plugin, core = SignoffPlugin(room_of(store, pay_tool(Ledger()))), Core()
+    plugin, core = SignoffPlugin(worker_deps(store, pay_tool(Ledger()))), Core()
     fence, worker = plugin._fence, SimpleNamespace(_bridge_worker=SimpleNamespace(_ref=core))
 
     async def nothing_more(worker: Worker) -> None:

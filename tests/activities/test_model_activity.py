@@ -7,11 +7,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from activity_kit import PLACE, environment, free, pinned, room_of
-from desk_fixtures import Ledger, pay_tool
+from activity_kit import PLACE, environment, free, pinned, worker_deps
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from temporalio.exceptions import ApplicationError
+from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities import model_activity
 from signoff.activities.model_activity import ModelActivity
@@ -55,13 +55,13 @@ async def asked(store: Store, answer: Any, **fields: Any) -> ModelReply:
             model_settings={"temperature": 0} | fields.pop("settings", {}),
         )
     ]
-    room = room_of(
+    deps = worker_deps(
         store, pay_tool(LEDGER), actors=actors, drivers=fields.pop("drivers", {"scripted": ScriptedModel(react)})
     )
     task = ModelTask(**{"ctx": pinned(), "completion": 2, "messages": (user_message("go"),)} | fields)
     # Of a run of its own: a reply with calls is kept for the next attempt of its completion.
     env = environment("signoff.model", workflow_run_id=uuid.uuid4().hex)
-    reply = await env.run(ModelActivity(room).model, task)
+    reply = await env.run(ModelActivity(deps).model, task)
     converter = DATA_CONVERTER.payload_converter
     return converter.from_payloads(converter.to_payloads([reply]), [ModelReply])[0]
 
@@ -197,8 +197,8 @@ async def test_arguments_that_cannot_be_used_are_malformed_softly(store: Store, 
 @pytest.mark.parametrize("over", [0, 1])
 async def test_arguments_are_measured_in_bytes(store: Store, over: int) -> None:
     """64 KiB of JSON in UTF-8 are taken and stored, one byte more is not."""
-    room_left = ARGUMENTS_BYTES - len('{"a":""}')
-    args = {"a": "é" * (room_left // 2) + "x" * (room_left % 2 + over)}
+    chars_left = ARGUMENTS_BYTES - len('{"a":""}')
+    args = {"a": "é" * (chars_left // 2) + "x" * (chars_left % 2 + over)}
     part = parts(await asked(store, calls(("pay", args))))[0]
     assert part.malformed == (f"the arguments are {ARGUMENTS_BYTES + 1} bytes, at most 65536 are taken" if over else "")
     assert await load(store, part.args) == ({} if over else args)
@@ -322,7 +322,7 @@ async def test_no_model_is_paid_for_while_nothing_can_be_written(store: Store, m
             raise
         return say("x")
 
-    async def fails(room: Any, seen: Any) -> None:
+    async def fails(deps: Any, seen: Any) -> None:
         await begun.wait()
         raise StoreUnavailable("no disk")
 
@@ -352,6 +352,6 @@ def test_whatever_is_proposed_can_be_recorded(raw: Any) -> None:
 
 async def test_a_free_tool_is_offered_like_any(store: Store) -> None:
     """The model is not told which calls will be asked."""
-    room = room_of(store, free(LEDGER), pay_tool(LEDGER, name="gated"))
-    offered = {offer.name: offer.parameters for offer in room.catalog.offered_tools("desk", pinned())}
+    deps = worker_deps(store, free(LEDGER), pay_tool(LEDGER, name="gated"))
+    offered = {offer.name: offer.parameters for offer in deps.catalog.offered_tools("desk", pinned())}
     assert offered["pay"] == offered["gated"]

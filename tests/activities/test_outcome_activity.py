@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, about, environment, free, permit_for, room_of, told
+from activity_kit import ARGS, TURN, about, environment, free, permit_for, told, worker_deps
 from activity_kit import asked as ask
-from desk_fixtures import Ledger, pay_tool
 from temporalio.testing import ActivityEnvironment
+from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.outcome_activity import OutcomeActivity
@@ -46,11 +46,11 @@ DONE = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Con
 
 async def asked(store: Store, tool: Tool = TOOL, env: ActivityEnvironment | None = None, **fields: Any) -> ToolReply:
     """What became of the one call?"""
-    room = room_of(store, tool, people=fields.pop("people", ()), profile=fields.pop("profile", "development"))
-    room = dataclasses.replace(room, verifier=SIGNER.verifier())
+    deps = worker_deps(store, tool, people=fields.pop("people", ()), profile=fields.pop("profile", "development"))
+    deps = dataclasses.replace(deps, verifier=SIGNER.verifier())
     task = OutcomeTask(**{"permit": PERMIT, "tool": "pay"} | fields)
     env = env or environment(OUTCOME, activity_id="17")
-    reply = await env.run(OutcomeActivity(room).outcome, task)
+    reply = await env.run(OutcomeActivity(deps).outcome, task)
     return ToolReply.model_validate_json(reply.model_dump_json())
 
 
@@ -138,7 +138,7 @@ HELD: dict[str, Any] = {"args": Content(inline=ARGS)}
 async def begun(store: Store, tool: Tool = TOOL, **fields: Any) -> Decision:
     """The approver's word that the one call happened, which was begun and about which people were asked."""
     await store.claim(permit_for(tool).digest, **WHO)
-    request = await ask(room_of(store, tool, people=[BOSS, BO, ANA]), tool, doubt=1)
+    request = await ask(worker_deps(store, tool, people=[BOSS, BO, ANA]), tool, doubt=1)
     return about(request, **SAID | fields)
 
 
@@ -188,7 +188,7 @@ async def test_a_word_about_another_try_is_not_written(store: Store) -> None:
     """People were asked about the second try; of the first nobody has said anything."""
     word = await begun(store)
     await Questions(store).end(word.approval_id, 1, "superseded")
-    second = about(await ask(room_of(store, TOOL), TOOL, doubt=2), **SAID)
+    second = about(await ask(worker_deps(store, TOOL), TOOL, doubt=2), **SAID)
     assert await asked(store, people=[APPROVER], **HELD | {"happened": second}) == ToolReply()
     assert (await store.read_ticket(PERMIT.digest)).state == "claimed"
 
@@ -203,7 +203,7 @@ async def test_a_word_that_cannot_be_checked_is_not_written(store: Store, fields
 
 async def test_what_nobody_began_cannot_have_happened(store: Store) -> None:
     """No ticket, or a void one, takes no word."""
-    word = about(await ask(room_of(store, TOOL), TOOL, doubt=1), **SAID)
+    word = about(await ask(worker_deps(store, TOOL), TOOL, doubt=1), **SAID)
     given = HELD | {"happened": word, "people": [APPROVER]}
     assert await asked(store, **given) == ToolReply()
     await store.void_unclaimed(PERMIT.digest, **WHO)
@@ -271,18 +271,18 @@ async def test_whom_a_call_asked_does_not_hang_on_whether_it_could_be_made_now(s
     tool = pay_tool(LEDGER, ROUTED, **fields)
     permit = permit_for(tool)
     await store.claim(permit.digest, **WHO)
-    room = room_of(store, tool, people=[BOSS, BO, ANA])
-    room = dataclasses.replace(room, verifier=SIGNER.verifier(), clock=lambda: datetime(2026, 1, 6, 9, tzinfo=UTC))
+    deps = worker_deps(store, tool, people=[BOSS, BO, ANA])
+    deps = dataclasses.replace(deps, verifier=SIGNER.verifier(), clock=lambda: datetime(2026, 1, 6, 9, tzinfo=UTC))
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
     doubt = GateTask(ctx=permit.ctx, calls=(call,), withheld=("pay",), doubt=1, doubt_of=permit.digest)
-    asks = await environment("signoff.gate", is_local=True).run(GateActivity(room).gate, doubt)
+    asks = await environment("signoff.gate", is_local=True).run(GateActivity(deps).gate, doubt)
     assert asks.rulings[0].request.approvers == ("user:ana",)
     word = about(asks.rulings[0].request, **SAID)
     written = []
     for subject in ("bo", "ana"):
         said = word.model_copy(update={"subject": subject})
         task = OutcomeTask(permit=permit, tool="pay", **HELD | {"happened": said})
-        written.append(await environment(OUTCOME, activity_id="17").run(OutcomeActivity(room).outcome, task))
+        written.append(await environment(OUTCOME, activity_id="17").run(OutcomeActivity(deps).outcome, task))
     assert written[0] == ToolReply()
     assert told(written[1]) == ("ok", "booking 7")
 
@@ -305,7 +305,7 @@ async def test_the_log_says_which_word_was_not_written(store: Store, caplog: pyt
         caplog.clear()
         return found
 
-    word = about(await ask(room_of(store, TOOL), TOOL, doubt=1), **SAID)
+    word = about(await ask(worker_deps(store, TOOL), TOOL, doubt=1), **SAID)
     await asked(store, people=[APPROVER], **HELD | {"happened": word.model_copy(update={"subject": "guest"})})
     assert lines() == ["nobody who may say so says that pay happened"]
     await asked(store, people=[APPROVER], **HELD | {"happened": word})

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, about, asked, decision, permit_for, pinned, room_of
-from desk_fixtures import GUEST, Ledger, catalog_of, pay_tool
+from activity_kit import ARGS, TURN, about, asked, decision, permit_for, pinned, worker_deps
 from signed_askers import signed_asker
+from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool
 
 from signoff.activities.permit_check import (
     RUN,
@@ -59,21 +59,21 @@ async def rows_of(store: Store) -> ApprovalRows | None:
 
 async def weighed(store: Store, tool: Tool, permit: Permit, signature_policy: SignaturePolicy = LENIENT) -> PermitCheck:
     """What the permit is worth for `tool` as it is now, by what the store has of its approval."""
-    room = room_of(store, tool, people=APPROVERS)
+    deps = worker_deps(store, tool, people=APPROVERS)
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
-    found = judge(room.catalog, permit.ctx, call, ARGS, Tally())
+    found = judge(deps.catalog, permit.ctx, call, ARGS, Tally())
     rows = await rows_of(store)
     approval = approval_of(permit, rows, accept_unsigned=signature_policy.development)
     questions = () if approval is None else (approval.question,)
-    terms = room.catalog.terms("pay", found.verdict)
+    terms = deps.catalog.terms("pay", found.verdict)
     return check_permit(
         permit,
         permit_for(tool).digest,
         found,
-        room.catalog.policy("pay"),
+        deps.catalog.policy("pay"),
         terms,
         signature_policy=signature_policy,
-        voters=voter_set(room.catalog, room.people, permit.ctx, "pay", terms, datetime.now(UTC), questions),
+        voters=voter_set(deps.catalog, deps.people, permit.ctx, "pay", terms, datetime.now(UTC), questions),
         approval=approval,
         now=datetime.now(UTC) if rows is None else rows.now,
     )
@@ -81,7 +81,7 @@ async def weighed(store: Store, tool: Tool, permit: Permit, signature_policy: Si
 
 async def put(store: Store, tool: Tool) -> ApprovalRequest:
     """The one call as people are asked about it under `tool`'s own policy."""
-    return await asked(room_of(store, tool), tool)
+    return await asked(worker_deps(store, tool), tool)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ async def test_a_signed_decision_counts_from_the_store_alone(store: Store) -> No
     strict = SignaturePolicy(signer.verifier(), development=False)
     ctx = pinned(user=signed_asker(signer, GUEST, *TURN, at=now))
     tool = pay_tool(LEDGER)
-    request = await asked(room_of(store, tool), tool, ctx=ctx)
+    request = await asked(worker_deps(store, tool), tool, ctx=ctx)
     said = signer.sign_decision(about(request, received_at=now, assurance="session"))
     permit = permit_for(tool, kind="approved", ctx=ctx, decisions=(said,))
     assert await weighed(store, tool, permit, strict) == PermitCheck("refuse", FEW)
@@ -307,16 +307,18 @@ async def test_a_doubted_requester_is_asked_about(store: Store) -> None:
     """What would run by rule is asked, with the reason; what is asked or settled anyway stays as it is."""
     tool = pay_tool(LEDGER, ApprovalPolicy(auto_approve_if="true"))
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
-    run = judge(room_of(store, tool).catalog, pinned(), call, ARGS, Tally())
+    run = judge(worker_deps(store, tool).catalog, pinned(), call, ARGS, Tally())
     found = ask_if_doubted(run, "it is too long ago")
     assert (found.kind, found.tool, found.verdict.verdict) == ("ask", run.tool, "ask")
     assert (found.verdict.rule, found.verdict.rule_text) == (REQUESTER_RULE, "")
     assert found.verdict.why == "it is too long ago"
     assert found.verdict.policy_hash == run.verdict.policy_hash
-    asked = judge(room_of(store, GATED).catalog, pinned(), call, ARGS, Tally())
+    asked = judge(worker_deps(store, GATED).catalog, pinned(), call, ARGS, Tally())
     assert ask_if_doubted(asked, "it is too long ago") is asked
     routed = pay_tool(LEDGER, ApprovalPolicy(auto_approve_if="true", route_to="['role:finance']"))
-    found = ask_if_doubted(judge(room_of(store, routed).catalog, pinned(), call, ARGS, Tally()), "it is too long ago")
+    found = ask_if_doubted(
+        judge(worker_deps(store, routed).catalog, pinned(), call, ARGS, Tally()), "it is too long ago"
+    )
     assert (found.kind, found.verdict.terms.approvers) == ("ask", ("role:finance",))
     bare = LocalGateDecision(call="c1.1", kind="run")
     assert ask_if_doubted(bare, "it is too long ago") is bare

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import uvicorn
-from desk_fixtures import Ledger, catalog_of, no, pay_tool
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, no, pay_tool
 
 from signoff.activities.models.drivers import build_driver, build_drivers
 from signoff.activities.models.pydantic_ai_driver import ProviderModel, to_library
@@ -246,8 +246,8 @@ async def test_a_whole_turn_over_a_real_provider(
         actor = Actor(name="desk", description="", instructions="Help.", model=MODEL)
         catalog = catalog_of([pay_tool(ledger)], actors=[actor])
         drivers = await build_drivers(catalog, SecretProvider())
-        room = WorkerDeps(catalog, store, catalog.people, drivers, await store.secret_key("card-mark"))
-        async with build_worker(client, room, task_queue=task_queue):
+        deps = WorkerDeps(catalog, store, catalog.people, drivers, await store.secret_key("card-mark"))
+        async with build_worker(client, deps, task_queue=task_queue):
             signoff = TurnClient(client, task_queue=task_queue)
             key = await signoff.start_turn(
                 TurnInput(

@@ -5,9 +5,9 @@ import logging
 from datetime import timedelta
 
 import pytest
-from desk_fixtures import Ledger, bench, catalog_of, pay_tool
 from sqlalchemy import update
 from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns
 
 from signoff.activities import reply_sweep
 from signoff.contracts.errors import StoreUnavailable
@@ -37,7 +37,7 @@ async def test_an_idle_worker_drops_what_is_too_old(
     monkeypatch.setattr(Completions, "drop_old", away_at_first)
     kept = Completions(store)
     with caplog.at_level(logging.WARNING):
-        async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), []):
+        async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), []):
             await kept.keep("old", 1, b"reply")
             await kept.keep("young", 1, b"reply")
             aged = update(COMPLETIONS).where(COMPLETIONS.c.key == "old.1")

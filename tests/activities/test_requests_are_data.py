@@ -5,8 +5,8 @@ import json
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, environment, free, permit_for, pinned, room_of, run, task_for
-from desk_fixtures import Ledger
+from activity_kit import ARGS, TURN, environment, free, permit_for, pinned, run, task_for, worker_deps
+from turn_fixtures import Ledger
 
 from signoff.contracts.activity_messages import ToolTask
 from signoff.contracts.ids import TurnKey
@@ -31,7 +31,7 @@ async def test_calls_that_run_at_once_see_each_its_own_context(store: Store) -> 
         return before
 
     tool = free(Ledger(), handler=handler)
-    room = room_of(store, tool)
+    deps = worker_deps(store, tool)
     people = {"guest": TURN.turn, "ana": "other"}
 
     async def called(user: str, turn: str) -> Any:
@@ -40,7 +40,7 @@ async def test_calls_that_run_at_once_see_each_its_own_context(store: Store) -> 
         task = task_for(tool, permit_for(tool, args, ctx=pinned(user=Principal(user=user), turn=turn)), args)
         sent = ToolTask.model_validate(json.loads(task.model_dump_json()))
         assert sent == task
-        reply = await run(room, tool, sent, environment(workflow_id=key.workflow_id))
+        reply = await run(deps, tool, sent, environment(workflow_id=key.workflow_id))
         assert reply.outcome is not None
         return reply.outcome.value.inline
 

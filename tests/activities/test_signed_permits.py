@@ -14,12 +14,12 @@ from activity_kit import (
     environment,
     permit_for,
     pinned,
-    room_of,
     run,
     task_for,
+    worker_deps,
 )
-from desk_fixtures import GUEST, Ledger, catalog_of, pay_tool
 from signed_askers import signed_asker
+from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.permit_check import SignaturePolicy, is_believed, is_given_up, voter_set, words_on
@@ -61,10 +61,10 @@ def signed(request: ApprovalRequest, signer: Signer = SIGNER, **fields: Any) -> 
     return signer.sign_decision(about(request, **{"received_at": NOW, "assurance": "session"} | fields))
 
 
-def room_with(
+def deps_with(
     store: Store, tool: Tool, *, profile: Profile = "production", verifier: Verifier | None = None
 ) -> WorkerDeps:
-    """The room of a worker that has public keys and nothing else."""
+    """The dependencies of a worker that has public keys and nothing else."""
     return WorkerDeps(
         catalog=catalog_of([tool]),
         store=store,
@@ -77,18 +77,18 @@ def room_with(
     )
 
 
-class Desk:
+class PermitKit:
     """One gated tool behind one worker."""
 
     def __init__(self, store: Store, requires_approval: Any = True, **fields: Any) -> None:
         self.ledger = Ledger()
         self.store = store
         self.tool = pay_tool(self.ledger, requires_approval)
-        self.room = room_with(store, self.tool, **fields)
+        self.deps = deps_with(store, self.tool, **fields)
 
     async def ask(self, args: Any = None, **more: Any) -> ApprovalRequest:
         """What people are asked about the one call of the guest, whom the gateway vouches for."""
-        return await asked(self.room, self.tool, args, ctx=pinned(user=asks()), **more)
+        return await asked(self.deps, self.tool, args, ctx=pinned(user=asks()), **more)
 
     def permit(self, *decisions: Decision, **fields: Any) -> Permit:
         """An approved permit, asked by a signed guest; with these decisions beside what lies in the store."""
@@ -97,7 +97,7 @@ class Desk:
 
     async def run(self, permit: Permit | None = None, **fields: Any) -> ToolReply:
         """What the tool's activity answers; by default to a permit without any decision."""
-        return await run(self.room, self.tool, task_for(self.tool, permit or self.permit(), **fields))
+        return await run(self.deps, self.tool, task_for(self.tool, permit or self.permit(), **fields))
 
     async def refused(self, permit: Permit | None = None, **fields: Any) -> str:
         """Why the tool's activity refuses; nothing has run."""
@@ -116,12 +116,12 @@ class Desk:
 
 async def test_a_signed_answer_runs_by_public_keys_alone(store: Store) -> None:
     """A worker that has no private key runs what the gateway signed."""
-    desk = Desk(store)
-    await answer(store, signed(await desk.ask()))
-    reply = await desk.run()
+    kit = PermitKit(store)
+    await answer(store, signed(await kit.ask()))
+    reply = await kit.run()
     assert reply.outcome is not None
     assert reply.outcome.code == "ok"
-    assert len(desk.ledger.rows) == 1
+    assert len(kit.ledger.rows) == 1
 
 
 @pytest.mark.parametrize("profile", ["development", "production"])
@@ -143,10 +143,10 @@ async def test_an_altered_reason_or_author_is_refused(store: Store, profile: Pro
 
     Who can write the store can write rows of answers; the signature is what they cannot write.
     """
-    desk = Desk(store, profile=profile)
-    altered = signed(await desk.ask()).model_copy(update=change)
-    assert "too few people" in await desk.refused(desk.permit(altered))
-    assert "not what the gateway signed" in await desk.refused_with(altered)
+    kit = PermitKit(store, profile=profile)
+    altered = signed(await kit.ask()).model_copy(update=change)
+    assert "too few people" in await kit.refused(kit.permit(altered))
+    assert "not what the gateway signed" in await kit.refused_with(altered)
 
 
 @pytest.mark.parametrize("approval_id", ["main.s.t.c1.2", "main.s.other.c1.1", "other.s.t.c1.1"])
@@ -155,34 +155,34 @@ async def test_a_decision_copied_from_another_call_is_refused(
     store: Store, approval_id: str, hash_too: bool, why: str
 ) -> None:
     """Signed for another call, turn or approval, it approves nothing here; its id cannot be changed either."""
-    desk = Desk(store)
-    request = await desk.ask()
+    kit = PermitKit(store)
+    request = await kit.ask()
     other = signed(request, approval_id=approval_id, question_hash="0" * 64)
     change = {"approval_id": request.id} | ({"question_hash": request.question_hash} if hash_too else {})
-    assert why in await desk.refused_with(other.model_copy(update=change))
+    assert why in await kit.refused_with(other.model_copy(update=change))
 
 
 async def test_a_decision_replayed_to_another_revision_or_question_is_refused(store: Store) -> None:
     """It is an answer to what the person saw: this call under these terms, in this revision."""
-    desk = Desk(store)
-    first = signed(await desk.ask())
-    assert "about something else" in await desk.refused_with(signed(await desk.ask(), question_hash="0" * 64))
+    kit = PermitKit(store)
+    first = signed(await kit.ask())
+    assert "about something else" in await kit.refused_with(signed(await kit.ask(), question_hash="0" * 64))
     await Questions(store).end(first.approval_id, 1, "superseded")
     other = {"amount": 2_000_000, "to": "Eve"}
-    second = await desk.ask(other)
+    second = await kit.ask(other)
     moved = first.model_copy(update={"revision": 2})
-    permit = permit_for(desk.tool, other, kind="approved", ctx=pinned(user=asks()), revision=2, decisions=())
-    assert "about something else" in await desk.refused_with(moved, permit=permit, args=other)
+    permit = permit_for(kit.tool, other, kind="approved", ctx=pinned(user=asks()), revision=2, decisions=())
+    assert "about something else" in await kit.refused_with(moved, permit=permit, args=other)
     assert second.revision == 2
 
 
 async def test_terms_that_were_changed_in_the_row_are_signed_by_nobody(store: Store) -> None:
     """Who can write the store makes one person out of two in the question itself: then its hash is another."""
-    desk = Desk(store, ApprovalPolicy(quorum=2))
-    await answer(store, signed(await desk.ask()))
+    kit = PermitKit(store, ApprovalPolicy(quorum=2))
+    await answer(store, signed(await kit.ask()))
     body = "UPDATE questions SET body = replace(body, '\"quorum\":2', '\"quorum\":1')"
     await store.run(lambda connection: connection.exec_driver_sql(body).close())
-    assert "about something else" in await desk.refused()
+    assert "about something else" in await kit.refused()
 
 
 @pytest.mark.parametrize("development", [True, False])
@@ -224,7 +224,7 @@ def test_the_gateway_vouches_for_a_decision(development: bool, accept_unsigned: 
 
 def test_a_signed_decision_that_names_nothing_is_refused(store: Store) -> None:
     """What fits any question proves no consent to this one."""
-    signature_policy = Desk(store).room.signature_policy
+    signature_policy = PermitKit(store).deps.signature_policy
     for vague in ({"question_hash": ""}, {"revision": None}):
         said = SIGNER.sign_decision(decision(**{"received_at": NOW, "question_hash": "0" * 64} | vague))
         problem = signature_policy.decision_problem(said, accept_unsigned=False)
@@ -233,34 +233,34 @@ def test_a_signed_decision_that_names_nothing_is_refused(store: Store) -> None:
 
 async def test_a_decision_by_the_wrong_key_is_refused(store: Store) -> None:
     """Somebody else's key, also under the name of ours."""
-    desk = Desk(store)
-    foreign = signed(await desk.ask(), STRANGER)
-    assert "not what the gateway signed" in await desk.refused_with(foreign)
+    kit = PermitKit(store)
+    foreign = signed(await kit.ask(), STRANGER)
+    assert "not what the gateway signed" in await kit.refused_with(foreign)
 
 
 async def test_a_key_under_anothers_name_proves_nothing(store: Store) -> None:
     """The name of the gateway's key on a stranger's signature."""
-    desk = Desk(store)
-    renamed = signed(await desk.ask(), STRANGER).model_copy(update={"key_id": NEW.id})
-    assert "not what the gateway signed" in await desk.refused_with(renamed)
+    kit = PermitKit(store)
+    renamed = signed(await kit.ask(), STRANGER).model_copy(update={"key_id": NEW.id})
+    assert "not what the gateway signed" in await kit.refused_with(renamed)
 
 
 async def test_without_any_keys_nothing_signed_is_believed(store: Store) -> None:
     """Also in development, where what nobody signed is."""
-    bare = Desk(store, verifier=Verifier(), profile="development")
-    request = await asked(bare.room, bare.tool)
+    bare = PermitKit(store, verifier=Verifier(), profile="development")
+    request = await asked(bare.deps, bare.tool)
     assert "not what the gateway signed" in await bare.refused_with(signed(request), permit=bare.permit(ctx=pinned()))
 
 
 async def test_a_retired_key_counts_for_what_was_received_before(store: Store) -> None:
     """A call approved before the rotation runs after it; a new decision by the retired key does not."""
     keys = PrivateKeys(keys=(OLD.model_copy(update={"retired_at": NOW}), NEW))
-    desk = Desk(store, verifier=Signer(keys).verifier())
-    late = signed(await desk.ask(), STRANGER)
-    assert "not what the gateway signed" in await desk.refused_with(late)
+    kit = PermitKit(store, verifier=Signer(keys).verifier())
+    late = signed(await kit.ask(), STRANGER)
+    assert "not what the gateway signed" in await kit.refused_with(late)
     await Questions(store).end(late.approval_id, 1, "superseded")
-    await answer(store, signed(await desk.ask(), STRANGER, received_at=NOW - timedelta(seconds=1)))
-    reply = await desk.run(desk.permit(revision=2))
+    await answer(store, signed(await kit.ask(), STRANGER, received_at=NOW - timedelta(seconds=1)))
+    reply = await kit.run(kit.permit(revision=2))
     assert reply.outcome is not None
     assert reply.outcome.code == "ok"
 
@@ -268,12 +268,12 @@ async def test_a_retired_key_counts_for_what_was_received_before(store: Store) -
 async def test_a_quorum_across_a_rotation(store: Store) -> None:
     """While both keys are in use, one person's answer by the old and another's by the new one make two."""
     keys = PrivateKeys(keys=(OLD, NEW))
-    desk = Desk(store, ApprovalPolicy(quorum=2), verifier=Signer(keys).verifier())
-    request = await desk.ask()
+    kit = PermitKit(store, ApprovalPolicy(quorum=2), verifier=Signer(keys).verifier())
+    request = await kit.ask()
     twice = (signed(request, STRANGER), signed(request, delivery_id="again"))
-    assert "too few people" in await desk.refused_with(*twice)
+    assert "too few people" in await kit.refused_with(*twice)
     await answer(store, signed(request, subject="ana"))
-    reply = await desk.run()
+    reply = await kit.run()
     assert reply.outcome is not None
     assert reply.outcome.code == "ok"
 
@@ -291,15 +291,15 @@ async def test_unsigned_decisions_need_the_profile_or_the_policy(
     store: Store, profile: Profile, policy: ApprovalPolicy, runs: bool, stored: bool
 ) -> None:
     """What nobody signed, stored or the turn's word, is taken in development, and where the policy says so."""
-    desk = Desk(store, policy, profile=profile)
-    request = await desk.ask()
+    kit = PermitKit(store, policy, profile=profile)
+    request = await kit.ask()
     if stored:
         await answer(store, about(request))
-    permit = desk.permit() if stored else desk.permit(decision())
+    permit = kit.permit() if stored else kit.permit(decision())
     if not runs:
-        assert ("is not signed" if stored else "too few people") in await desk.refused(permit)
+        assert ("is not signed" if stored else "too few people") in await kit.refused(permit)
         return
-    reply = await desk.run(permit)
+    reply = await kit.run(permit)
     assert reply.outcome is not None
     assert reply.outcome.code == "ok"
 
@@ -323,46 +323,46 @@ FORGED = "who asked, or for what, is not what the gateway signed for"
 )
 async def test_a_permit_with_an_edited_ctx_is_refused(store: Store, profile: Profile, user: Principal) -> None:
     """Another user, tier or turn than the gateway signed for, approved or automatic, in either profile."""
-    desk = Desk(store, profile=profile)
-    await answer(store, signed(await desk.ask()))
-    assert FORGED in await desk.refused(desk.permit(ctx=pinned(user=user)))
-    free = Desk(store, False, profile=profile)
+    kit = PermitKit(store, profile=profile)
+    await answer(store, signed(await kit.ask()))
+    assert FORGED in await kit.refused(kit.permit(ctx=pinned(user=user)))
+    free = PermitKit(store, False, profile=profile)
     assert FORGED in await free.refused(permit_for(free.tool, ctx=pinned(user=user)))
 
 
 async def test_an_unsigned_requester_is_believed_in_development_only(store: Store) -> None:
     """The command line starts turns there without a gateway; it stays to be seen that nobody signed."""
-    desk = Desk(store, False)
-    assert "nobody vouches for who asked" in await desk.refused(permit_for(desk.tool))
-    local = Desk(store, False, profile="development")
+    kit = PermitKit(store, False)
+    assert "nobody vouches for who asked" in await kit.refused(permit_for(kit.tool))
+    local = PermitKit(store, False, profile="development")
     reply = await local.run(permit_for(local.tool))
     assert reply.outcome is not None
     assert reply.outcome.code == "ok"
 
 
-async def gated(room: WorkerDeps, user: Principal) -> GateReply:
+async def gated(deps: WorkerDeps, user: Principal) -> GateReply:
     """What the gates say of one call for `user`."""
     task = GateTask(ctx=pinned(user=user), calls=(CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS)),))
-    return await environment("signoff.gate").run(GateActivity(room).gate, task)
+    return await environment("signoff.gate").run(GateActivity(deps).gate, task)
 
 
 async def test_the_gates_refuse_a_forged_requester(store: Store) -> None:
     """Nobody is even asked: the call is settled as refused, whatever the policy."""
     for policy in (False, True):
-        room = Desk(store, policy).room
+        deps = PermitKit(store, policy).deps
         for user in (GUEST, asks(signer=STRANGER)):
-            [ruling] = (await gated(room, user)).rulings
+            [ruling] = (await gated(deps, user)).rulings
             assert ruling.request is None
             assert ruling.outcome is not None
             assert (ruling.kind, ruling.outcome.code) == ("settled", "refused")
-        [good] = (await gated(room, asks())).rulings
+        [good] = (await gated(deps, asks())).rulings
         assert good.kind == ("ask" if policy else "run")
         assert (good.request is None) == (not policy)
 
 
 async def test_the_question_carries_the_proof_of_who_asked(store: Store) -> None:
     """Whoever reads it checks that the gateway vouches for who asked, without asking the turn."""
-    [ruling] = (await gated(Desk(store).room, asks())).rulings
+    [ruling] = (await gated(PermitKit(store).deps, asks())).rulings
     assert ruling.request is not None
     assert ruling.request.requester == asks()
     rows = await Questions(store).read(ruling.request.id)
@@ -386,23 +386,23 @@ async def test_what_the_decisions_cannot_prove_is_refused_or_asked_again(
     store: Store, policy: ApprovalPolicy, fields: Any, refused: str, again: str
 ) -> None:
     """Under the policy by which it was asked: refused. Under another one: asked again, by the present one."""
-    desk = Desk(store, policy)
-    request = await desk.ask()
-    assert refused in await desk.refused_with(signed(request, **fields))
+    kit = PermitKit(store, policy)
+    request = await kit.ask()
+    assert refused in await kit.refused_with(signed(request, **fields))
     await Questions(store).end(request.id, 1, "superseded")
-    before = Desk(store, policy.model_copy(update={"remind_after": 60.0}))
+    before = PermitKit(store, policy.model_copy(update={"remind_after": 60.0}))
     await answer(store, signed(await before.ask(), **fields))
-    reply = await desk.run(desk.permit(revision=2))
+    reply = await kit.run(kit.permit(revision=2))
     assert reply.again == "policy"
     assert again in reply.note
-    assert desk.ledger.rows == []
+    assert kit.ledger.rows == []
 
 
 async def test_one_may_approve_oneself_where_the_policy_says_so(store: Store) -> None:
     """And asks them."""
-    desk = Desk(store, ApprovalPolicy(approvers=("user:guest",), allow_self_approval=True))
-    await answer(store, signed(await desk.ask(), subject="guest"))
-    reply = await desk.run()
+    kit = PermitKit(store, ApprovalPolicy(approvers=("user:guest",), allow_self_approval=True))
+    await answer(store, signed(await kit.ask(), subject="guest"))
+    reply = await kit.run()
     assert reply.outcome is not None
     assert reply.outcome.code == "ok"
 
@@ -412,25 +412,25 @@ EDITED = {"amount": 15, "to": "Ana"}
 
 async def test_an_edit_approves_the_arguments_it_wrote(store: Store) -> None:
     """The editor's signed answer to revision 1 carries revision 2 with exactly these arguments, and no others."""
-    desk = Desk(store, ApprovalPolicy(edit="approve"))
-    change = signed(await desk.ask(), edited_args=EDITED)
+    kit = PermitKit(store, ApprovalPolicy(edit="approve"))
+    change = signed(await kit.ask(), edited_args=EDITED)
     await answer(store, change)
     # It is no yes to the call as it was asked.
-    assert "too few people" in await desk.refused()
-    request = await desk.ask(EDITED, edit=change)
+    assert "too few people" in await kit.refused()
+    request = await kit.ask(EDITED, edit=change)
     assert (request.revision, request.edited_by) == (2, "approver")
-    permit = permit_for(desk.tool, EDITED, kind="approved", ctx=pinned(user=asks()), decisions=(), revision=2)
-    assert (await desk.run()).again == "stale"
+    permit = permit_for(kit.tool, EDITED, kind="approved", ctx=pinned(user=asks()), decisions=(), revision=2)
+    assert (await kit.run()).again == "stale"
     more = {"amount": 16, "to": "Ana"}
-    dearer = permit_for(desk.tool, more, kind="approved", ctx=pinned(user=asks()), decisions=(), revision=2)
-    assert (await desk.run(dearer, args=more)).again == "stale"
+    dearer = permit_for(kit.tool, more, kind="approved", ctx=pinned(user=asks()), decisions=(), revision=2)
+    assert (await kit.run(dearer, args=more)).again == "stale"
     third = permit.model_copy(update={"revision": 3})
-    assert (await desk.run(third, args=EDITED)).again == "stale"
-    assert desk.ledger.rows == []
-    reply = await desk.run(permit, args=EDITED)
+    assert (await kit.run(third, args=EDITED)).again == "stale"
+    assert kit.ledger.rows == []
+    reply = await kit.run(permit, args=EDITED)
     assert reply.outcome is not None
     assert reply.outcome.code == "ok"
-    assert [row[1] for row in desk.ledger.rows] == [EDITED]
+    assert [row[1] for row in kit.ledger.rows] == [EDITED]
 
 
 @pytest.mark.parametrize("mode", ["off", "propose"])
@@ -439,11 +439,11 @@ async def test_an_edit_counts_for_no_more_than_the_policy_allows_by_now(store: S
 
     Seen to run while only the policy at the time of the change was looked at.
     """
-    desk = Desk(store, ApprovalPolicy(edit="approve"))
-    change = signed(await desk.ask(), edited_args=EDITED)
+    kit = PermitKit(store, ApprovalPolicy(edit="approve"))
+    change = signed(await kit.ask(), edited_args=EDITED)
     await answer(store, change)
-    await desk.ask(EDITED, edit=change)
-    stricter = Desk(store, ApprovalPolicy(edit=mode))
+    await kit.ask(EDITED, edit=change)
+    stricter = PermitKit(store, ApprovalPolicy(edit=mode))
     permit = permit_for(stricter.tool, EDITED, kind="approved", ctx=pinned(user=asks()), decisions=(), revision=2)
     assert (await stricter.run(permit, args=EDITED)).again == "policy"
     assert stricter.ledger.rows == []
@@ -454,31 +454,31 @@ async def test_an_edit_of_another_question_carries_nothing(store: Store) -> None
 
     Seen to run while the tool compared the arguments alone.
     """
-    desk = Desk(store, ApprovalPolicy(edit="approve"))
-    request = await desk.ask()
+    kit = PermitKit(store, ApprovalPolicy(edit="approve"))
+    request = await kit.ask()
     change = signed(request, edited_args=EDITED)
     await answer(store, signed(request, edited_args=EDITED, question_hash="0" * 64))
-    await desk.ask(EDITED, edit=change)
-    permit = permit_for(desk.tool, EDITED, kind="approved", ctx=pinned(user=asks()), decisions=(), revision=2)
-    assert "about something else" in await desk.refused(permit, args=EDITED)
+    await kit.ask(EDITED, edit=change)
+    permit = permit_for(kit.tool, EDITED, kind="approved", ctx=pinned(user=asks()), decisions=(), revision=2)
+    assert "about something else" in await kit.refused(permit, args=EDITED)
 
 
 async def test_a_second_ticket_needs_a_signed_word_about_the_first(store: Store) -> None:
     """Nobody knows whether the first try happened: only a person's signed `it did not` lets it run again."""
-    desk = Desk(store)
-    call = signed(await desk.ask())
+    kit = PermitKit(store)
+    call = signed(await kit.ask())
     await answer(store, call)
-    permit = desk.permit()
+    permit = kit.permit()
     await store.claim(permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
-    await desk.refused(permit, ticket=2)
-    asked_of_it = await desk.ask(doubt=1)
+    await kit.refused(permit, ticket=2)
+    asked_of_it = await kit.ask(doubt=1)
     good = signed(asked_of_it)
     # The permit's own word is nothing, signed or not.
     for wrong in ((good,), (signed(asked_of_it, verdict="denied"),), (about(asked_of_it),)):
-        await desk.refused(permit.model_copy(update={"doubts": wrong}), ticket=2)
+        await kit.refused(permit.model_copy(update={"doubts": wrong}), ticket=2)
     await answer(store, good)
-    await desk.refused(permit, ticket=3)
-    reply = await desk.run(permit, ticket=2)
+    await kit.refused(permit, ticket=3)
+    reply = await kit.run(permit, ticket=2)
     assert reply.outcome is not None
     assert reply.outcome.code == "ok"
 
@@ -490,11 +490,11 @@ async def test_no_other_word_frees_the_second_ticket(store: Store, wrong: str) -
     A yes to the call, copied behind the question what became of it, was seen to run it twice while only its signature
     was checked.
     """
-    desk = Desk(store)
-    call = signed(await desk.ask())
+    kit = PermitKit(store)
+    call = signed(await kit.ask())
     await answer(store, call)
-    await store.claim(desk.permit().digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
-    request = await desk.ask(doubt=1)
+    await store.claim(kit.permit().digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
+    request = await kit.ask(doubt=1)
     said = {
         "the call": signed(request, question_hash=call.question_hash),
         "another try": signed(request, question_hash="0" * 64),
@@ -502,33 +502,33 @@ async def test_no_other_word_frees_the_second_ticket(store: Store, wrong: str) -
         "a stranger": signed(request, STRANGER),
         "denied": signed(request, verdict="denied"),
     }
-    why = await desk.refused_with(said[wrong], ticket=2)
-    assert ("too few people have said that it did not" in why, desk.ledger.rows) == (True, [])
+    why = await kit.refused_with(said[wrong], ticket=2)
+    assert ("too few people have said that it did not" in why, kit.ledger.rows) == (True, [])
 
 
 async def test_a_word_about_a_try_frees_no_call_that_ended(store: Store) -> None:
     """The first try has an outcome, which is told: nothing runs again."""
-    desk = Desk(store)
-    await answer(store, signed(await desk.ask()))
-    reply = await desk.run()
+    kit = PermitKit(store)
+    await answer(store, signed(await kit.ask()))
+    reply = await kit.run()
     assert reply.outcome is not None
-    await answer(store, signed(await desk.ask(doubt=1)))
-    again = await desk.run(ticket=2)
+    await answer(store, signed(await kit.ask(doubt=1)))
+    again = await kit.run(ticket=2)
     assert again.outcome == reply.outcome
-    assert len(desk.ledger.rows) == 1
+    assert len(kit.ledger.rows) == 1
 
 
 async def test_an_unsigned_word_about_a_try_counts_where_unsigned_answers_do(store: Store) -> None:
     """As decisions do: in development, or where the policy accepts it."""
     for accepts, development, counts in ((False, False, False), (False, True, True), (True, False, True)):
         tool = pay_tool(Ledger(), ApprovalPolicy(accept_unsigned=accepts))
-        room = room_of(store, tool)
-        request = await asked(room, tool, doubt=1)
+        deps = worker_deps(store, tool)
+        request = await asked(deps, tool, doubt=1)
         permit = permit_for(tool, doubts=(about(request),))
-        seats = voter_set(room.catalog, room.people, permit.ctx, "pay", room.catalog.terms("pay"), NOW)
+        seats = voter_set(deps.catalog, deps.people, permit.ctx, "pay", deps.catalog.terms("pay"), NOW)
         signature_policy = SignaturePolicy(Verifier(), development=development)
         words = words_on(permit, await Questions(store).read(request.id), 1)
-        assert is_given_up(words, 1, room.catalog.policy("pay"), signature_policy, seats) is counts
+        assert is_given_up(words, 1, deps.catalog.policy("pay"), signature_policy, seats) is counts
 
 
 @pytest.mark.parametrize("development", [True, False])

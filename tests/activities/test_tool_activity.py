@@ -18,15 +18,15 @@ from activity_kit import (
     in_another_turn,
     permit_for,
     pinned,
-    room_of,
     run,
     task_for,
     told,
+    worker_deps,
 )
-from desk_fixtures import GUEST, Ledger, pay_tool
 from temporalio.activity import ActivityCancellationDetails
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
+from turn_fixtures import GUEST, Ledger, pay_tool
 
 from signoff.activities.handler_execution import TRANSIENT
 from signoff.activities.tool_activity import WORKERS_TRIED, ToolActivity, tool_activities
@@ -51,15 +51,15 @@ async def test_an_allowed_call_runs_once_and_its_outcome_is_kept(store: Store) -
     """The handler gets the arguments and the key; asked again, the recorded outcome comes back and nothing runs."""
     ledger = Ledger()
     tool = free(ledger)
-    room, task = room_of(store, tool), task_for(tool)
-    reply = await run(room, tool, task)
+    deps, task = worker_deps(store, tool), task_for(tool)
+    reply = await run(deps, tool, task)
     assert told(reply) == ("ok", "paid")
     assert (reply.outcome.call, reply.outcome.tool, reply.outcome.gate) == ("c1.1", "pay", "execute")
     assert ledger.rows == [("pay", ARGS, task.permit.digest)]
     ticket = await store.read_ticket(task.permit.digest)
     assert (ticket.workflow, ticket.call, ticket.tool, ticket.state) == (*WHO.values(), "done")
     assert ticket.outcome == reply.outcome
-    assert await run(room, tool, task) == reply
+    assert await run(deps, tool, task) == reply
     assert len(ledger.rows) == 1
 
 
@@ -81,7 +81,7 @@ async def test_whoever_is_not_the_turn_of_the_permit_is_refused(
     ledger = Ledger()
     tool = free(ledger)
     task = task_for(tool)
-    reply = await run(room_of(store, tool), tool, task, environment("pay", **info))
+    reply = await run(worker_deps(store, tool), tool, task, environment("pay", **info))
     assert told(reply) == ("refused", f"Not executed: {why}.")
     assert caplog.messages[0].startswith(f"refused to run pay: {why}")
     assert ledger.rows == []
@@ -92,8 +92,8 @@ async def test_a_task_for_another_tool_is_refused(store: Store) -> None:
     """An activity runs the tool it was registered for and no other."""
     ledger = Ledger()
     tool, other = free(ledger), free(ledger, name="refund")
-    room = room_of(store, tool, other)
-    reply = await run(room, tool, task_for(other), environment("refund"))
+    deps = worker_deps(store, tool, other)
+    reply = await run(deps, tool, task_for(other), environment("refund"))
     assert told(reply) == ("refused", "Not executed: the permit names another tool.")
     assert ledger.rows == []
 
@@ -110,9 +110,9 @@ async def test_an_approved_call_knows_its_decision(store: Store) -> None:
     ctx = pinned(route="billing", step="2", channel="web")
     permit = permit_for(tool, kind="approved", ctx=ctx, decisions=(decision(), decision(subject="ana", reason="ok")))
     task = task_for(tool, permit, budget_chars=77)
-    room = room_of(store, tool)
-    await asked(room, tool, ctx=ctx)
-    assert told(await run(room, tool, task, environment(attempt=3))) == ("ok", "done")
+    deps = worker_deps(store, tool)
+    await asked(deps, tool, ctx=ctx)
+    assert told(await run(deps, tool, task, environment(attempt=3))) == ("ok", "done")
     assert seen == [
         ToolContext(
             actor_name="desk",
@@ -143,7 +143,7 @@ async def test_an_automatic_call_has_no_decision(store: Store) -> None:
         seen.append(ctx)
 
     tool = free(Ledger(), handler=handler)
-    assert told(await run(room_of(store, tool), tool, task_for(tool))) == ("ok", "null")
+    assert told(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "null")
     assert (seen[0].approval_decision, seen[0].approval_reason, seen[0].decided_by) == (None, "", "")
     assert (seen[0].attempt, seen[0].result_budget_chars) == (1, 80_000)
 
@@ -152,11 +152,11 @@ async def test_a_permit_without_enough_decisions_is_refused(store: Store) -> Non
     """A made-up approval runs nothing."""
     ledger = Ledger()
     tool = pay_tool(ledger)
-    room, task = room_of(store, tool), task_for(tool, permit_for(tool, kind="approved", decisions=()))
-    nobody = await run(room, tool, task_for(tool, permit_for(tool, kind="approved")))
+    deps, task = worker_deps(store, tool), task_for(tool, permit_for(tool, kind="approved", decisions=()))
+    nobody = await run(deps, tool, task_for(tool, permit_for(tool, kind="approved")))
     assert nobody.outcome.value.inline == "Not executed: nobody was asked about this."
-    await asked(room, tool)
-    reply = await run(room, tool, task)
+    await asked(deps, tool)
+    reply = await run(deps, tool, task)
     assert (codes([reply]), reply.again) == (["refused"], "")
     assert reply.outcome.value.inline == "Not executed: too few people have approved this."
     assert reply.note == "too few people have approved this"
@@ -168,7 +168,7 @@ async def test_other_arguments_than_the_digest_names_are_stale(store: Store) -> 
     ledger = Ledger()
     tool = pay_tool(ledger)
     permit = permit_for(tool, kind="approved")
-    reply = await run(room_of(store, tool), tool, task_for(tool, permit, {"amount": 2_000}))
+    reply = await run(worker_deps(store, tool), tool, task_for(tool, permit, {"amount": 2_000}))
     assert (reply.again, reply.note) == ("stale", "the tool changed while you were asked")
     assert ledger.rows == []
     assert await store.read_ticket(permit.digest) is None
@@ -186,7 +186,7 @@ async def test_arguments_pass_the_gates_again(store: Store, args: Any, code: str
     """Wrong arguments never reach a handler, whatever the permit says."""
     ledger = Ledger()
     tool = free(ledger)
-    reply = await run(room_of(store, tool), tool, task_for(tool, permit_for(tool), Content(inline=args).inline))
+    reply = await run(worker_deps(store, tool), tool, task_for(tool, permit_for(tool), Content(inline=args).inline))
     assert (reply.outcome.code, reply.outcome.gate, reply.outcome.call) == (code, gate, "c1.1")
     assert ledger.rows == []
 
@@ -213,8 +213,8 @@ async def test_a_catalog_that_changed_while_people_were_asked(
     before = pay_tool(ledger)
     after = pay_tool(ledger, **({"requires_approval": True} | change))
     permit = permit_for(before, kind="approved")
-    await asked(room_of(store, before), before)
-    reply = await run(room_of(store, after, **fields), after, task_for(after, permit))
+    await asked(worker_deps(store, before), before)
+    reply = await run(worker_deps(store, after, **fields), after, task_for(after, permit))
     assert (reply.outcome.code if reply.outcome and not reply.again else "", reply.again) == expected
     assert len(ledger.rows) == (expected[0] == "ok")
     if expected[0] == "denied":
@@ -225,7 +225,7 @@ async def test_a_tool_that_is_gone_is_not_available(store: Store) -> None:
     """The worker still has the activity, but its catalog lacks the tool."""
     ledger = Ledger()
     gone = free(ledger)
-    reply = await run(room_of(store, free(ledger, name="look")), gone, task_for(gone))
+    reply = await run(worker_deps(store, free(ledger, name="look")), gone, task_for(gone))
     assert (reply.outcome.code, reply.outcome.gate, ledger.rows) == ("not_available", "resolve", [])
 
 
@@ -234,13 +234,13 @@ async def test_an_automatic_call_that_has_to_be_asked_now_is_judged_anew(store: 
     ledger = Ledger()
     gated, tool = pay_tool(ledger), free(ledger)
     note = "the policy changed before this ran"
-    reply = await run(room_of(store, gated), gated, task_for(gated))
+    reply = await run(worker_deps(store, gated), gated, task_for(gated))
     assert (reply.again, reply.note) == ("policy", note)
     fired = [Person(id="guest", active=False)]
-    reply = await run(room_of(store, tool, people=fired), tool, task_for(tool))
+    reply = await run(worker_deps(store, tool, people=fired), tool, task_for(tool))
     assert (reply.again, reply.note) == ("policy", note)
     edited = pinned(user=GUEST.model_copy(update={"tier": "trusted"}))
-    reply = await run(room_of(store, tool), tool, task_for(tool, permit_for(tool, ctx=edited)))
+    reply = await run(worker_deps(store, tool), tool, task_for(tool, permit_for(tool, ctx=edited)))
     assert (reply.again, reply.note) == ("policy", note)
     assert ledger.rows == []
 
@@ -253,7 +253,7 @@ async def test_arguments_in_the_store_are_loaded(store: Store) -> None:
     content = await to_content(store, args, PLACE)
     assert content.blob is not None
     task = task_for(tool, permit_for(tool, args)).model_copy(update={"args": content})
-    assert told(await run(room_of(store, tool), tool, task))[0] == "ok"
+    assert told(await run(worker_deps(store, tool), tool, task))[0] == "ok"
     assert ledger.rows[0][1] == args
 
 
@@ -267,7 +267,7 @@ async def test_a_begun_call_without_outcome_is_in_doubt(store: Store) -> None:
     task = task_for(tool)
     await store.claim(task.permit.digest, **WHO)
     with pytest.raises(ApplicationError, match=IN_DOUBT_TEXT) as doubt:
-        await run(room_of(store, tool), tool, task)
+        await run(worker_deps(store, tool), tool, task)
     assert (doubt.value.type, doubt.value.non_retryable) == ("InDoubt", True)
     assert ledger.rows == []
 
@@ -278,7 +278,7 @@ async def test_an_idempotent_tool_begins_again_with_the_same_key(store: Store) -
     tool = free(ledger, idempotent=True)
     task = task_for(tool)
     await store.claim(task.permit.digest, **WHO)
-    assert told(await run(room_of(store, tool), tool, task)) == ("ok", "paid")
+    assert told(await run(worker_deps(store, tool), tool, task)) == ("ok", "paid")
     assert [row[2] for row in ledger.rows] == [task.permit.digest]
     assert (await store.read_ticket(task.permit.digest)).state == "done"
 
@@ -291,7 +291,7 @@ async def test_a_recorded_outcome_is_returned_and_nothing_runs(store: Store, ide
     task = task_for(tool)
     await store.claim(task.permit.digest, **WHO)
     await store.record(task.permit.digest, DONE)
-    assert (await run(room_of(store, tool), tool, task)).outcome == DONE
+    assert (await run(worker_deps(store, tool), tool, task)).outcome == DONE
     assert ledger.rows == []
 
 
@@ -317,10 +317,10 @@ async def test_what_comes_between_does_not_make_a_begun_call_one_that_did_not_ru
     task = task_for(before)
     await store.claim(task.permit.digest, **WHO)
     with pytest.raises(ApplicationError, match=IN_DOUBT_TEXT) as doubt:
-        await run(room_of(store, after, **fields), after, task)
+        await run(worker_deps(store, after, **fields), after, task)
     assert (doubt.value.type, doubt.value.non_retryable) == ("InDoubt", True)
     await store.record(task.permit.digest, DONE)
-    assert (await run(room_of(store, after, **fields), after, task)).outcome == DONE
+    assert (await run(worker_deps(store, after, **fields), after, task)).outcome == DONE
     assert ledger.rows == []
 
 
@@ -328,24 +328,24 @@ async def test_a_refusal_does_not_make_a_begun_call_one_that_did_not_run(store: 
     """Nobody vouches for who asked by now, or for who gave the earlier ticket up: it was begun all the same."""
     ledger = Ledger()
     tool = free(ledger)
-    strict = room_of(store, tool, profile="production")
-    for room, number in ((strict, 1), (room_of(store, tool), 2)):
+    strict = worker_deps(store, tool, profile="production")
+    for deps, number in ((strict, 1), (worker_deps(store, tool), 2)):
         task = task_for(tool, permit_for(tool), ticket=number)
         key = ticket_key(task.permit.digest, number)
-        assert (await run(room, tool, task)).outcome.code == "refused"
+        assert (await run(deps, tool, task)).outcome.code == "refused"
         await store.claim(key, **WHO)
         with pytest.raises(ApplicationError, match=IN_DOUBT_TEXT) as doubt:
-            await run(room, tool, task)
+            await run(deps, tool, task)
         assert doubt.value.type == "InDoubt"
     await store.record(key, DONE)
-    assert (await run(room, tool, task)).outcome == DONE
+    assert (await run(deps, tool, task)).outcome == DONE
     assert ledger.rows == []
 
 
 async def test_a_removed_tool_does_not_make_a_begun_call_one_that_did_not_run(store: Store) -> None:
     """No worker has it any more: its ticket says what is known, to the turn that the ticket is of."""
     gone = free(Ledger())
-    absent = tool_activities(room_of(store, free(Ledger(), name="look")))[-1]
+    absent = tool_activities(worker_deps(store, free(Ledger(), name="look")))[-1]
     env, task = environment("pay", attempt=WORKERS_TRIED), task_for(gone)
     env.payload_converter = DATA_CONVERTER.payload_converter
     given = [RawValue(env.payload_converter.to_payload(task))]
@@ -365,16 +365,16 @@ async def test_what_another_call_has_begun_is_nothing_to_this_one(store: Store) 
     """A permit with the digest of somebody else's ticket is told nothing of it."""
     ledger = Ledger()
     tool = free(ledger)
-    room = room_of(store, tool, policies=[GlobalRule(name="r", rule="true", effect="hide")])
+    deps = worker_deps(store, tool, policies=[GlobalRule(name="r", rule="true", effect="hide")])
     task = task_for(tool)
     for other in ({"workflow": "turn/main/s/other"}, {"call": "c1.2"}, {"tool": "look"}):
         permit = task.permit.model_copy(update={"digest": f"{other}"})
         await store.claim(permit.digest, **(WHO | other))
-        reply = await run(room, tool, task.model_copy(update={"permit": permit}))
+        reply = await run(deps, tool, task.model_copy(update={"permit": permit}))
         assert (reply.outcome.code, reply.outcome.gate) == ("not_available", "tag_policy")
     await store.void_unclaimed(task.permit.digest, **WHO)
-    assert (await run(room, tool, task)).outcome.gate == "tag_policy"
-    assert (await run(room, tool, task.model_copy(update={"ticket": 0}))).outcome.gate == "tag_policy"
+    assert (await run(deps, tool, task)).outcome.gate == "tag_policy"
+    assert (await run(deps, tool, task.model_copy(update={"ticket": 0}))).outcome.gate == "tag_policy"
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
@@ -384,7 +384,7 @@ async def test_a_void_ticket_never_runs(store: Store, idempotent: bool) -> None:
     tool = free(ledger, idempotent=idempotent)
     task = task_for(tool)
     await store.void_unclaimed(task.permit.digest, **WHO)
-    reply = await run(room_of(store, tool), tool, task)
+    reply = await run(worker_deps(store, tool), tool, task)
     assert (reply.outcome, reply.again, reply.note) == (None, "lapsed", "the approval was not used in time")
     assert ledger.rows == []
 
@@ -393,17 +393,17 @@ async def test_the_next_ticket_needs_all_earlier_ones_given_up(store: Store) -> 
     """A second ticket runs, under its own key, only where the first one is void; so no number buys a second run."""
     ledger = Ledger()
     tool = free(ledger)
-    room, first = room_of(store, tool), task_for(tool)
+    deps, first = worker_deps(store, tool), task_for(tool)
     third = first.model_copy(update={"ticket": 3})
     refused = ("refused", "Not executed: an earlier ticket of this call was not given up.")
-    assert told(await run(room, tool, third)) == refused
+    assert told(await run(deps, tool, third)) == refused
     await store.void_unclaimed(first.permit.digest, **WHO)
-    assert told(await run(room, tool, third)) == refused
+    assert told(await run(deps, tool, third)) == refused
     await store.void_unclaimed(ticket_key(first.permit.digest, 2), **WHO)
-    assert told(await run(room, tool, third)) == ("ok", "paid")
+    assert told(await run(deps, tool, third)) == ("ok", "paid")
     assert ledger.rows[0][2] == f"{first.permit.digest}/3"
     for ticket in (0, -1):
-        assert told(await run(room, tool, first.model_copy(update={"ticket": ticket}))) == refused
+        assert told(await run(deps, tool, first.model_copy(update={"ticket": ticket}))) == refused
     assert len(ledger.rows) == 1
 
 
@@ -413,9 +413,9 @@ async def test_a_claimed_earlier_ticket_stops_the_next(store: Store) -> None:
     tool = free(ledger)
     task = task_for(tool, ticket=2)
     await store.claim(task.permit.digest, **WHO)
-    assert told(await run(room_of(store, tool), tool, task))[0] == "refused"
+    assert told(await run(worker_deps(store, tool), tool, task))[0] == "refused"
     await store.record(task.permit.digest, DONE)
-    assert (await run(room_of(store, tool), tool, task)).outcome == DONE
+    assert (await run(worker_deps(store, tool), tool, task)).outcome == DONE
     assert ledger.rows == []
 
 
@@ -431,7 +431,7 @@ async def test_nothing_is_said_not_to_have_happened_while_an_earlier_ticket_is_i
     await store.claim(task.permit.digest, **WHO)
     if recorded:
         await store.record(task.permit.digest, CallOutcome(call="c1.1", tool="pay", code="in_doubt"))
-    code, text = told(await run(room_of(store, tool), tool, task))
+    code, text = told(await run(worker_deps(store, tool), tool, task))
     assert (code, text) == (
         "refused",
         "Not run again: it is not known whether an earlier try of this call happened, and too few people have said "
@@ -451,10 +451,10 @@ async def test_an_earlier_ticket_that_was_used_after_all_is_told_in_place_of_a_r
     task = task_for(before, ticket=2)
     await store.claim(task.permit.digest, **WHO)
     await store.record(task.permit.digest, CallOutcome(call="c1.1", tool="pay", code="in_doubt"))
-    reply = await run(room_of(store, after, **fields), after, task)
+    reply = await run(worker_deps(store, after, **fields), after, task)
     assert reply.outcome is None or reply.outcome.code != "in_doubt", "of that people have said something"
     await store.record(task.permit.digest, DONE)
-    assert (await run(room_of(store, after, **fields), after, task)).outcome == DONE
+    assert (await run(worker_deps(store, after, **fields), after, task)).outcome == DONE
     assert ledger.rows == []
 
 
@@ -465,14 +465,14 @@ async def test_what_was_begun_before_its_tool_only_reads_is_not_read_instead(sto
     acts, reads = free(ledger), free(ledger, read_only=True)
     task = task_for(acts)
     done = CallOutcome(call="c1.1", tool="pay", code="ok", value=Content(inline="paid"))
-    assert (await run(room_of(store, reads), reads, task)).again == "stale"
+    assert (await run(worker_deps(store, reads), reads, task)).again == "stale"
     await store.claim(task.permit.digest, **WHO)
     if recorded:
         await store.record(task.permit.digest, done)
-        assert (await run(room_of(store, reads), reads, task)).outcome == done
+        assert (await run(worker_deps(store, reads), reads, task)).outcome == done
     else:
         with pytest.raises(ApplicationError) as doubt:
-            await run(room_of(store, reads), reads, task)
+            await run(worker_deps(store, reads), reads, task)
         assert doubt.value.type == "InDoubt"
     assert ledger.rows == []
 
@@ -482,8 +482,8 @@ async def test_a_read_that_was_begun_and_may_not_run_now_is_no_doubt(store: Stor
     reads = free(Ledger(), read_only=True, usage_limit=UsageLimit(9, "tenant", 60.0))
     task = task_for(reads)
     await store.claim(task.permit.digest, **WHO)
-    room = room_of(store, reads, profile="production")
-    assert told(await run(room, reads, task))[0] == "refused"
+    deps = worker_deps(store, reads, profile="production")
+    assert told(await run(deps, reads, task))[0] == "refused"
 
 
 async def test_a_read_only_tool_needs_no_ticket(store: Store) -> None:
@@ -491,7 +491,7 @@ async def test_a_read_only_tool_needs_no_ticket(store: Store) -> None:
     ledger = Ledger()
     tool = free(ledger, read_only=True)
     task = task_for(tool, ticket=2)
-    replies = [await run(room_of(store, tool), tool, task) for _ in range(2)]
+    replies = [await run(worker_deps(store, tool), tool, task) for _ in range(2)]
     assert codes(replies) == ["ok", "ok"]
     assert [row[2] for row in ledger.rows] == ["", ""]
     assert await store.read_ticket(task.permit.digest) is None
@@ -530,7 +530,7 @@ async def test_what_a_handler_says_becomes_one_outcome(store: Store, answer: Any
     """Values are successes, `ToolFailure` and exceptions failures; neither is ever an error of the activity."""
     tool = answering(answer)
     task = task_for(tool)
-    reply = await run(room_of(store, tool), tool, task)
+    reply = await run(worker_deps(store, tool), tool, task)
     assert told(reply) == (code, text)
     assert (await store.read_ticket(task.permit.digest)).outcome == reply.outcome
     if isinstance(answer, ToolResult):
@@ -553,24 +553,24 @@ async def test_an_odd_result_does_not_undo_an_effect(store: Store, cost: Any) ->
     for _ in range(400):
         deep = [deep]
     tool = answering(ToolResult("told", structured=deep, cost=cost))
-    reply = await run(room_of(store, tool), tool, task_for(tool))
+    reply = await run(worker_deps(store, tool), tool, task_for(tool))
     assert told(reply) == ("ok", "told")
     assert (reply.outcome.structured.inline, reply.outcome.cost) == ("<list>", 0.0)
     mute = answering(Mute(), name="mute")
-    assert told(await run(room_of(store, mute), mute, in_another_turn(mute))) == ("execution_failed", "Mute")
+    assert told(await run(worker_deps(store, mute), mute, in_another_turn(mute))) == ("execution_failed", "Mute")
 
 
 async def test_long_results_are_cut_and_bulky_ones_stored(store: Store) -> None:
     """The model reads as many characters as its budget; what is left of over 8 KiB lies in the store."""
     text = "é" * 10_000
     tool = answering(ToolResult(text, structured=[text]))
-    cut = await run(room_of(store, tool), tool, task_for(tool, budget_chars=100))
+    cut = await run(worker_deps(store, tool), tool, task_for(tool, budget_chars=100))
     assert cut.outcome.value.inline == "é" * 100 + "\n[truncated — 10000 chars total]"
     assert (cut.outcome.truncated, cut.outcome.original_chars) == (True, 10_000)
     assert cut.outcome.structured.inline is None
     assert await load(store, cut.outcome.structured) == [text]
     other = answering(text, name="whole")
-    whole = await run(room_of(store, other), other, in_another_turn(other))
+    whole = await run(worker_deps(store, other), other, in_another_turn(other))
     assert (whole.outcome.truncated, whole.outcome.original_chars) == (False, 10_000)
     assert await load(store, whole.outcome.value) == text
 
@@ -578,7 +578,7 @@ async def test_long_results_are_cut_and_bulky_ones_stored(store: Store) -> None:
 async def test_long_failures_are_cut_too(store: Store) -> None:
     """An error of any length costs the model no more than a result does."""
     tool = answering(ValueError("x" * 500))
-    reply = await run(room_of(store, tool), tool, task_for(tool, budget_chars=10))
+    reply = await run(worker_deps(store, tool), tool, task_for(tool, budget_chars=10))
     assert told(reply) == ("execution_failed", "x" * 10 + "\n[truncated — 500 chars total]")
     assert (reply.outcome.truncated, reply.outcome.original_chars) == (True, 500)
 
@@ -589,7 +589,7 @@ async def test_structured_results_have_a_limit(
 ) -> None:
     """Data for programs is kept up to 1 MiB of JSON, and left out beyond, which the log tells."""
     tool = answering(ToolResult("told", structured="x" * (size - 2)))
-    reply = await run(room_of(store, tool), tool, task_for(tool))
+    reply = await run(worker_deps(store, tool), tool, task_for(tool))
     assert (reply.outcome.structured is not None) is kept
     said = "the structured result of pay is over 1048576 bytes: left out"
     assert [line[: len(said)] for line in caplog.messages] == ([] if kept else [said])
@@ -602,19 +602,19 @@ async def test_transient_failures_of_repeatable_tools_are_tried_three_times(
 ) -> None:
     """The first two attempts ask for another one, the third is the outcome."""
     tool = answering(error("secret host"), **{kind: True})
-    room, task = room_of(store, tool), task_for(tool)
+    deps, task = worker_deps(store, tool), task_for(tool)
     for attempt in (1, 2):
         with pytest.raises(ApplicationError, match=f"pay: {error.__name__}$") as again:
-            await run(room, tool, task, environment(attempt=attempt))
+            await run(deps, tool, task, environment(attempt=attempt))
         assert (again.value.type, again.value.non_retryable) == ("Transient", False)
         assert "secret host" not in str(again.value)
-    assert told(await run(room, tool, task, environment(attempt=3))) == ("execution_failed", "secret host")
+    assert told(await run(deps, tool, task, environment(attempt=3))) == ("execution_failed", "secret host")
 
 
 async def test_other_failures_of_repeatable_tools_are_outcomes_at_once(store: Store) -> None:
     """Only a connection or a timeout is worth another attempt."""
     tool = answering(ValueError("no"), idempotent=True)
-    assert told(await run(room_of(store, tool), tool, task_for(tool))) == ("execution_failed", "no")
+    assert told(await run(worker_deps(store, tool), tool, task_for(tool))) == ("execution_failed", "no")
 
 
 async def test_duration_is_that_of_the_handler(store: Store) -> None:
@@ -625,7 +625,7 @@ async def test_duration_is_that_of_the_handler(store: Store) -> None:
         await asyncio.get_running_loop().run_in_executor(None, sum, range(400_000))
 
     tool = free(Ledger(), handler=handler)
-    reply = await run(room_of(store, tool), tool, task_for(tool))
+    reply = await run(worker_deps(store, tool), tool, task_for(tool))
     taken = (asyncio.get_running_loop().time() - began) * 1000
     assert 1 <= reply.outcome.duration_ms <= taken
 
@@ -663,13 +663,13 @@ async def test_a_tool_that_takes_too_long(store: Store, fields: Any, attempt: in
     """In doubt when it must not run twice, else tried again, then a failure; the handler is stopped each time."""
     ended: list[str] = []
     tool = hanging(asyncio.Event(), asyncio.Event(), ended, timeout=0.02, **fields)
-    room, task = room_of(store, tool), task_for(tool)
+    deps, task = worker_deps(store, tool), task_for(tool)
     if expected is None:
         with pytest.raises(ApplicationError, match="TimeoutError") as again:
-            await run(room, tool, task, environment(attempt=attempt))
+            await run(deps, tool, task, environment(attempt=attempt))
         assert again.value.type == "Transient"
     else:
-        assert told(await run(room, tool, task, environment(attempt=attempt))) == expected
+        assert told(await run(deps, tool, task, environment(attempt=attempt))) == expected
         if not fields:
             assert (await store.read_ticket(task.permit.digest)).outcome.code == "in_doubt"
     await asyncio.sleep(0)
@@ -691,7 +691,7 @@ async def test_a_cancelled_turn_does_not_tear_an_effect_apart(
     started, go, ended = asyncio.Event(), asyncio.Event(), list[str]()
     tool = hanging(started, go, ended)
     task, env = task_for(tool), environment()
-    running = asyncio.ensure_future(run(room_of(store, tool), tool, task, env))
+    running = asyncio.ensure_future(run(worker_deps(store, tool), tool, task, env))
     await begun(running, started)
     env.cancel(details)
     await asyncio.sleep(0)
@@ -712,7 +712,7 @@ async def test_a_cancel_in_the_moment_of_the_end_loses_nothing(store: Store) -> 
 
     tool = free(Ledger(), handler=handler)
     task = task_for(tool)
-    assert told(await run(room_of(store, tool), tool, task, env)) == ("ok", "done")
+    assert told(await run(worker_deps(store, tool), tool, task, env)) == ("ok", "done")
     assert (await store.read_ticket(task.permit.digest)).outcome.code == "ok"
 
 
@@ -721,7 +721,7 @@ async def test_a_cancel_does_not_lift_the_timeout(store: Store) -> None:
     started, ended = asyncio.Event(), list[str]()
     tool = hanging(started, asyncio.Event(), ended, timeout=0.1)
     task, env = task_for(tool), environment()
-    running = asyncio.ensure_future(run(room_of(store, tool), tool, task, env))
+    running = asyncio.ensure_future(run(worker_deps(store, tool), tool, task, env))
     await begun(running, started)
     env.cancel()
     assert told(await asyncio.wait_for(running, 60)) == ("in_doubt", IN_DOUBT_TEXT)
@@ -743,7 +743,7 @@ async def test_other_cancels_stop_the_handler(store: Store, fields: Any, details
     started, ended = asyncio.Event(), list[str]()
     tool = hanging(started, asyncio.Event(), ended, **fields)
     task, env = task_for(tool), environment()
-    running = asyncio.ensure_future(run(room_of(store, tool), tool, task, env))
+    running = asyncio.ensure_future(run(worker_deps(store, tool), tool, task, env))
     await begun(running, started)
     env.cancel(details)
     with pytest.raises(asyncio.CancelledError):
@@ -771,7 +771,7 @@ async def test_an_effect_waits_for_the_store(
         tool = free(ledger, handler=ledger.handler("pay", answer))
         task = task_for(tool)
         store.refusals = refusals
-        reply = await run(room_of(store, tool), tool, task)
+        reply = await run(worker_deps(store, tool), tool, task)
         assert store.refusals == 0
         assert codes([reply]) == ["execution_failed" if isinstance(answer, ToolFailure) else "ok"]
         assert len(ledger.rows) == 1
@@ -785,7 +785,7 @@ async def test_every_tool_has_an_activity_of_its_name(store: Store) -> None:
     """A worker registers one activity a tool, which runs that tool."""
     ledger = Ledger()
     tools = [free(ledger, name=name) for name in ("b_tool", "a_tool")]
-    found = {each.__temporal_activity_definition.name: each for each in tool_activities(room_of(store, *tools))}
+    found = {each.__temporal_activity_definition.name: each for each in tool_activities(worker_deps(store, *tools))}
     assert {"a_tool", "b_tool"} <= set(found)
     reply = await environment("b_tool").run(found["b_tool"], task_for(tools[0]))
     assert told(reply) == ("ok", "paid")
@@ -795,4 +795,4 @@ async def test_every_tool_has_an_activity_of_its_name(store: Store) -> None:
 async def test_its_pause_before_asking_the_store_again_is_its_own(store: Store) -> None:
     """A worker waits a second between two attempts at a store that does not answer."""
     tool = free(Ledger())
-    assert ToolActivity(room_of(store, tool), tool)._results._pause == 1.0
+    assert ToolActivity(worker_deps(store, tool), tool)._results._pause == 1.0

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 import pytest
-from activity_kit import TURN, environment, free, permit_for, pinned, room_of, run, task_for
-from desk_fixtures import Ledger, pay_tool
+from activity_kit import TURN, environment, free, permit_for, pinned, run, task_for, worker_deps
+from turn_fixtures import Ledger, pay_tool
 
 from signoff.audit.log import AuditLog
 from signoff.audit.tool_metrics import ToolMetrics, tool_metrics
@@ -26,13 +26,13 @@ async def test_success_and_failure_are_counted_for_each_tool(store: Store) -> No
     """Three runs of one tool, one of another, and a call that was denied the right to run; each run once."""
     pay, look = free(Ledger(), handler=handler), free(Ledger(), name="look", read_only=True)
     gated = pay_tool(Ledger(), True, name="gated")
-    room = room_of(store, pay, look, gated)
+    deps = worker_deps(store, pay, look, gated)
     for number, (tool, amount) in enumerate(((pay, 5), (pay, 20), (pay, 7), (look, 1), (gated, 1))):
         turn = f"t{number}"
         key, args = TurnKey(TURN.tenant, TURN.session, turn), {"amount": amount}
         task = task_for(tool, permit_for(tool, args, ctx=pinned(turn=turn)), args)
         for _ in range(2):
-            await run(room, tool, task, environment(tool.name, workflow_id=key.workflow_id))
+            await run(deps, tool, task, environment(tool.name, workflow_id=key.workflow_id))
     found = {each.tool: each for each in await tool_metrics(AuditLog(store).records())}
     assert found["pay"].model_dump(include={"runs", "ok", "failed", "cost"}) == {
         "runs": 3,
@@ -55,11 +55,11 @@ async def test_times_are_a_mean_and_the_longest(store: Store) -> None:
             yield record.model_copy(update={"data": json.dumps(facts)})
 
     pay = free(Ledger(), handler=handler)
-    room = room_of(store, pay)
+    deps = worker_deps(store, pay)
     for number, amount in enumerate((5, 20)):
         key, args = TurnKey(TURN.tenant, TURN.session, f"t{number}"), {"amount": amount}
         await run(
-            room, pay, task_for(pay, permit_for(pay, args, ctx=pinned(turn=key.turn)), args),
+            deps, pay, task_for(pay, permit_for(pay, args, ctx=pinned(turn=key.turn)), args),
             environment(workflow_id=key.workflow_id),
         )  # fmt: skip
     [found] = await tool_metrics(records())
@@ -75,6 +75,6 @@ async def test_a_record_that_was_changed_is_no_number(store: Store) -> None:
             yield record.model_copy(update={"data": "[]"})
 
     pay = free(Ledger())
-    await run(room_of(store, pay), pay, task_for(pay))
+    await run(worker_deps(store, pay), pay, task_for(pay))
     with pytest.raises(Refused, match="was changed"):
         await tool_metrics(records())

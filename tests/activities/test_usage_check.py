@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, begun, environment, permit_for, pinned, room_of, run, task_for
-from desk_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool
+from activity_kit import ARGS, TURN, begun, environment, permit_for, pinned, run, task_for, worker_deps
 from sqlalchemy import Connection
 from temporalio.activity import ActivityCancellationDetails
 from temporalio.testing import ActivityEnvironment
+from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.hooks.tool_hooks import unavailable_tools, withheld_tools
@@ -98,11 +98,11 @@ def tool(ledger: Ledger | None = None, **fields: Any) -> Tool:
     return pay_tool(ledger or Ledger(), fields.pop("requires_approval", False), **fields)
 
 
-async def ruled(room: WorkerDeps, call: str = "c1.1", **fields: Any) -> GateDecision:
+async def ruled(deps: WorkerDeps, call: str = "c1.1", **fields: Any) -> GateDecision:
     """What the gates say of one call of `pay`."""
     part = CallPart(call=call, tool="pay", args=Content(inline=ARGS))
     task = GateTask(ctx=pinned(**fields), calls=(part,))
-    return (await environment(GATE, is_local=True).run(GateActivity(room).gate, task)).rulings[0]
+    return (await environment(GATE, is_local=True).run(GateActivity(deps).gate, task)).rulings[0]
 
 
 def said(outcome: CallOutcome | None) -> tuple[str, str, str]:
@@ -126,11 +126,11 @@ async def test_a_tool_is_not_there_outside_of_its_hours(store: Store) -> None:
         asked.append(context)
         return True
 
-    room = room_of(store, tool(hours=OFFICE, available=here), tool(name="look"))
-    assert await withheld_tools(room.catalog, pinned(), at=MONDAY_NOON) == frozenset()
+    deps = worker_deps(store, tool(hours=OFFICE, available=here), tool(name="look"))
+    assert await withheld_tools(deps.catalog, pinned(), at=MONDAY_NOON) == frozenset()
     assert len(asked) == 1
-    assert await withheld_tools(room.catalog, pinned(), at=SUNDAY) == {"pay"}
-    assert await unavailable_tools(room.catalog, pinned(), ("pay", "look"), at=SUNDAY) == {"pay"}
+    assert await withheld_tools(deps.catalog, pinned(), at=SUNDAY) == {"pay"}
+    assert await unavailable_tools(deps.catalog, pinned(), ("pay", "look"), at=SUNDAY) == {"pay"}
     assert len(asked) == 1
 
 
@@ -138,15 +138,15 @@ async def test_hours_are_looked_at_where_a_call_is_judged_and_where_it_runs(stor
     """What was approved on Monday does not run on Sunday."""
     ledger = Ledger()
     paid = tool(ledger, hours=OFFICE)
-    room = room_of(store, paid)
-    open_room = dataclasses.replace(room, clock=lambda: MONDAY_NOON)
-    closed_room = dataclasses.replace(room, clock=lambda: SUNDAY)
-    assert (await ruled(open_room)).kind == "run"
+    deps = worker_deps(store, paid)
+    open_deps = dataclasses.replace(deps, clock=lambda: MONDAY_NOON)
+    closed_deps = dataclasses.replace(deps, clock=lambda: SUNDAY)
+    assert (await ruled(open_deps)).kind == "run"
     away = ("available", "not_available", "Tool pay is not currently available")
-    assert said((await ruled(closed_room)).outcome) == away
-    assert said((await run(closed_room, paid, task_for(paid))).outcome) == away
+    assert said((await ruled(closed_deps)).outcome) == away
+    assert said((await run(closed_deps, paid, task_for(paid))).outcome) == away
     assert ledger.rows == []
-    assert said((await run(open_room, paid, task_for(paid))).outcome)[:2] == ("execute", "ok")
+    assert said((await run(open_deps, paid, task_for(paid))).outcome)[:2] == ("execute", "ok")
 
 
 @pytest.mark.row("F18")
@@ -154,15 +154,15 @@ async def test_the_limit_is_looked_at_before_and_taken_with_the_ticket(store: St
     """The second call is told when it is possible again; where it runs all the same, it gets no ticket."""
     ledger = Ledger()
     paid = tool(ledger, usage_limit=ONCE)
-    room = room_of(store, paid)
-    assert (await ruled(room)).kind == "run"
-    assert said((await run(room, paid, task_for(paid))).outcome)[1] == "ok"
-    gate, code, words = said((await ruled(room, turn="t2")).outcome)
+    deps = worker_deps(store, paid)
+    assert (await ruled(deps)).kind == "run"
+    assert said((await run(deps, paid, task_for(paid))).outcome)[1] == "ok"
+    gate, code, words = said((await ruled(deps, turn="t2")).outcome)
     assert (gate, code) == ("usage", "not_available")
     assert words.startswith("Tool pay was used once in this tenant within 1d, which is all it may be; it is possible")
     late = permit_for(paid, ctx=pinned(turn="t2"))
     other = environment(workflow_id="turn/main/s/t2")
-    assert said((await run(room, paid, task_for(paid, late), other)).outcome)[:2] == ("usage", "not_available")
+    assert said((await run(deps, paid, task_for(paid, late), other)).outcome)[:2] == ("usage", "not_available")
     assert len(ledger.rows) == 1
 
 
@@ -170,10 +170,10 @@ async def test_the_call_that_took_the_last_use_is_not_stopped_by_it(store: Store
     """A turn that is reset is judged anew, and a tried activity runs anew: both find the one outcome."""
     ledger = Ledger()
     paid = tool(ledger, usage_limit=ONCE)
-    room = room_of(store, paid)
+    deps = worker_deps(store, paid)
     for _ in range(3):
-        assert (await ruled(room)).kind == "run"
-        assert said((await run(room, paid, task_for(paid))).outcome)[1] == "ok"
+        assert (await ruled(deps)).kind == "run"
+        assert said((await run(deps, paid, task_for(paid))).outcome)[1] == "ok"
     assert len(ledger.rows) == 1
 
 
@@ -189,19 +189,19 @@ async def test_a_failure_leaves_the_use(store: Store, read_only: bool) -> None:
         paid = tool(ledger, usage_limit=ONCE, read_only=read_only, handler=ledger.handler("pay", answer))
         ctx = pinned(turn=f"t-{free}")
         env = environment(workflow_id=f"turn/main/s/t-{free}")
-        await run(room_of(store, paid), paid, task_for(paid, permit_for(paid, ctx=ctx)), env)
+        await run(worker_deps(store, paid), paid, task_for(paid, permit_for(paid, ctx=ctx)), env)
         assert await left(store, paid) is free
 
 
 async def test_a_read_that_was_lost_gives_its_use_back(store: Store) -> None:
     """Its ticket says that it failed, to a worker that was only slow as well."""
     paid = tool(usage_limit=ONCE, read_only=True)
-    room, permit = room_of(store, paid), permit_for(paid)
-    use = use_of(room.catalog, paid, permit.ctx, "c1.1")
+    deps, permit = worker_deps(store, paid), permit_for(paid)
+    use = use_of(deps.catalog, paid, permit.ctx, "c1.1")
     await store.claim(permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay", use=use)
     assert not await left(store, paid)
     lost = OutcomeTask(permit=permit, tool="pay", args=Content(inline=ARGS))
-    reply = await environment(OUTCOME, activity_id="o").run(OutcomeActivity(room).outcome, lost)
+    reply = await environment(OUTCOME, activity_id="o").run(OutcomeActivity(deps).outcome, lost)
     assert said(reply.outcome)[1] == "execution_failed"
     assert await left(store, paid)
 
@@ -215,8 +215,8 @@ async def test_a_call_that_was_stopped_before_it_began_gives_its_use_back(
     ledger = Ledger()
     policy = ApprovalPolicy(auto_approve_if="true", audit=audit)
     paid = tool(ledger, usage_limit=ONCE, read_only=read_only, requires_approval=policy)
-    room, task, env = room_of(slow, paid), task_for(paid), environment()
-    running = asyncio.ensure_future(run(room, paid, task, env))
+    deps, task, env = worker_deps(slow, paid), task_for(paid), environment()
+    running = asyncio.ensure_future(run(deps, paid, task, env))
     await begun(running, slow.claimed)
     assert not await left(slow, paid)
     await stopped(env)
@@ -231,7 +231,7 @@ async def test_a_call_that_was_stopped_before_it_began_gives_its_use_back(
     ends = [each.facts for each in await AuditLog(slow).stream(TURN.workflow_id) if each.kind == "outcome"]
     assert [each["code"] for each in ends] == ["skipped"]
     again = task_for(paid, ticket=2)
-    assert said((await run(room, paid, again)).outcome)[1] == "ok"
+    assert said((await run(deps, paid, again)).outcome)[1] == "ok"
 
 
 async def test_a_call_that_began_once_keeps_its_use_when_it_is_stopped_before_it_begins_again(
@@ -239,13 +239,13 @@ async def test_a_call_that_began_once_keeps_its_use_when_it_is_stopped_before_it
 ) -> None:
     """What its first try did nobody knows."""
     paid = tool(usage_limit=ONCE, read_only=True)
-    room, task, env = room_of(slow, paid), task_for(paid), environment(attempt=2)
-    use = use_of(room.catalog, paid, task.permit.ctx, "c1.1")
+    deps, task, env = worker_deps(slow, paid), task_for(paid), environment(attempt=2)
+    use = use_of(deps.catalog, paid, task.permit.ctx, "c1.1")
     slow.go.set()
     await slow.claim(task.permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay", use=use)
     slow.go.clear()
     slow.claimed.clear()
-    running = asyncio.ensure_future(run(room, paid, task, env))
+    running = asyncio.ensure_future(run(deps, paid, task, env))
     await begun(running, slow.claimed)
     await stopped(env)
     slow.go.set()
@@ -258,7 +258,7 @@ async def test_a_call_whose_worker_stops_before_it_begins_is_left_to_another(slo
     """Which finds the ticket: nobody stopped the call, so nothing is given back."""
     paid = tool(usage_limit=ONCE, read_only=True)
     task, env = task_for(paid), environment()
-    running = asyncio.ensure_future(run(room_of(slow, paid), paid, task, env))
+    running = asyncio.ensure_future(run(worker_deps(slow, paid), paid, task, env))
     await begun(running, slow.claimed)
     await stopped(env, worker_shutdown=True)
     with pytest.raises(asyncio.CancelledError):
@@ -280,7 +280,7 @@ async def test_a_read_that_was_stopped_in_the_middle_counts(store: Store) -> Non
 
     paid = tool(usage_limit=ONCE, read_only=True, handler=reads)
     env = environment()
-    running = asyncio.ensure_future(run(room_of(store, paid), paid, task_for(paid), env))
+    running = asyncio.ensure_future(run(worker_deps(store, paid), paid, task_for(paid), env))
     await begun(running, inside)
     await stopped(env)
     with pytest.raises(asyncio.CancelledError):
@@ -292,7 +292,7 @@ async def test_one_registered_tool_has_one_count_wherever_it_stands(store: Store
     """In whichever step or turn an actor refers to it over a tool of its own; that one, a shadow, counts with it."""
     paid, own = tool(usage_limit=ONCE), tool(usage_limit=ONCE, effect="Pay {amount}", secrets=("to",))
     routes = (Route(name="trip", steps=(Step(name="book", tools=("pay",)), Step(name="end", tools=("pay",)))),)
-    desk = Actor(
+    actor = Actor(
         name="desk",
         description="",
         instructions="",
@@ -301,19 +301,19 @@ async def test_one_registered_tool_has_one_count_wherever_it_stands(store: Store
         own_tools=(own,),
         routes=routes,
     )
-    room = room_of(store, paid, actors=[desk])
+    deps = worker_deps(store, paid, actors=[actor])
     counted = {}
-    for each in room.catalog.every_tool:
-        use = use_of(room.catalog, each, pinned(), "c1.1")
+    for each in deps.catalog.every_tool:
+        use = use_of(deps.catalog, each, pinned(), "c1.1")
         assert use is not None
         counted[each.activity] = use.tool
     assert len(counted) > 4
     assert {*counted.values()} == {"pay"}
-    found = room.catalog.tool("pay@desk.trip.book")
+    found = deps.catalog.tool("pay@desk.trip.book")
     assert found is not None
-    use = use_of(room.catalog, found, pinned(), "c1.1")
+    use = use_of(deps.catalog, found, pinned(), "c1.1")
     await store.claim("t", workflow=TURN.workflow_id, call="c1.1", tool="pay", use=use)
-    again = await ruled(room, "c2.1", route="trip", step="end")
+    again = await ruled(deps, "c2.1", route="trip", step="end")
     assert said(again.outcome)[:2] == ("usage", "not_available")
 
 
@@ -323,10 +323,10 @@ def test_one_tool_at_several_places_of_an_actor_has_one_count(store: Store) -> N
     steps = tuple(Step(name=name, tools=(paid,)) for name in ("book", "end"))
     routes = (Route(name="trip", steps=steps), Route(name="till", tools=(tool(usage_limit=ONCE, effect="Other"),)))
     fields = {"description": "", "instructions": "", "model": "scripted", "routes": routes}
-    room = room_of(store, actors=[Actor(name=name, **fields) for name in ("desk", "shop")])
+    deps = worker_deps(store, actors=[Actor(name=name, **fields) for name in ("desk", "shop")])
     counted = {}
-    for each in room.catalog.every_tool:
-        use = use_of(room.catalog, each, pinned(), "c1.1")
+    for each in deps.catalog.every_tool:
+        use = use_of(deps.catalog, each, pinned(), "c1.1")
         counted[each.activity] = "" if use is None else use.tool
     assert {name: told for name, told in counted.items() if "desk" in name and "*" not in name} == {
         "pay@desk.trip.book": "pay@desk.trip.book",

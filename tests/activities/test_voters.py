@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from activity_kit import TURN, asked, decision, permit_for, pinned, room_of, run, task_for
-from desk_fixtures import GUEST, Ledger, bench, catalog_of, pay_tool, yes
+from activity_kit import TURN, asked, decision, permit_for, pinned, run, task_for, worker_deps
 from signed_askers import signed_asker
 from temporalio.client import Client
+from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool, running_turns, yes
 
 from signoff.activities.worker_deps import Profile, WorkerDeps
 from signoff.contracts.activity_messages import ToolReply
@@ -93,28 +93,28 @@ async def tried(
     """
     ledger = Ledger()
 
-    def room_with(rules: ApprovalPolicy) -> tuple[WorkerDeps, Tool]:
+    def deps_with(rules: ApprovalPolicy) -> tuple[WorkerDeps, Tool]:
         tool = pay_tool(ledger, rules)
-        room = room_of(store, tool, profile=profile)
-        return dataclasses.replace(room, people=FixedDirectory(people.values()), verifier=SIGNER.verifier()), tool
+        deps = worker_deps(store, tool, profile=profile)
+        return dataclasses.replace(deps, people=FixedDirectory(people.values()), verifier=SIGNER.verifier()), tool
 
     ctx = pinned(user=signed_asker(SIGNER, GUEST, *TURN, at=NOW))
-    room, tool = room_with(policy)
-    old_room, old_tool = room_with(before or policy)
+    deps, tool = deps_with(policy)
+    old_deps, old_tool = deps_with(before or policy)
     rows = await Questions(store).read(decision().approval_id)
     if rows is not None:
         await Questions(store).end(decision().approval_id, rows.latest.revision, "superseded")
-    request = await asked(old_room, old_tool, ctx=ctx)
+    request = await asked(old_deps, old_tool, ctx=ctx)
     for each in stored:
         await answer(store, signed(each, request))
     raw = tuple(each.model_copy(update={"revision": request.revision}) for each in raw)
     permit = permit_for(tool, kind="approved", ctx=ctx, decisions=raw, revision=request.revision)
     if ticket > 1:
         await store.claim(permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
-        tried = await asked(old_room, old_tool, ctx=ctx, doubt=1)
+        tried = await asked(old_deps, old_tool, ctx=ctx, doubt=1)
         for each in doubts:
             await answer(store, signed(each, tried))
-    reply = await run(room, tool, task_for(tool, permit, ticket=ticket))
+    reply = await run(deps, tool, task_for(tool, permit, ticket=ticket))
     return reply, ledger
 
 
@@ -314,16 +314,18 @@ async def test_a_yes_that_is_voided_while_its_call_is_judged_runs_nothing(store:
         return Permission.allow()
 
     tool = pay_tool(ledger, TWO, check_permissions=check)
-    room = dataclasses.replace(
-        room_of(store, tool, profile="production"), people=FixedDirectory(PEOPLE.values()), verifier=SIGNER.verifier()
+    deps = dataclasses.replace(
+        worker_deps(store, tool, profile="production"),
+        people=FixedDirectory(PEOPLE.values()),
+        verifier=SIGNER.verifier(),
     )
     ctx = pinned(user=signed_asker(SIGNER, GUEST, *TURN, at=NOW))
     permit = permit_for(tool, ctx=ctx)
-    request = await asked(room, tool, ctx=ctx)
+    request = await asked(deps, tool, ctx=ctx)
     for name in ("ana", "eve"):
         await answer(store, signed(said(name), request))
     permit = permit_for(tool, kind="approved", ctx=ctx, decisions=())
-    reply = await run(room, tool, task_for(tool, permit))
+    reply = await run(deps, tool, task_for(tool, permit))
     assert (voided, reply.again, ledger.rows) == ([True], "stale", [])
 
 
@@ -380,9 +382,9 @@ async def test_a_tool_is_told_the_human_who_asked(store: Store) -> None:
         return "paid"
 
     tool = pay_tool(Ledger(), False, handler=handler)
-    room = room_of(store, tool, people=[approver("ana"), Person(id="guest", person_id="ana")])
+    deps = worker_deps(store, tool, people=[approver("ana"), Person(id="guest", person_id="ana")])
     asked_by = GUEST.model_copy(update={"person_id": "ana"})
-    await run(room, tool, task_for(tool, permit_for(tool, ctx=pinned(user=asked_by))))
+    await run(deps, tool, task_for(tool, permit_for(tool, ctx=pinned(user=asked_by))))
     assert told == [("guest", "ana")]
 
 
@@ -392,18 +394,18 @@ async def test_who_leaves_before_the_last_vote_is_replaced(client: Client, store
     catalog = catalog_of([pay_tool(ledger, TWO)])
     people = DevelopmentDirectory(FixedDirectory([approver("ana"), approver("eve")]))
     script = [calls(("pay", {"amount": 20})), respond("done")]
-    async with bench(client, store, task_queue, catalog, script, people=people) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key, subject="ana"))
+    async with running_turns(client, store, task_queue, catalog, script, people=people) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key, subject="ana"))
         people.declared = FixedDirectory([approver("ana", active=False), approver("eve")])
-        await desk.signoff.decide(yes(key, subject="eve"))
-        asked = await desk.until(key, lambda view: view.calls[0].approval.revision == 2)
+        await turns.signoff.decide(yes(key, subject="eve"))
+        asked = await turns.until(key, lambda view: view.calls[0].approval.revision == 2)
         assert ledger.rows == []
         assert asked.calls[0].approval.card.note == "this was answered before, and has not run"
         for who in ("approver", "eve"):
-            await desk.signoff.decide(yes(key, subject=who, revision=2))
-        result = await desk.signoff.result(key)
+            await turns.signoff.decide(yes(key, subject=who, revision=2))
+        result = await turns.signoff.result(key)
     assert [call.code for call in result.calls] == ["ok"]
     assert len(ledger.rows) == 1
 

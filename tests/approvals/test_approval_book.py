@@ -1,4 +1,4 @@
-"""The desk against a model of it, and against garbage."""
+"""The book of requests against a model of it, and against garbage."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -34,18 +34,18 @@ def authority(person: str) -> Authority:
     return Authority(allowed=allowed, code="" if allowed else "not_allowed", subject=person, name=person)
 
 
-class DeskMachine(RuleBasedStateMachine):
+class BookMachine(RuleBasedStateMachine):
     """Random answers, timers, withdrawals and duplicates agree with a model that knows only who said what."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.desk = ApprovalBook()
+        self.book = ApprovalBook()
         self.now = START
         self.ended: dict[str, str] = {}
         self.approvals: dict[str, set[str]] = {approval_id: set() for approval_id in IDS}
         self.delivered: dict[str, Receipt] = {}
-        self.desk.open(deadlines.open_request(question(IDS[0]), self.now), self.now)
-        self.desk.open(deadlines.open_request(question(IDS[1], quorum=2), self.now), self.now)
+        self.book.open(deadlines.open_request(question(IDS[0]), self.now), self.now)
+        self.book.open(deadlines.open_request(question(IDS[1], quorum=2), self.now), self.now)
 
     def open_until(self, approval_id: str) -> bool:
         """Whether the model says that an answer can still count."""
@@ -64,7 +64,7 @@ class DeskMachine(RuleBasedStateMachine):
             approval_id=approval_id, revision=revision, verdict=verdict, subject=person, delivery_id=delivery
         )  # type: ignore[arg-type]
         key = f"{delivery}:{approval_id}:{revision}"
-        receipt = self.desk.precheck(decision, self.now) or self.desk.settle(decision, authority(person), self.now)
+        receipt = self.book.precheck(decision, self.now) or self.book.settle(decision, authority(person), self.now)
         if delivery and key in self.delivered:
             assert receipt == self.delivered[key].model_copy(update={"code": "duplicate"})
             return
@@ -95,16 +95,16 @@ class DeskMachine(RuleBasedStateMachine):
     def deadline(self, approval_id: str) -> None:
         """The timer fires."""
         if self.now > START + timedelta(hours=1):
-            request = self.desk.get(approval_id)
+            request = self.book.get(approval_id)
             happening = deadlines.next_event(request) if request is not None else None
             if happening is not None:
-                self.desk.apply_due_event(approval_id, happening, self.now)
+                self.book.apply_due_event(approval_id, happening, self.now)
             self.ended.setdefault(approval_id, "timed_out")
 
     @rule(approval_id=st.sampled_from(IDS))
     def withdraw(self, approval_id: str) -> None:
         """The requester takes it back."""
-        receipt = self.desk.cancel(approval_id, "guest", "", self.now)
+        receipt = self.book.cancel(approval_id, "guest", "", self.now)
         assert (receipt.status == "accepted") == (approval_id not in self.ended)
         self.ended.setdefault(approval_id, "cancelled")
 
@@ -112,7 +112,7 @@ class DeskMachine(RuleBasedStateMachine):
     def states_agree(self) -> None:
         """Each request is in the state the model says, and an approval has its quorum of different people."""
         for approval_id in IDS:
-            request = self.desk.get(approval_id)
+            request = self.book.get(approval_id)
             assert request is not None
             assert request.state == self.ended.get(approval_id, "pending")
             if request.state == "approved":
@@ -123,10 +123,10 @@ class DeskMachine(RuleBasedStateMachine):
     @invariant()
     def refusals_are_bounded(self) -> None:
         """The count of refusals is whole, the kept ones are the last fifty."""
-        assert len(self.desk.refusals) == min(self.desk.refused, REFUSALS_KEPT)
+        assert len(self.book.refusals) == min(self.book.refused, REFUSALS_KEPT)
 
 
-TestDesk = DeskMachine.TestCase
+TestBook = BookMachine.TestCase
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ MINUTE = timedelta(minutes=1)
 ANA = Authority(allowed=True, subject="ana", assurance="session")
 
 
-def desk(**fields: Any) -> ApprovalBook:
-    """A desk with one open request."""
+def book(**fields: Any) -> ApprovalBook:
+    """A book with one open request."""
     made = ApprovalBook()
     made.open(a_request(opened=NOW, **{"digest": "d" * 64, "args": Content(inline={"to": "Lisbon"})} | fields), NOW)
     return made
@@ -42,7 +42,7 @@ def told(made: ApprovalBook) -> list[tuple[str, str, str]]:
 
 def test_a_decision_and_the_end_it_brings_are_kept_in_order() -> None:
     """The attempt with who it turned out to be, then the ending; taken once."""
-    made = desk()
+    made = book()
     made.settle(answer(subject="ana@x"), ANA, NOW)
     assert told(made) == [("attempt", "accepted", "ana"), ("ending", "approved", "ana")]
     assert told(made) == []
@@ -52,7 +52,7 @@ def test_a_decision_and_the_end_it_brings_are_kept_in_order() -> None:
 
 def test_every_refused_attempt_is_kept_by_whichever_way_it_was_refused() -> None:
     """Unknown, stale, not allowed, too late and repeated: each with its code."""
-    made = desk()
+    made = book()
     made.precheck(answer(approval_id="main.s.t.c9.9"), NOW)
     made.precheck(answer(revision=7), NOW)
     made.settle(answer(), Authority(allowed=False, code="not_allowed", subject="eve"), NOW)
@@ -69,7 +69,7 @@ def test_every_refused_attempt_is_kept_by_whichever_way_it_was_refused() -> None
 
 def test_whoever_was_identified_is_named_whatever_they_are_told() -> None:
     """At either step, of an unknown request, of one they may not decide, and of one that they answered before."""
-    made, unknown = desk(quorum=2), "main.s.t.c9.9"
+    made, unknown = book(quorum=2), "main.s.t.c9.9"
     eve = Authority(allowed=False, code="not_allowed", subject="eve", assurance="channel")
     made.examine(answer(approval_id=unknown, subject="claimed"), eve, NOW)
     made.settle(answer(approval_id=unknown, subject="claimed", delivery_id="d2"), eve, NOW)
@@ -87,7 +87,7 @@ def test_whoever_was_identified_is_named_whatever_they_are_told() -> None:
 
 def test_what_time_brings_is_kept_and_its_end_is_an_ending() -> None:
     """A deadline that is put off is told; the last one is told as the end that it is, and nothing before it ends."""
-    made = desk(on_timeout="escalate", timeout=60.0)
+    made = book(on_timeout="escalate", timeout=60.0)
     for minutes in (1, 2):
         request = made.get(ID)
         due = None if request is None else deadlines.next_event(request)
@@ -102,7 +102,7 @@ def test_what_time_brings_is_kept_and_its_end_is_an_ending() -> None:
 
 def test_to_be_asked_again_is_no_ending() -> None:
     """An approval that lapsed has ended; the question that follows it only begins."""
-    made = desk()
+    made = book()
     made.settle(answer(), ANA, NOW)
     lapsed = made.lapse(ID, NOW)
     made.unwritten.take()
@@ -112,14 +112,14 @@ def test_to_be_asked_again_is_no_ending() -> None:
 
 def test_a_cancelled_request_is_an_ending() -> None:
     """Withdrawn, and by whom."""
-    made = desk()
+    made = book()
     made.cancel(ID, "guest", "enough", NOW)
     assert told(made) == [("ending", "cancelled", "guest")]
 
 
 def test_arguments_are_in_no_entry_and_long_words_are_cut() -> None:
     """An edit says that it is one; what strangers wrote at length is bounded."""
-    made = desk(edit="approve")
+    made = book(edit="approve")
     made.examine(answer(edited_args={"to": "Lisbon"}), Authority(allowed=False, code="not_allowed"), NOW)
     made.precheck(answer(approval_id="x" * 60_000, subject="y" * 60_000, delivery_id="z" * 60_000), NOW)
     for each in made.unwritten.take():
@@ -138,7 +138,7 @@ def test_a_flood_of_refusals_is_counted_and_nothing_else_is_lost() -> None:
     seen = AuditBuffer()
     for number in range(ENTRIES_KEPT + 30):
         seen.add(entry(number))
-    request = desk().get(ID)
+    request = book().get(ID)
     assert request is not None
     end = ended_entry(request, NOW)
     seen.add(end)
@@ -196,7 +196,7 @@ def test_what_was_not_written_comes_back_in_front() -> None:
 def test_an_answer_that_the_store_holds_is_not_proved_once_more() -> None:
     """Where the author's answer was taken into the store; else only the turn has it."""
     for received, signature in ((NOW, ""), (None, "c2ln")):
-        made = desk()
+        made = book()
         made.settle(answer(signature="c2ln", key_id="k"), ANA.model_copy(update={"received_at": received}), NOW)
         attempt = made.unwritten.take()[0]
         assert (attempt.kind, attempt.data.get("signature", "")) == ("attempt", signature)

@@ -184,15 +184,15 @@ def test_edited_arguments_are_no_plain_answer() -> None:
     )
 
 
-def test_a_desk_counts_an_edit_as_the_next_revision() -> None:
+def test_a_book_counts_an_edit_as_the_next_revision() -> None:
     """It stands in the place of the one before, its author is told, and the same delivery is told the same again."""
-    desk = ApprovalBook()
-    desk.open(asked(), NOW)
-    receipt = desk.settle(edit(delivery_id="d1"), ANA, LATER, changed())
+    book = ApprovalBook()
+    book.open(asked(), NOW)
+    receipt = book.settle(edit(delivery_id="d1"), ANA, LATER, changed())
     assert (receipt.status, receipt.votes) == ("counted", 1)
-    revised = desk.get(ID)
+    revised = book.get(ID)
     assert revised is not None
     assert (revised.revision, revised.digest, revised.edited_by) == (2, digest(380), "ana")
-    assert desk.settle(edit(delivery_id="d1"), ANA, LATER, changed()).code == "duplicate"
+    assert book.settle(edit(delivery_id="d1"), ANA, LATER, changed()).code == "duplicate"
     yes = Decision(approval_id=ID, revision=2, question_hash="h2", verdict="approved")
-    assert desk.settle(yes, BEN, LATER).status == "accepted"
+    assert book.settle(yes, BEN, LATER).status == "accepted"

@@ -63,8 +63,8 @@ class ApprovalModel(RuleBasedStateMachine):
         self.revision, self.amount, self.ended = 1, AMOUNTS[0], ""
         self.said: list[tuple[str, str, str]] = []
         self.receipts: dict[str, Receipt] = {}
-        self.desk = ApprovalBook()
-        self.desk.open(
+        self.book = ApprovalBook()
+        self.book.open(
             self.opened(
                 self.amount,
                 kind="in_doubt" if doubt else "approval",
@@ -86,8 +86,8 @@ class ApprovalModel(RuleBasedStateMachine):
 
     @property
     def request(self) -> ApprovalRequest:
-        """The request as the desk has it."""
-        found = self.desk.get(ID)
+        """The request as the book has it."""
+        found = self.book.get(ID)
         assert found is not None
         return found
 
@@ -131,12 +131,12 @@ class ApprovalModel(RuleBasedStateMachine):
 
     def send(self, decision: Decision, authority: Authority, amount: int) -> Receipt:
         """The steps of both doors: a glance, who is it, the gates for other arguments, and the count."""
-        receipt = self.desk.precheck(decision, self.now)
+        receipt = self.book.precheck(decision, self.now)
         if receipt is not None:
             return receipt
         if not amount:
-            return self.desk.settle(decision, authority, self.now)
-        return self.desk.examine(decision, authority, self.now) or self.desk.settle(
+            return self.book.settle(decision, authority, self.now)
+        return self.book.examine(decision, authority, self.now) or self.book.settle(
             decision, authority, self.now, self.changed(amount)
         )
 
@@ -176,7 +176,7 @@ class ApprovalModel(RuleBasedStateMachine):
         happening = deadlines.next_event(self.request)
         if happening is None or happening.at > self.now:
             return
-        self.desk.apply_due_event(ID, happening, self.now)
+        self.book.apply_due_event(ID, happening, self.now)
         if happening.what == "deadline":
             self.ended = "" if self.may_put_off else "timed_out"
             self.may_put_off = False
@@ -184,7 +184,7 @@ class ApprovalModel(RuleBasedStateMachine):
     @rule()
     def withdraw(self) -> None:
         """The requester takes it back."""
-        receipt = self.desk.cancel(ID, "guest", "", self.now)
+        receipt = self.book.cancel(ID, "guest", "", self.now)
         assert (receipt.status == "accepted") == (not self.ended)
         self.ended = self.ended or "cancelled"
 

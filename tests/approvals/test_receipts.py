@@ -31,8 +31,8 @@ def answer(verdict: str = "approved", **fields: Any) -> Decision:
     return a_decision(**{"verdict": verdict, "reason": "because", "channel": "chat", "subject": "claimed"} | fields)
 
 
-def desk(**fields: Any) -> ApprovalBook:
-    """A desk where one question waits since NOW."""
+def book(**fields: Any) -> ApprovalBook:
+    """A book where one question waits since NOW."""
     made = ApprovalBook()
     made.open(deadlines.open_request(request(**fields), NOW), NOW)
     return made
@@ -279,15 +279,15 @@ def test_opening_makes_a_request_wait() -> None:
     assert machine.objection(request(), answer(), LATER) is None
 
 
-# The desk
+# The book
 
 
 UNKNOWN = Receipt(status="refused", code="unknown", approval_id="x.y", message="no such request in this turn")
 
 
-def test_a_desk_lists_what_it_holds_and_what_waits() -> None:
+def test_a_book_lists_what_it_holds_and_what_waits() -> None:
     """All requests oldest first; those that wait; whether one waits."""
-    both = desk()
+    both = book()
     second = both.open(deadlines.open_request(request(OTHER), LATER), LATER)
     first = both.get(ID)
     assert (first.opened_at, second.opened_at, both.get(OTHER)) == (NOW, LATER, second)
@@ -304,14 +304,14 @@ def test_a_desk_lists_what_it_holds_and_what_waits() -> None:
 
 def test_a_later_revision_replaces_the_earlier_one() -> None:
     """One id, one request: the newest revision."""
-    made = desk()
+    made = book()
     made.open(deadlines.open_request(request(revision=2), LATER), LATER)
     assert [(each.revision, each.opened_at) for each in made.all()] == [(2, LATER)]
 
 
 def test_an_unknown_request_is_answered_everywhere() -> None:
     """Looking, answering, withdrawing and asking get the one receipt; refusals of acts are remembered."""
-    made, wrong = desk(), answer(approval_id="x.y")
+    made, wrong = book(), answer(approval_id="x.y")
     assert made.precheck(wrong, NOW) == UNKNOWN
     assert made.settle(wrong, ANA, NOW) == UNKNOWN
     assert made.cancel("x.y", "guest", "", NOW) == UNKNOWN
@@ -322,7 +322,7 @@ def test_an_unknown_request_is_answered_everywhere() -> None:
 
 def test_a_glance_spares_the_directory() -> None:
     """What cannot count is answered and remembered before anybody is identified; what may is not answered yet."""
-    made = desk()
+    made = book()
     assert made.precheck(answer(), NOW) is None
     assert made.refused == 0
     stale = made.precheck(answer(revision=9), NOW)
@@ -332,7 +332,7 @@ def test_a_glance_spares_the_directory() -> None:
 
 def test_an_answer_is_settled_once_a_delivery() -> None:
     """The same delivery gets its own receipt again, at either step; a refused one may try again."""
-    made = desk(quorum=3)
+    made = book(quorum=3)
     posted = answer(delivery_id="d1")
     nobody = Authority(allowed=False, code="unavailable")
     assert made.settle(posted, nobody, NOW).code == "unavailable"
@@ -348,7 +348,7 @@ def test_an_answer_is_settled_once_a_delivery() -> None:
 
 def test_answers_without_a_delivery_are_never_taken_for_each_other() -> None:
     """Two people who send no delivery id are two people."""
-    made = desk(quorum=2)
+    made = book(quorum=2)
     assert made.settle(answer(), ANA, NOW).status == "counted"
     assert made.precheck(answer(), NOW) is None
     assert made.settle(answer(), BEN, NOW).status == "accepted"
@@ -356,7 +356,7 @@ def test_answers_without_a_delivery_are_never_taken_for_each_other() -> None:
 
 def test_one_delivery_about_two_requests_is_two_answers() -> None:
     """The key of an answer names its request and revision too."""
-    made = desk()
+    made = book()
     made.open(request(OTHER), NOW)
     made.settle(answer(delivery_id="d1"), ANA, NOW)
     assert made.settle(answer(delivery_id="d1", approval_id=OTHER), ANA, NOW).status == "accepted"
@@ -366,7 +366,7 @@ def test_one_delivery_about_two_requests_is_two_answers() -> None:
 
 def test_a_withdrawal_is_accepted_once() -> None:
     """The first one ends it; the second, and one after a decision, learn what became of it."""
-    made = desk()
+    made = book()
     done = made.cancel(ID, "guest", "enough", LATER)
     assert done == Receipt(
         status="accepted",
@@ -388,7 +388,7 @@ def test_a_withdrawal_is_accepted_once() -> None:
 
 def test_an_approval_lapses_and_is_told_so() -> None:
     """An unused approval is stale from then on."""
-    made = desk()
+    made = book()
     made.settle(answer(), ANA, NOW)
     assert made.receipt(ID).code == "already_decided"
     assert made.lapse(ID, NOW).state == "lapsed"

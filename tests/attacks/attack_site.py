@@ -24,7 +24,7 @@ from signoff.store.store import open_store
 from signoff.store.tokens import SCOPES, Tokens
 from signoff.temporal.embedded_server import ServerHandle, free_port
 
-MANIFEST: Final = Path(__file__).parent / "attack_desk" / "signoff.yaml"
+MANIFEST: Final = Path(__file__).parent / "attack_project" / "signoff.yaml"
 PEOPLE: Final = ("rui", "max", "ana", "bo", "cy", "zoe", "aud", "adm", "mal", "fay", "finn", "lea", "lia")
 """`rui` and `max` ask, `ana`, `bo` and `cy` approve, `zoe` is a stranger, `aud` an auditor, `adm` an administrator,
 `mal` decides what is escalated and what is the office's."""

@@ -16,13 +16,13 @@ async def changed_site(
     server: ServerHandle, folder: Path, appended: str = "", **variables: str
 ) -> AsyncIterator[tuple[AttackSite, Impostor, Path]]:
     """The installation, an impostor, and the folder of its manifest, to which `appended` was added."""
-    desk, state = folder / "desk", folder / "state"
-    shutil.copytree(MANIFEST.parent, desk, ignore=shutil.ignore_patterns("__pycache__"))
+    site_folder, state = folder / "desk", folder / "state"
+    shutil.copytree(MANIFEST.parent, site_folder, ignore=shutil.ignore_patterns("__pycache__"))
     state.mkdir()
-    manifest = desk / MANIFEST.name
+    manifest = site_folder / MANIFEST.name
     manifest.write_text(manifest.read_text() + appended)
     async with (
         running_site(state, server, SIGNOFF_MANIFEST=str(manifest), **variables) as site,
         impostor_of(site.client, site.queue, MANIFEST) as impostor,
     ):
-        yield site, impostor, desk
+        yield site, impostor, site_folder

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
-from gateway_login import bearer, browser, hidden, locked_desk, token_of, words
+from gateway_login import bearer, browser, hidden, locked_rig, token_of, words
 from gateway_rig import PEOPLE, SIGNER, GatewayRig, gateway_rig
 from oidc_provider import CLIENT, Provider
 from provider_login import asked, login_settings, sign_in_at_provider
@@ -38,33 +38,33 @@ DECLARED = (*(each for each in PEOPLE if each.id != "bo"), BO)
 
 
 @pytest.fixture
-async def desk(client: Client, tmp_path: Path, provider: Provider) -> AsyncIterator[GatewayRig]:
+async def rig(client: Client, tmp_path: Path, provider: Provider) -> AsyncIterator[GatewayRig]:
     """Worker and gateway, to whom Bo is declared by his address alone."""
-    async with desk_of(client, tmp_path, provider, *DECLARED) as open_desk:
-        yield open_desk
+    async with rig_for(client, tmp_path, provider, *DECLARED) as open_rig:
+        yield open_rig
 
 
 @contextlib.asynccontextmanager
-async def desk_of(client: Client, folder: Path, provider: Provider, *people: Person) -> AsyncIterator[GatewayRig]:
+async def rig_for(client: Client, folder: Path, provider: Provider, *people: Person) -> AsyncIterator[GatewayRig]:
     """Worker and gateway in the production profile; the group `money` gives the role `finance`, which `both` asks."""
     queue = f"attack7-{uuid.uuid4().hex[:12]}"
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,
-        gateway_rig(client, store, queue, profile="production", people=FixedDirectory(people)) as open_desk,
+        gateway_rig(client, store, queue, profile="production", people=FixedDirectory(people)) as open_rig,
     ):
-        yield locked_desk(
-            open_desk,
+        yield locked_rig(
+            open_rig,
             people=people,
             **login_settings(provider, {"money": ("finance",)}),
         )
 
 
-async def approve_by_token(desk: GatewayRig, approval: str, person: str) -> httpx.Response:
+async def approve_by_token(rig: GatewayRig, approval: str, person: str) -> httpx.Response:
     """Approve over the API."""
-    headers = bearer(await token_of(desk, person))
-    shown = (await desk.deps.requests.load(approval)).request
+    headers = bearer(await token_of(rig, person))
+    shown = (await rig.deps.requests.load(approval)).request
     body = {"verdict": "approved", "revision": shown.revision, "question_hash": shown.question_hash}
-    return await desk.http.post(f"/v1/approvals/{approval}/decide", json=body, headers=headers)
+    return await rig.http.post(f"/v1/approvals/{approval}/decide", json=body, headers=headers)
 
 
 async def approve_in_browser(page: httpx.AsyncClient, approval: str) -> httpx.Response:
@@ -89,24 +89,24 @@ async def approve_in_browser(page: httpx.AsyncClient, approval: str) -> httpx.Re
     ],
 )
 async def test_one_human_is_no_second_approver(
-    desk: GatewayRig, provider: Provider, caplog: pytest.LogCaptureFixture, claims: dict[str, Any]
+    rig: GatewayRig, provider: Provider, caplog: pytest.LogCaptureFixture, claims: dict[str, Any]
 ) -> None:
     """However the login spells the address of somebody declared, it is refused, and the quorum of two is not met.
 
     Without `DeclaredNames` in `ClaimsDirectory._make_person` the login was let in, and without the names in `_doubt`
     and `joined_logins` as well the quorum was met.
     """
-    approval = await asked(desk, "both")
-    assert (await approve_by_token(desk, approval, "bo")).json()["status"] == "counted"
+    approval = await asked(rig, "both")
+    assert (await approve_by_token(rig, approval, "bo")).json()["status"] == "counted"
     provider.claims = {"sub": "b-2", "name": "Robert", "groups": ["money"], **claims}
     with caplog.at_level(logging.WARNING):
-        async with browser(desk) as page:
+        async with browser(rig) as page:
             back = await sign_in_at_provider(page)
             await approve_in_browser(page, approval)
-    request = await desk.desk.signoff.request(approval)
+    request = await rig.turns.signoff.request(approval)
     assert (request.state, [vote.subject for vote in request.votes]) == ("pending", ["bo"])
-    assert await desk.runs(approval) == 0
-    assert await VouchedPeople(desk.deps.store).all() == []
+    assert await rig.runs(approval) == 0
+    assert await VouchedPeople(rig.deps.store).all() == []
     assert back.status_code == 401
     # The refusal names nobody; the log does, with the remedy.
     assert "Nobody here is known by this login" in words(back.text)
@@ -118,7 +118,7 @@ async def test_one_human_is_no_second_approver(
 
 
 async def test_the_start_names_approvers_who_could_come_in_as_somebody_else(
-    desk: GatewayRig, provider: Provider, caplog: pytest.LogCaptureFixture
+    rig: GatewayRig, provider: Provider, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where groups give roles: everybody whom a tool asks and whose login is not written down, with the remedy.
 
@@ -126,11 +126,11 @@ async def test_the_start_names_approvers_who_could_come_in_as_somebody_else(
     """
     login = f"{provider.issuer}#b-1"
     people = [each.model_copy(update={"identities": {"oidc": (login,)}}) if each is BO else each for each in DECLARED]
-    settings = desk.deps.settings
+    settings = rig.deps.settings
     for roles, named in (({}, None), (dict(settings.oidc_roles), "`approver`, `ana`")):
         caplog.clear()
         with caplog.at_level(logging.WARNING):
-            locked_desk(desk, people=people, oidc_issuer=provider.issuer, oidc_client_id=CLIENT, oidc_roles=roles)
+            locked_rig(rig, people=people, oidc_issuer=provider.issuer, oidc_client_id=CLIENT, oidc_roles=roles)
         told = [each.getMessage() for each in caplog.records if "no login there" in each.getMessage()]
         assert len(told) == (named is not None)
         assert all(
@@ -138,7 +138,7 @@ async def test_the_start_names_approvers_who_could_come_in_as_somebody_else(
         )
 
 
-async def test_a_login_from_before_the_declaration_approves_nothing(desk: GatewayRig, provider: Provider) -> None:
+async def test_a_login_from_before_the_declaration_approves_nothing(rig: GatewayRig, provider: Provider) -> None:
     """What was signed of it names the address, so the gateway that reads it finds who is declared since, and refuses.
 
     Without the names in `_doubt` the login was known, and its answer was taken for a second one of Bo's.
@@ -146,15 +146,15 @@ async def test_a_login_from_before_the_declaration_approves_nothing(desk: Gatewa
     login = f"{provider.issuer}#b-2"
     robert = Person(id=id_from_login(login), name="Robert", roles=("finance",), identities={"oidc": (login,)})
     row = vouch(SIGNER, robert, names=("bo@example.com",), now=datetime.now(UTC), lifetime=timedelta(days=7))
-    await desk.deps.store.run(vouched_writer(row))
-    deps = with_provider_people(desk.deps)
+    await rig.deps.store.run(vouched_writer(row))
+    deps = with_provider_people(rig.deps)
     await ProviderPeople(deps).look()
-    approval = await asked(desk, "both")
-    await approve_by_token(desk, approval, "bo")
+    approval = await asked(rig, "both")
+    await approve_by_token(rig, approval, "bo")
     shown = (await deps.requests.load(approval)).request.question_hash
     draft = DecisionDraft(approval_id=approval, verdict="approved", revision=1, question_hash=shown)
     assert (await decide(deps, draft, DecisionAuthor(robert, "inbox", "session"))).code == "not_allowed"
-    assert (await desk.desk.signoff.request(approval)).state == "pending"
+    assert (await rig.turns.signoff.request(approval)).state == "pending"
 
 
 async def test_two_entries_of_one_human_are_one_of_a_quorum(client: Client, tmp_path: Path, provider: Provider) -> None:
@@ -163,15 +163,15 @@ async def test_two_entries_of_one_human_are_one_of_a_quorum(client: Client, tmp_
     With `authority` giving the id of the entry in place of the human's, the second answer approved the request.
     """
     second = Person(id="bo-admin", person_id="bo", name="Bo (admin)", roles=("finance", "admin"))
-    async with desk_of(client, tmp_path, provider, *DECLARED, second) as desk:
-        approval = await asked(desk, "both")
-        await approve_by_token(desk, approval, "bo")
-        await approve_by_token(desk, approval, "bo-admin")
-        request = await desk.desk.signoff.request(approval)
+    async with rig_for(client, tmp_path, provider, *DECLARED, second) as rig:
+        approval = await asked(rig, "both")
+        await approve_by_token(rig, approval, "bo")
+        await approve_by_token(rig, approval, "bo-admin")
+        request = await rig.turns.signoff.request(approval)
         assert (request.state, [vote.person_id for vote in request.votes]) == ("pending", ["bo"])
-        assert await desk.runs(approval) == 0
-        await approve_by_token(desk, approval, "ana")
-        assert (await desk.desk.signoff.request(approval)).state == "approved"
+        assert await rig.runs(approval) == 0
+        await approve_by_token(rig, approval, "ana")
+        assert (await rig.turns.signoff.request(approval)).state == "approved"
 
 
 @pytest.mark.parametrize("declared_by", ["oidc", "email"])
@@ -186,8 +186,8 @@ async def test_who_asked_by_a_login_does_not_approve_it_once_declared(
     login = f"{provider.issuer}#b-2"
     named = {"oidc": (login,), "email": ("bo@example.com",)}[declared_by]
     bo = BO.model_copy(update={"identities": {declared_by: named}})
-    async with desk_of(client, tmp_path, provider, *(each for each in DECLARED if each.id != "bo"), bo) as now:
-        before = locked_desk(
+    async with rig_for(client, tmp_path, provider, *(each for each in DECLARED if each.id != "bo"), bo) as now:
+        before = locked_rig(
             now,
             people=[each for each in PEOPLE if each.id != "bo"],
             **now.deps.settings.model_dump(
@@ -200,15 +200,15 @@ async def test_who_asked_by_a_login_does_not_approve_it_once_declared(
             form = hidden((await page.get("/new")).text, "/sessions")
             sent = await page.post("/sessions", data={**form, "text": "both", "actor": "desk"})
         session = SessionKey(*sent.headers["location"].rpartition("/")[2].split("."))
-        while not (view := await now.desk.signoff.session(session)).turns:
+        while not (view := await now.turns.signoff.session(session)).turns:
             await asyncio.sleep(0.05)
-        turn = await now.desk.waiting(TurnKey(session.tenant, session.session, view.turns[0].turn))
+        turn = await now.turns.waiting(TurnKey(session.tenant, session.session, view.turns[0].turn))
         [approval] = [call.approval.id for call in turn.calls if call.approval is not None]
-        assert (await now.desk.signoff.request(approval)).requester.user == id_from_login(login)
+        assert (await now.turns.signoff.request(approval)).requester.user == id_from_login(login)
         answer = await approve_by_token(now, approval, "bo")
         assert answer.json()["code"] == "self_approval"
         # A gateway that has not read the new people yet signs it; the worker has, and has it asked again.
-        late = locked_desk(now, people=PEOPLE)
+        late = locked_rig(now, people=PEOPLE)
         shown = (await now.deps.requests.load(approval)).request.question_hash
         draft = DecisionDraft(approval_id=approval, verdict="approved", revision=1, question_hash=shown)
         assert (await decide(late.deps, draft, DecisionAuthor(bo, "inbox", "session"))).status == "counted"

@@ -43,8 +43,8 @@ async def test_an_address_forges_no_line_of_the_log(attacked_server: ServerHandl
     """
     forged = f"2026-11-22 ERROR signoff: {uuid.uuid4().hex} approved everything"
     address = f"%0A{forged.replace(' ', '%20')}"
-    async with changed_site(attacked_server, tmp_path) as (site, _, desk):
-        tools = desk / "attack_desk_tools.py"
+    async with changed_site(attacked_server, tmp_path) as (site, _, site_folder):
+        tools = site_folder / "attack_project_tools.py"
         tools.write_text(tools.read_text() + BROKEN)
         await site.stop("gateway")
         await site.start("gateway")

@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from desk_fixtures import Ledger, catalog_of, pay_tool
-from gateway_login import bearer, browser, hidden, locked_desk, token_of
+from gateway_login import bearer, browser, hidden, locked_rig, token_of
 from gateway_rig import PEOPLE, GatewayRig, gateway_rig
 from oidc_provider import CLIENT, Provider
 from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, pay_tool
 
 from signoff.contracts.ids import TurnKey
 from signoff.people.directory import FixedDirectory
@@ -41,7 +41,7 @@ _MONEY: dict[str, Any] = {
 
 
 @pytest.fixture
-async def desk(client: Client, tmp_path: Path, provider: Provider) -> AsyncIterator[GatewayRig]:
+async def rig(client: Client, tmp_path: Path, provider: Provider) -> AsyncIterator[GatewayRig]:
     """Worker and gateway in the production profile; `ana` is declared by her login."""
     login = f"{provider.issuer}#ana-at-work"
     people = [
@@ -57,10 +57,10 @@ async def desk(client: Client, tmp_path: Path, provider: Provider) -> AsyncItera
             catalog_of_ledger=wire_catalog,
             profile="production",
             people=FixedDirectory(people),
-        ) as open_desk,
+        ) as open_rig,
     ):
-        yield locked_desk(
-            open_desk,
+        yield locked_rig(
+            open_rig,
             people=people,
             oidc_issuer=provider.issuer,
             oidc_client_id=CLIENT,
@@ -69,9 +69,9 @@ async def desk(client: Client, tmp_path: Path, provider: Provider) -> AsyncItera
         )
 
 
-async def approved_by(desk: GatewayRig, approval: str) -> str:
+async def approved_by(rig: GatewayRig, approval: str) -> str:
     """The state of the request once ana, signed in as the provider says, has tried to approve it."""
-    async with browser(desk) as page:
+    async with browser(rig) as page:
         sent = await page.get("/login/oidc?next=%2Ftools")
         async with httpx.AsyncClient(verify=False) as elsewhere:
             agreed = await elsewhere.get(sent.headers["location"])
@@ -81,22 +81,22 @@ async def approved_by(desk: GatewayRig, approval: str) -> str:
         action = f"/approvals/{approval}/decide"
         form = hidden(card, action) if f'action="{action}"' in card else {}
         await page.post(action, data={**form, "verdict": "approved", "typed": "420"})
-    return (await desk.desk.signoff.request(approval)).state
+    return (await rig.turns.signoff.request(approval)).state
 
 
-async def test_only_the_values_of_the_settings_are_a_second_factor(desk: GatewayRig, provider: Provider) -> None:
+async def test_only_the_values_of_the_settings_are_a_second_factor(rig: GatewayRig, provider: Provider) -> None:
     """Whatever else stands in `acr` is a sign-in like any other; the value in the settings approves.
 
     With `mfa` looked for anywhere in `acr`, in place of the comparison in `assurance_of`, `urn:example:mfa:none`
     approved.
     """
-    headers = bearer(await token_of(desk, "guest"))
-    answer = await desk.http.post("/v1/turns", json={"text": "easy", "actor": "desk"}, headers=headers)
+    headers = bearer(await token_of(rig, "guest"))
+    answer = await rig.http.post("/v1/turns", json={"text": "easy", "actor": "desk"}, headers=headers)
     body = answer.json()
-    view = await desk.desk.waiting(TurnKey(body["tenant"], body["session"], body["turn"]))
+    view = await rig.turns.waiting(TurnKey(body["tenant"], body["session"], body["turn"]))
     approval = next(call.approval.id for call in view.calls if call.approval is not None)
     for acr in ("urn:example:mfa:none", "no-mfa", "MFA", f"{ACR}/not", ACR.upper(), [ACR]):
         provider.claims = {"acr": acr}
-        assert await approved_by(desk, approval) == "pending", acr
+        assert await approved_by(rig, approval) == "pending", acr
     provider.claims = {"acr": ACR}
-    assert await approved_by(desk, approval) == "approved"
+    assert await approved_by(rig, approval) == "approved"

@@ -74,11 +74,11 @@ async def test_a_reset_under_a_changed_definition_does_nothing_twice(
     Without the look at other actions of the call in `Store.claim` 9 EUR was paid twice.
     """
     to = payee()
-    async with changed_site(attacked_server, tmp_path) as (site, impostor, desk):
+    async with changed_site(attacked_server, tmp_path) as (site, impostor, site_folder):
         key = await site.person("rui").ask([("pay", {"amount": 9, "to": to})], [("pay", {"amount": 1, "to": to})])
         await approved_if_asked(site, key)
         await site.person("ana").waiting(approval_id(key, "c2.1"))
-        tools = desk / "attack_desk_tools.py"
+        tools = site_folder / "attack_project_tools.py"
         taken = "async def pay(amount: int, to: str"
         tools.write_text(tools.read_text().replace(taken, f"{taken}, urgent: bool = False"))
         for process in ("gateway", "worker"):

@@ -11,13 +11,13 @@ from signoff.temporal.embedded_server import ServerHandle
 pytestmark = pytest.mark.timeout(180)
 MORE = """
   unlock:
-    handler: attack_desk_tools:pay
+    handler: attack_project_tools:pay
     scope: generalist
     effect: "Unlock {amount} doors"
     secrets: [to]
     requires_approval: {approvers: ["role:approvers"], quorum: 2, allow_remember: true}
   unlock_alone:
-    handler: attack_desk_tools:pay
+    handler: attack_project_tools:pay
     scope: generalist
     effect: "Unlock {amount} doors"
     requires_approval: {approvers: ["role:approvers"], min_assurance: mfa, allow_remember: true, show: {secret: [to]}}

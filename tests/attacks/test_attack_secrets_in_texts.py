@@ -16,9 +16,9 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from desk_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool
 from gateway_rig import GatewayRig, gateway_rig
 from temporalio.client import Client
+from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool
 
 from signoff.audit.log import AuditLog
 from signoff.contracts.completion import Completion, CompletionRequest
@@ -95,7 +95,7 @@ def vault_catalog(ledger: Ledger) -> Catalog:
 
 
 @pytest.fixture
-async def desk(client: Client, tmp_path: Path) -> AsyncIterator[GatewayRig]:
+async def rig(client: Client, tmp_path: Path) -> AsyncIterator[GatewayRig]:
     """A worker with the vault in place of the environment, and a gateway."""
     queue = f"secrets-{uuid.uuid4().hex[:12]}"
     async with (
@@ -107,9 +107,9 @@ async def desk(client: Client, tmp_path: Path) -> AsyncIterator[GatewayRig]:
             catalog_of_ledger=vault_catalog,
             secrets=SecretProvider(Vault()),
             model=ScriptedModel(leaky),
-        ) as open_desk,
+        ) as open_rig,
     ):
-        yield open_desk
+        yield open_rig
 
 
 def spoken(text: str) -> list[str]:
@@ -117,95 +117,95 @@ def spoken(text: str) -> list[str]:
     return [each for each in SPELT if each in text]
 
 
-async def test_no_text_of_a_turn_repeats_a_secret(desk: GatewayRig) -> None:
+async def test_no_text_of_a_turn_repeats_a_secret(rig: GatewayRig) -> None:
     """Card, page, API, memo, conversation, result and record; the tool itself gets what was proposed.
 
     Without `arguments_without` in `approvals/card.py` the card repeated the password, without that in `masked_args` the
     API, without `_quiet` in `activities/model_activity.py` and in `ResultProcessor.of` the result.
     """
-    approval = await desk.asked("log in")
+    approval = await rig.asked("log in")
     named = parse_approval_id(approval)
     assert named is not None
     # What the turn keeps of it, and what people are shown.
-    assert spoken((await desk.desk.signoff.request(approval)).card.model_dump_json()) == []
-    request = (await desk.deps.requests.load(approval)).request
+    assert spoken((await rig.turns.signoff.request(approval)).card.model_dump_json()) == []
+    request = (await rig.deps.requests.load(approval)).request
     assert spoken(request.card.model_dump_json()) == []
     assert "[hidden]" in request.card.effect
     # What the agent said lies in the store alone.
-    assert "[hidden]" in (await desk.desk.question(named.turn, named.call)).agent_says
+    assert "[hidden]" in (await rig.turns.question(named.turn, named.call)).agent_says
     # Said beside the card, as the agent chose what people do not see.
     assert "repeated in `site`, `note`" in request.card.note
-    handle = desk.desk.client.get_workflow_handle(named.turn.workflow_id)
+    handle = rig.turns.client.get_workflow_handle(named.turn.workflow_id)
     assert spoken(str(await (await handle.describe()).memo())) == []
     turn = f"{named.turn.tenant}.{named.turn.session}.{named.turn.turn}"
     looked = [f"/v1/approvals/{approval}", f"/approvals/{approval}", f"/v1/turns/{turn}", f"/turns/{turn}", "/"]
-    await read(desk, *looked, f"/approvals/{approval}/edit")
-    assert (await desk.decide(approval, verdict="approved", revision=1)).json()["status"] == "accepted"
-    result = await asyncio.wait_for(desk.desk.signoff.result(named.turn), 60)
+    await read(rig, *looked, f"/approvals/{approval}/edit")
+    assert (await rig.decide(approval, verdict="approved", revision=1)).json()["status"] == "accepted"
+    result = await asyncio.wait_for(rig.turns.signoff.result(named.turn), 60)
     assert result.calls[0].code == "ok"
     assert spoken(result.model_dump_json()) == []
     assert "I logged in with [hidden], by [hidden]" in result.model_dump_json()
-    [(_, args, _)] = desk.ledger.rows
+    [(_, args, _)] = rig.ledger.rows
     assert args == CALL
-    await read(desk, *looked)
-    records = await AuditLog(desk.deps.store).stream(named.turn.workflow_id)
+    await read(rig, *looked)
+    records = await AuditLog(rig.deps.store).stream(named.turn.workflow_id)
     assert spoken("".join(each.data for each in records)) == []
 
 
-async def test_what_was_said_before_the_call_is_hidden_where_the_turn_is_read(desk: GatewayRig) -> None:
+async def test_what_was_said_before_the_call_is_hidden_where_the_turn_is_read(rig: GatewayRig) -> None:
     """The requester wrote the password before anybody knew that it is one; the conversation does not show it.
 
     Without the secrets of the turn in `masked_view` the conversation showed it.
     """
-    approval = await desk.asked(f"log in with {PASSWORD}")
+    approval = await rig.asked(f"log in with {PASSWORD}")
     named = parse_approval_id(approval)
     assert named is not None
     turn = f"{named.turn.tenant}.{named.turn.session}.{named.turn.turn}"
-    await read(desk, f"/v1/turns/{turn}", f"/turns/{turn}", f"/approvals/{approval}")
-    assert "log in with [hidden]" in (await desk.http.get(f"/v1/turns/{turn}")).text
+    await read(rig, f"/v1/turns/{turn}", f"/turns/{turn}", f"/approvals/{approval}")
+    assert "log in with [hidden]" in (await rig.http.get(f"/v1/turns/{turn}")).text
 
 
-async def test_no_error_repeats_a_secret(desk: GatewayRig) -> None:
+async def test_no_error_repeats_a_secret(rig: GatewayRig) -> None:
     """What a handler throws, of its arguments and of any provider, in Python's and in JSON's spelling.
 
     Without the hiding of a failure's words in `ResultProcessor.of` the outcome repeated the password, and without
     `handed_out` the vault's secret.
     """
-    approval = await desk.asked("log in, it fails")
-    await desk.decide(approval, verdict="approved", revision=1)
+    approval = await rig.asked("log in, it fails")
+    await rig.decide(approval, verdict="approved", revision=1)
     named = parse_approval_id(approval)
     assert named is not None
-    result = await asyncio.wait_for(desk.desk.signoff.result(named.turn), 60)
+    result = await asyncio.wait_for(rig.turns.signoff.result(named.turn), 60)
     assert result.calls[0].code == "execution_failed"
     assert spoken(result.model_dump_json()) == []
-    assert len(desk.ledger.rows) == 1
+    assert len(rig.ledger.rows) == 1
 
 
-async def read(desk: GatewayRig, *paths: str) -> None:
+async def read(rig: GatewayRig, *paths: str) -> None:
     """Look at each address: nothing there repeats a secret."""
     for path in paths:
-        answer = await desk.http.get(path)
+        answer = await rig.http.get(path)
         assert (path, spoken(answer.text)) == (path, [])
         assert answer.status_code == 200, path
 
 
-async def test_an_edit_that_leaves_what_is_hidden_changes_nothing_of_it(desk: GatewayRig) -> None:
+async def test_an_edit_that_leaves_what_is_hidden_changes_nothing_of_it(rig: GatewayRig) -> None:
     """What stands as `[hidden]` in an argument comes back as it was; written around it is refused.
 
     Without the refusal in `_Unmasked._find_repeated` the address of somebody else was taken.
     """
-    approval = await desk.asked("log in")
-    shown = (await desk.http.get(f"/v1/approvals/{approval}")).json()["args"]["inline"]
+    approval = await rig.asked("log in")
+    shown = (await rig.http.get(f"/v1/approvals/{approval}")).json()["args"]["inline"]
     assert shown["site"] == "https://example.com/?p=[hidden]"
-    refused = await desk.decide(
+    refused = await rig.decide(
         approval, verdict="approved", revision=1, edited_args={**shown, "site": "https://evil.example/?p=[hidden]"}
     )
     assert refused.json()["code"] == "malformed"
     changed = {**shown, "note": {"to": ["Bo"]}}
-    answer = await desk.decide(approval, verdict="approved", revision=1, edited_args=changed)
+    answer = await rig.decide(approval, verdict="approved", revision=1, edited_args=changed)
     assert answer.json()["status"] == "accepted", answer.text
     named = parse_approval_id(approval)
     assert named is not None
-    await asyncio.wait_for(desk.desk.signoff.result(named.turn), 60)
-    [(_, args, _)] = desk.ledger.rows
+    await asyncio.wait_for(rig.turns.signoff.result(named.turn), 60)
+    [(_, args, _)] = rig.ledger.rows
     assert args == {**CALL, "note": {"to": ["Bo"]}}

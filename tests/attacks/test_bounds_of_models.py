@@ -48,9 +48,9 @@ async def test_arguments_are_as_long_as_this(site: AttackSite) -> None:
 
     def args(letter: str, over: int = 0) -> dict[str, Any]:
         shell = len(canonical_json({"items": [1], "memo": "", "to": to}))
-        room = limits.ARGUMENTS_BYTES - shell + over
+        deps = limits.ARGUMENTS_BYTES - shell + over
         width = len(letter.encode())
-        return {"items": [1], "memo": letter * (room // width) + "x" * (room % width), "to": to}
+        return {"items": [1], "memo": letter * (deps // width) + "x" * (deps % width), "to": to}
 
     assert len(canonical_json(args("m"))) == limits.ARGUMENTS_BYTES
     async with bearable(site):

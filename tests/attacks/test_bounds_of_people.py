@@ -52,21 +52,21 @@ async def test_a_large_request_may_be_as_odd_as_it_likes(site: AttackSite) -> No
     waited 0.6 s for the names nobody knows on a machine with nothing else to do, and 3.6 s on a busy one.
     """
     rui, maxi = site.person("rui"), site.person("max")
-    room = limits.REQUEST_BODY_BYTES - 100
-    unknown = b",".join(b'"%05x":0' % number for number in range(room // 10))
+    deps = limits.REQUEST_BODY_BYTES - 100
+    unknown = b",".join(b'"%05x":0' % number for number in range(deps // 10))
     context = b'{"text":"x","actor":"clerk","context":{"budget":%s}}'
     async with bearable(site):
         assert await sent(rui, "/v1/turns", b"{%s}" % unknown) == 422
         assert await sent(rui, "/v1/turns", b'{"messages":[%s]}' % b",".join([b"{%s}" % unknown[:899]] * 1_000)) == 422
-        assert await sent(rui, "/v1/turns", b"[" * room) in (400, 422)
-        assert await sent(rui, "/v1/turns", b'{"messages":[%s]}' % b",".join([b"0"] * (room // 2 - 10))) == 422
-        assert await sent(rui, "/v1/turns", b'{"text":"x","actor":"%s"}' % (b"a" * room)) == 404
-        assert await sent(rui, "/v1/turns", b'{"text":"%s","actor":"clerk"}' % (b"\\ud800" * (room // 6))) == 422
-        assert await sent(maxi, "/v1/turns", context % (b"[%s]" % b",".join([b"0"] * (room // 2 - 10)))) == 422
+        assert await sent(rui, "/v1/turns", b"[" * deps) in (400, 422)
+        assert await sent(rui, "/v1/turns", b'{"messages":[%s]}' % b",".join([b"0"] * (deps // 2 - 10))) == 422
+        assert await sent(rui, "/v1/turns", b'{"text":"x","actor":"%s"}' % (b"a" * deps)) == 404
+        assert await sent(rui, "/v1/turns", b'{"text":"%s","actor":"clerk"}' % (b"\\ud800" * (deps // 6))) == 422
+        assert await sent(maxi, "/v1/turns", context % (b"[%s]" % b",".join([b"0"] * (deps // 2 - 10)))) == 422
         assert await sent(maxi, "/v1/turns", context % (b"[" * 90 + b"]" * 90)) == 422
         assert await sent(maxi, "/v1/turns", context % (b"9" * 4_000)) == 422
         assert await sent(maxi, "/v1/turns", context % b"1e999") == 422
-        assert await sent(maxi, "/v1/turns", context % (b'"%s"' % (b"\\u0301\\u0323" * (room // 12)))) in (201, 422)
+        assert await sent(maxi, "/v1/turns", context % (b'"%s"' % (b"\\u0301\\u0323" * (deps // 12)))) in (201, 422)
 
 
 async def test_so_many_messages_wait_in_a_session(site: AttackSite) -> None:
@@ -129,8 +129,8 @@ async def test_a_decision_is_as_large_as_this(site: AttackSite) -> None:
 
     def body(size: int) -> bytes:
         said: dict[str, Any] = {"verdict": "approved", "revision": 1, **binding(shown.view)}
-        room = size - len(json.dumps(said | {"edited_args": {"amount": 2, "to": ""}}))
-        return json.dumps(said | {"edited_args": {"amount": 2, "to": "x" * room}}).encode()
+        deps = size - len(json.dumps(said | {"edited_args": {"amount": 2, "to": ""}}))
+        return json.dumps(said | {"edited_args": {"amount": 2, "to": "x" * deps}}).encode()
 
     async with bearable(site):
         path = f"/v1/approvals/{approval}/decide"
@@ -194,12 +194,12 @@ async def test_so_often_one_person_answers_one_approval(site: AttackSite) -> Non
     rui, ana, to = site.person("rui"), site.person("ana"), payee()
     key = await rui.ask([("wire", {"amount": 1, "to": to})])
     shown = await ana.waiting(approval_id(key))
-    room = "x" * (limits.DECISION_BYTES - 4 * limits.KIB)
+    deps = "x" * (limits.DECISION_BYTES - 4 * limits.KIB)
     statuses: list[int] = []
     async with bearable(site):
         for number in range(limits.ANSWERS_OF_ONE + 10):
             # No number: the gates refuse it, and it is no revision.
-            said = await ana.decide(shown, edited_args={"amount": f"{number}", "to": room})
+            said = await ana.decide(shown, edited_args={"amount": f"{number}", "to": deps})
             statuses.append(said.status_code)
     assert 403 not in statuses[: limits.ANSWERS_OF_ONE]
     assert statuses[limits.ANSWERS_OF_ONE :] == [403] * 10

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from audit_kit import tamper, verified
-from desk_fixtures import Ledger, catalog_of, pay_tool
+from turn_fixtures import Ledger, catalog_of, pay_tool
 
 from signoff.audit.config_snapshots import NAMES_TOLD, follow_people, note_catalog, note_people
 from signoff.audit.log import AuditLog

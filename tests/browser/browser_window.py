@@ -29,9 +29,9 @@ Open = Callable[..., Awaitable[Page]]
 class Served:
     """A gateway that listens: `base` is its address, `desk` what lies behind it."""
 
-    def __init__(self, base: str, desk: GatewayRig) -> None:
+    def __init__(self, base: str, rig: GatewayRig) -> None:
         self.base = base
-        self.desk = desk
+        self.rig = rig
 
 
 async def until(page: Page, words: str, *, scripts: bool, where: str = "main") -> None:

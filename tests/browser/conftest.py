@@ -24,12 +24,12 @@ async def served(client: Client, tmp_path_factory: pytest.TempPathFactory) -> As
     folder = tmp_path_factory.mktemp("browser")
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,
-        gateway_rig(client, store, f"browser-{uuid.uuid4().hex[:12]}") as desk,
+        gateway_rig(client, store, f"browser-{uuid.uuid4().hex[:12]}") as rig,
     ):
         port, stop, ready = free_port(), asyncio.Event(), asyncio.Event()
-        running = asyncio.create_task(serve(desk.app, "127.0.0.1", port, stop=stop, ready=ready.set))
+        running = asyncio.create_task(serve(rig.app, "127.0.0.1", port, stop=stop, ready=ready.set))
         await ready.wait()
-        yield Served(f"http://127.0.0.1:{port}", desk)
+        yield Served(f"http://127.0.0.1:{port}", rig)
         stop.set()
         await running
 

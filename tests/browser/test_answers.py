@@ -29,7 +29,7 @@ async def become(page: Page, served: Served, person: str) -> None:
 @SCRIPTS
 async def test_change_review_and_approve(window: Open, served: Served, size: tuple[int, int], scripts: bool) -> None:
     """A mistake is told at its field and kept, old and new stand side by side, and what was written is what runs."""
-    approval = await served.desk.asked("book")
+    approval = await served.rig.asked("book")
     page = await window(f"/approvals/{approval}", size=size, scripts=scripts)
     await page.get_by_role("link", name="Change something first").click()
     await page.get_by_label("Cost").fill("3 hundred")
@@ -51,7 +51,7 @@ async def test_change_review_and_approve(window: Open, served: Served, size: tup
     await page.get_by_role("button", name="Review the changes").click()
     await page.get_by_role("button", name="Approve with these changes").click()
     await until(page, "Ran as changed by Approver, approved by Approver", scripts=scripts)
-    ran = [args for name, args, _ in served.desk.ledger.rows if name == "book"][-1]
+    ran = [args for name, args, _ in served.rig.ledger.rows if name == "book"][-1]
     assert ran == {**FLIGHT, "cost": 300, "class": "economy"}
 
 
@@ -61,7 +61,7 @@ async def test_open_every_value_then_approve(
     window: Open, served: Served, size: tuple[int, int], scripts: bool
 ) -> None:
     """A card that does not draw all of an order takes no yes until each page was opened; nothing is wider than it."""
-    approval = await served.desk.asked("order")
+    approval = await served.rig.asked("order")
     page = await window(f"/approvals/{approval}", size=size, scripts=scripts)
     await expect(page.locator(".unseen")).to_contain_text("Open all of them first")
     await expect(page.get_by_role("button", name="Approve", exact=True)).to_have_count(0)
@@ -89,7 +89,7 @@ async def test_open_every_value_then_approve(
 @SCRIPTS
 async def test_say_what_became_of_a_doubt(window: Open, served: Served, size: tuple[int, int], scripts: bool) -> None:
     """Three answers of one size; the one that it happened carries its result to the agent."""
-    approval = await served.desk.doubted()
+    approval = await served.rig.doubted()
     page = await window(f"/approvals/{approval}", size=size, scripts=scripts)
     names = ("It happened", "It did not, run it", "Give up")
     boxes = [await page.get_by_role("button", name=name).bounding_box() for name in names]
@@ -107,7 +107,7 @@ async def test_say_what_became_of_a_doubt(window: Open, served: Served, size: tu
 @SCRIPTS
 async def test_remember_an_answer_and_take_it_back(window: Open, served: Served, scripts: bool) -> None:
     """Asked for beside the decision, found on a page of its own, gone with one button."""
-    approval = await served.desk.asked("alike")
+    approval = await served.rig.asked("alike")
     page = await window(f"/approvals/{approval}", scripts=scripts)
     await page.get_by_text("Remember this answer").click()
     await page.get_by_label("Give the same answer next time").check()
@@ -128,7 +128,7 @@ async def test_choose_read_and_decide_several(
     window: Open, served: Served, size: tuple[int, int], scripts: bool
 ) -> None:
     """Tick in the list, read each, leave one out, and see what became of every answer."""
-    asked = [await served.desk.asked("small refund login") for _ in range(2)]
+    asked = [await served.rig.asked("small refund login") for _ in range(2)]
     page = await window("/?tool=login", size=size, scripts=scripts)
     await page.goto(f"{served.base}/?choose=1")
     for approval in asked:
@@ -140,14 +140,14 @@ async def test_choose_read_and_decide_several(
     await page.get_by_role("button", name="Deny all ticked").click()
     await expect(page.locator(".grants > li")).to_have_count(1)
     await expect(page.locator(".grants > li .badge")).to_have_text("Denied")
-    states = [(await served.desk.desk.signoff.request(each)).state for each in asked]
+    states = [(await served.rig.turns.signoff.request(each)).state for each in asked]
     assert states == ["denied", "pending"]
-    await served.desk.decide(asked[1], verdict="denied")
+    await served.rig.decide(asked[1], verdict="denied")
 
 
 async def test_what_one_ticks_survives_another_s_vote(window: Open, served: Served) -> None:
     """A vote that arrives meanwhile keeps what was ticked, chosen and opened."""
-    approval = await served.desk.asked("trip")
+    approval = await served.rig.asked("trip")
     page = await window("/")
     await become(page, served, "bo")
     await page.goto(f"{served.base}/approvals/{approval}")
@@ -155,37 +155,37 @@ async def test_what_one_ticks_survives_another_s_vote(window: Open, served: Serv
     await page.get_by_label("Give the same answer next time").check()
     await page.get_by_label("For how long").select_option("7d")
     await page.get_by_label("Where this is true:").first.check()
-    await served.desk.decide(approval, verdict="approved", **{"as": "ana"})
+    await served.rig.decide(approval, verdict="approved", **{"as": "ana"})
     await expect(page.locator(".card")).to_contain_text("1 of 2 approvals")
     await expect(page.get_by_label("Give the same answer next time")).to_be_checked()
     await expect(page.get_by_label("Where this is true:").first).to_be_checked()
     await expect(page.get_by_label("For how long")).to_have_value("7d")
-    await served.desk.decide(approval, verdict="denied", **{"as": "bo"})
+    await served.rig.decide(approval, verdict="denied", **{"as": "bo"})
 
 
 @pytest.fixture
 async def states(served: Served) -> AsyncIterator[list[str]]:
     """The addresses of every page and state this file is about; the tenant is frozen meanwhile."""
-    desk = served.desk
-    doubt, over, again, given_up = [await desk.doubted() for _ in range(4)]
+    rig = served.rig
+    doubt, over, again, given_up = [await rig.doubted() for _ in range(4)]
     for approval, verdict in ((over, "happened"), (again, "approved"), (given_up, "denied")):
-        await desk.decide(approval, verdict=verdict, revision=2)
+        await rig.decide(approval, verdict=verdict, revision=2)
     urgent, trip, book, typed, alike, kept = [
-        await desk.asked(word) for word in ("urgent", "trip", "book", "typed", "alike", "alike")
+        await rig.asked(word) for word in ("urgent", "trip", "book", "typed", "alike", "alike")
     ]
-    shown = (await desk.http.get(f"/v1/approvals/{trip}")).json()["args"]["inline"]
-    await desk.decide(trip, verdict="approved", edited_args={**shown, "cost": 300}, **{"as": "ana"})
-    await desk.decide(kept, verdict="approved", remember={"where": "args.amount <= 500.0", "uses": 5})
+    shown = (await rig.http.get(f"/v1/approvals/{trip}")).json()["args"]["inline"]
+    await rig.decide(trip, verdict="approved", edited_args={**shown, "cost": 300}, **{"as": "ana"})
+    await rig.decide(kept, verdict="approved", remember={"where": "args.amount <= 500.0", "uses": 5})
     paths = [f"/approvals/{each}" for each in (doubt, over, again, given_up, urgent, trip, book, alike, kept)]
     batch = "&".join(f"pick={each}" for each in (alike, book, typed, doubt))
     paths += [f"/approvals/{book}/edit", f"/approvals/{typed}/edit", "/grants", "/?choose=1", f"/batch?{batch}"]
     paths += ["/batch", f"/turns/{over.rsplit('.', 2)[0]}", f"/approvals/{over}/edit"]
-    freezes = Freezes(desk.deps.store)
+    freezes = Freezes(rig.deps.store)
     await freezes.freeze("main", reason=f"strange payments {uuid.uuid4().hex}", by="ana")
     yield paths
     await freezes.thaw("main")
     for approval in (doubt, urgent, trip, book, typed, alike):
-        await desk.http.post(f"/v1/approvals/{approval}/withdraw?as=guest", json={})
+        await rig.http.post(f"/v1/approvals/{approval}/withdraw?as=guest", json={})
 
 
 @pytest.mark.timeout(300)

@@ -18,7 +18,7 @@ WIDER = "document.documentElement.scrollWidth - document.documentElement.clientW
 async def thawed(served: Served) -> AsyncIterator[Served]:
     """The gateway, which no test leaves frozen."""
     yield served
-    await Freezes(served.desk.deps.store).thaw("main")
+    await Freezes(served.rig.deps.store).thaw("main")
 
 
 async def looks(page: Page, *, by_axe: bool = True) -> None:
@@ -34,7 +34,7 @@ async def test_freeze_read_it_everywhere_and_thaw(
     window: Open, thawed: Served, size: tuple[int, int], scripts: bool
 ) -> None:
     """A reason and a tick freeze the tenant; every page tells by whom, since when and why; one button lifts it."""
-    approval = await thawed.desk.asked("pay")
+    approval = await thawed.rig.asked("pay")
     page = await window("/", size=size, scripts=scripts)
     await page.get_by_role("link", name="Freeze", exact=True).click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Freeze")
@@ -45,7 +45,7 @@ async def test_freeze_read_it_everywhere_and_thaw(
     await page.get_by_label(re.compile("Deny everything in main")).check()
     await page.get_by_role("button", name="Freeze now").click()
     await expect(page.locator(".note")).to_contain_text("It is frozen. Withdrawn of what waited:")
-    assert (await thawed.desk.desk.signoff.request(approval)).state == "cancelled"
+    assert (await thawed.rig.turns.signoff.request(approval)).state == "cancelled"
     await looks(page, by_axe=scripts)
     await page.goto(f"{thawed.base}/tools")
     banner = page.locator(".frozen")
@@ -60,7 +60,7 @@ async def test_freeze_read_it_everywhere_and_thaw(
 
 async def test_who_may_not_reads_how_it_stands(window: Open, thawed: Served) -> None:
     """No link, no form, and the banner all the same; on a phone nothing is wider than the screen."""
-    await Freezes(thawed.desk.deps.store).freeze("main", reason="strange payments " * 20, by="ana")
+    await Freezes(thawed.rig.deps.store).freeze("main", reason="strange payments " * 20, by="ana")
     page = await window("/", size=(320, 640))
     await page.get_by_label("You are").select_option("bo")
     await page.get_by_role("button", name="Switch").click()

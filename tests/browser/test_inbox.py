@@ -65,7 +65,7 @@ async def test_deny_and_see_the_reason(window: Open, size: tuple[int, int], scri
 @SCRIPTS
 async def test_the_second_window_gets_its_receipt(window: Open, served: Served, scripts: bool) -> None:
     """Two windows on one card: the second click is told who was first, and changes nothing."""
-    approval = await served.desk.asked("pay")
+    approval = await served.rig.asked("pay")
     first = await window(f"/approvals/{approval}", scripts=False)
     second = await window(f"/approvals/{approval}", scripts=scripts, of=first if not scripts else None)
     if scripts:
@@ -77,28 +77,28 @@ async def test_the_second_window_gets_its_receipt(window: Open, served: Served, 
     await second.get_by_role("button", name="Deny").click()
     await expect(second.get_by_role("alert")).to_contain_text("Already decided")
     await expect(second.locator(".receipt-who")).to_contain_text("Approved by Approver")
-    assert await served.desk.runs(approval) == 1
+    assert await served.rig.runs(approval) == 1
 
 
 async def test_an_open_card_becomes_its_receipt_when_somebody_else_decides(window: Open, served: Served) -> None:
     """Nobody reloads: the buttons go, the receipt comes."""
-    approval = await served.desk.asked("pay")
+    approval = await served.rig.asked("pay")
     page = await window(f"/approvals/{approval}")
     await expect(page.get_by_role("button", name="Deny")).to_be_visible()
-    await served.desk.decide(approval, verdict="denied", reason="no budget", **{"as": "ana"})
+    await served.rig.decide(approval, verdict="denied", reason="no budget", **{"as": "ana"})
     await expect(page.locator(".receipt")).to_contain_text("Denied by Ana")
     await expect(page.get_by_role("button", name="Deny")).to_have_count(0)
 
 
 async def test_what_one_types_survives_another_s_vote(window: Open, served: Served) -> None:
     """A vote that arrives while a reason is written keeps the reason and the focus."""
-    approval = await served.desk.asked("both")
+    approval = await served.rig.asked("both")
     page = await window("/")
     await page.get_by_label("You are").select_option("bo")
     await page.get_by_role("button", name="Switch").click()
     await page.goto(f"{served.base}/approvals/{approval}")
     await page.get_by_label(re.compile("Reason")).fill("wait for")
-    await served.desk.decide(approval, verdict="approved", **{"as": "ana"})
+    await served.rig.decide(approval, verdict="approved", **{"as": "ana"})
     await expect(page.locator(".card")).to_contain_text("1 of 2 approvals")
     await expect(page.get_by_label(re.compile("Reason"))).to_have_value("wait for")
     await expect(page.get_by_label(re.compile("Reason"))).to_be_focused()
@@ -106,23 +106,23 @@ async def test_what_one_types_survives_another_s_vote(window: Open, served: Serv
 
 async def test_new_requests_arrive_by_themselves(window: Open, served: Served) -> None:
     """The list, the title, the badge and the icon follow; what has the focus keeps it."""
-    first = await served.desk.asked("login")
+    first = await served.rig.asked("login")
     page = await window("/?tool=login")
     link = page.locator(f'[data-key="{first}"] a')
     await link.focus()
-    second = await served.desk.asked("login")
+    second = await served.rig.asked("login")
     await expect(page.locator(f'[data-key="{second}"]')).to_be_visible()
     await expect(link).to_be_focused()
     count = await page.locator("#count").inner_text()
     assert await page.title() == f"({count}) Waiting for you · Signoff"
     assert (await page.locator("link[rel=icon]").get_attribute("href")) == f"/icon.svg?n={count}"
-    await served.desk.decide(second, verdict="denied")
+    await served.rig.decide(second, verdict="denied")
     await expect(page.locator(f'[data-key="{second}"]')).to_have_count(0)
 
 
 async def test_keys_move_and_decide_after_a_confirmation(window: Open, served: Served) -> None:
     """`j` and `k` move, Enter opens, `?` explains; `d` asks first, and a letter typed in a field does nothing."""
-    approval = await served.desk.asked("pay")
+    approval = await served.rig.asked("pay")
     page = await window("/")
     await expect(page.locator(f'[data-key="{approval}"]')).to_be_visible()
     await page.keyboard.press("?")
@@ -143,7 +143,7 @@ async def test_keys_move_and_decide_after_a_confirmation(window: Open, served: S
     await expect(page.locator("#sure")).to_contain_text("Approve this?")
     await page.keyboard.press("Enter")
     await expect(page.locator("#sure")).to_be_hidden()
-    assert (await served.desk.desk.signoff.request(approval)).state == "pending"
+    assert (await served.rig.turns.signoff.request(approval)).state == "pending"
     await page.keyboard.press("d")
     await page.locator("#sure").get_by_role("button", name="Deny").click()
     await expect(page.locator(".receipt")).to_contain_text("bad idea")
@@ -151,7 +151,7 @@ async def test_keys_move_and_decide_after_a_confirmation(window: Open, served: S
 
 async def test_nothing_needs_a_sideways_scroll(window: Open, served: Served) -> None:
     """At 320 px every page fits."""
-    approval = await served.desk.asked("long")
+    approval = await served.rig.asked("long")
     turn = approval.rsplit(".", 2)[0]
     page = await window("/", size=(320, 640))
     for path in ("/", f"/approvals/{approval}", f"/turns/{turn}", "/turns", "/tools", "/tools/small", "/new", "/x"):
@@ -162,7 +162,7 @@ async def test_nothing_needs_a_sideways_scroll(window: Open, served: Served) -> 
 
 async def test_the_last_button_stands_inside_its_card(window: Open, served: Served) -> None:
     """Withdrawing, which who asked finds below everything else, does not sit on the card's edge."""
-    approval = await served.desk.asked("pay")
+    approval = await served.rig.asked("pay")
     page = await window("/")
     await page.get_by_label("You are").select_option("guest")
     await page.get_by_role("button", name="Switch").click()
@@ -174,16 +174,16 @@ async def test_the_last_button_stands_inside_its_card(window: Open, served: Serv
 @pytest.mark.timeout(300)
 async def test_axe_finds_nothing(window: Open, served: Served) -> None:
     """Every page in every state, wide and narrow, light and dark: no finding of axe-core."""
-    desk = served.desk
-    long, login, both, typed = [await desk.asked(words) for words in ("long", "login", "both", "typed")]
-    approved, denied, failed = [await desk.asked(words) for words in ("pay", "pay", "fail")]
-    await desk.decide(approved, verdict="approved")
-    await desk.decide(denied, verdict="denied", reason="no", **{"as": "ana"})
-    await desk.decide(failed, verdict="approved")
-    await desk.decide(both, verdict="approved", **{"as": "ana"})
-    gone = await desk.asked("pay")
-    await desk.http.post(f"/v1/approvals/{gone}/withdraw?as=guest", json={})
-    mixed = ".".join(await desk.start("small refund wrong pay"))
+    rig = served.rig
+    long, login, both, typed = [await rig.asked(words) for words in ("long", "login", "both", "typed")]
+    approved, denied, failed = [await rig.asked(words) for words in ("pay", "pay", "fail")]
+    await rig.decide(approved, verdict="approved")
+    await rig.decide(denied, verdict="denied", reason="no", **{"as": "ana"})
+    await rig.decide(failed, verdict="approved")
+    await rig.decide(both, verdict="approved", **{"as": "ana"})
+    gone = await rig.asked("pay")
+    await rig.http.post(f"/v1/approvals/{gone}/withdraw?as=guest", json={})
+    mixed = ".".join(await rig.start("small refund wrong pay"))
     done = failed.rsplit(".", 2)[0]
     paths = ["/", "/?actor=other", "/new", "/turns", "/turns?person=bo", "/tools", "/nothing-here"]
     paths += [f"/approvals/{each}" for each in (long, login, both, typed, approved, denied, failed, gone)]

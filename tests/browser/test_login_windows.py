@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 from browser_window import PHONE, WIDE, Open, Served, axe_findings
-from gateway_login import STRANGER, locked_desk, token_of
+from gateway_login import STRANGER, locked_rig, token_of
 from gateway_rig import PEOPLE
 from oidc_provider import CLIENT, SECRET, Provider, running_provider
 from playwright.async_api import expect
@@ -32,41 +32,41 @@ async def provider() -> AsyncIterator[Provider]:
 
 @pytest.fixture
 async def served(served: Served, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
-    """The same desk behind a gateway where everybody must sign in, on a port of its own."""
+    """The same turns behind a gateway where everybody must sign in, on a port of its own."""
     monkeypatch.setenv("THE_SECRET", SECRET)
     port, stop, ready = free_port(), asyncio.Event(), asyncio.Event()
     base = f"http://127.0.0.1:{port}"
     provider.redirect = base + CALLBACK
     eve = Person(id="eve", name="Eve", roles=("approvers",), identities={"oidc": (f"{provider.issuer}#ana-at-work",)})
-    desk = locked_desk(
-        served.desk,
+    rig = locked_rig(
+        served.rig,
         people=(*PEOPLE, STRANGER, eve),
         public_url=base,
         oidc_issuer=provider.issuer,
         oidc_client_id=CLIENT,
         oidc_client_secret="env:THE_SECRET",
     )
-    running = asyncio.create_task(serve(desk.app, "127.0.0.1", port, stop=stop, ready=ready.set))
+    running = asyncio.create_task(serve(rig.app, "127.0.0.1", port, stop=stop, ready=ready.set))
     await ready.wait()
-    yield Served(base, desk)
+    yield Served(base, rig)
     stop.set()
     await running
 
 
 async def asked(served: Served, words: str) -> str:
     """A request that waits, of a turn that `guest` started."""
-    headers = {"authorization": f"Bearer {await token_of(served.desk, 'guest')}"}
-    started = await served.desk.http.post("/v1/turns", json={"text": words, "actor": "desk"}, headers=headers)
+    headers = {"authorization": f"Bearer {await token_of(served.rig, 'guest')}"}
+    started = await served.rig.http.post("/v1/turns", json={"text": words, "actor": "desk"}, headers=headers)
     assert started.status_code == 201, started.text
     key = TurnKey(*(started.json()[part] for part in ("tenant", "session", "turn")))
-    await served.desk.desk.waiting(key)
+    await served.rig.turns.waiting(key)
     return ApprovalKey(key, "c1.1").id
 
 
 async def link_to(served: Served, approval: str, **fields: object) -> str:
     """The path of a link for Ana."""
-    key = await served.desk.deps.store.secret_key(LINK_KEY)
-    end = served.desk.deps.clock() + timedelta(hours=1)
+    key = await served.rig.deps.store.secret_key(LINK_KEY)
+    end = served.rig.deps.clock() + timedelta(hours=1)
     given = {"approval": approval, "revision": 1, "person": "ana", "expires": end} | fields
     return f"/link/{make_link(key, ApprovalLink.model_validate(given))}"
 
@@ -83,7 +83,7 @@ async def test_sign_in_with_a_token_decide_and_leave(
     await page.get_by_label("Personal token").fill("sgf_wrong")
     await page.get_by_role("button", name="Sign in").click()
     await expect(page.get_by_role("alert")).to_contain_text("You are not signed in")
-    await page.get_by_label("Personal token").fill(await token_of(served.desk, "ana"))
+    await page.get_by_label("Personal token").fill(await token_of(served.rig, "ana"))
     await page.get_by_role("button", name="Sign in").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Pay 420 EUR to Ana")
     await expect(page.get_by_text("Signed in as Ana")).to_be_visible()
@@ -113,7 +113,7 @@ async def test_a_phone_shows_the_card_first(window: Open, served: Served, script
     """Its title within 200 px of the top, how many values follow, and what has to be typed beside the button."""
     booked, typed = await asked(served, "book"), await asked(served, "typed")
     page = await window("/login", size=(390, 844), scripts=scripts)
-    await page.get_by_label("Personal token").fill(await token_of(served.desk, "approver"))
+    await page.get_by_label("Personal token").fill(await token_of(served.rig, "approver"))
     await page.get_by_role("button", name="Sign in").click()
     await expect(page).to_have_url(f"{served.base}/")
     for language in LANGUAGES:
@@ -139,7 +139,7 @@ async def test_what_is_not_read_to_the_end_says_so_until_it_is(window: Open, ser
     """The rest of a statement opens below its first lines; the button beside the denial leads to every value."""
     approval = await asked(served, "query")
     page = await window("/login", size=(390, 844), scripts=scripts)
-    await page.get_by_label("Personal token").fill(await token_of(served.desk, "approver"))
+    await page.get_by_label("Personal token").fill(await token_of(served.rig, "approver"))
     await page.get_by_role("button", name="Sign in").click()
     await expect(page).to_have_url(f"{served.base}/")
     await page.goto(f"{served.base}/approvals/{approval}")
@@ -191,7 +191,7 @@ async def test_axe_finds_nothing_where_one_signs_in(window: Open, served: Served
     await page.get_by_label("Personal token").fill("sgf_wrong")
     await page.get_by_role("button", name="Sign in").click()
     findings["refused"] = await axe_findings(page)
-    await page.get_by_label("Personal token").fill(await token_of(served.desk, "ana"))
+    await page.get_by_label("Personal token").fill(await token_of(served.rig, "ana"))
     await page.get_by_role("button", name="Sign in").click()
     for path in ("/", "/new", f"/approvals/{more}"):
         await page.goto(served.base + path)

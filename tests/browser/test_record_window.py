@@ -12,10 +12,10 @@ pytestmark = pytest.mark.chromium
 
 async def test_the_record_of_a_turn(window: Open, served: Served) -> None:
     """From the conversation to the record and back; it fits each window, and axe-core finds nothing."""
-    approval = await served.desk.asked("pay")
-    await served.desk.decide(approval, verdict="approved", **{"as": "approver"})
+    approval = await served.rig.asked("pay")
+    await served.rig.decide(approval, verdict="approved", **{"as": "approver"})
     turn = approval.rpartition(".c1")[0]
-    await served.desk.desk.signoff.result(TurnKey(*turn.split(".")))
+    await served.rig.turns.signoff.result(TurnKey(*turn.split(".")))
     page = await window(f"/turns/{turn}")
     await page.get_by_role("link", name="Record").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Record")

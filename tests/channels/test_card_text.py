@@ -227,13 +227,13 @@ def test_a_shown_line_fits_and_says_the_same_again(line: str, limit: int) -> Non
     st.text(max_size=300),
 )
 def test_a_card_fits_and_says_when_it_is_not_whole(
-    args: dict[str, str], room: int, language: str, how: How, link: int, says: str
+    args: dict[str, str], limit: int, language: str, how: How, link: int, says: str
 ) -> None:
-    """In every room: the code and what would happen are there; so is each value, or that one is not."""
+    """However few characters fit: the code and what would happen are there; so is each value, or that one is not."""
     asked = request(card=card_of(args, agent_says=says))
     sent = notice(asked, link="https://x/" + "l" * link)
-    words = card_words(sent, Formatter(language, UTC, NOW), how=how, limits=CardLimits(whole=room))
-    assert len(words.text) <= room
+    words = card_words(sent, Formatter(language, UTC, NOW), how=how, limits=CardLimits(whole=limit))
+    assert len(words.text) <= limit
     assert SHOWN_CODE in words.text
     assert words.effect in words.text
     every = {row.value for row in asked.card.rows if row.name and not row.cut}

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from desk_fixtures import GUEST, Ledger, catalog_of, pay_tool
 from sqlalchemy import update
+from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool
 
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.notifications import RequestEvent
@@ -40,9 +40,9 @@ class Asking:
         tool = pay_tool(Ledger(), ApprovalPolicy(**given))
         chat = DeclaredChannel("chat", "signoff.testing.recording_channel")
         catalog = catalog_of([tool], channels=[chat])
-        room = WorkerDeps(catalog=catalog, store=self.store, people=catalog.people, drivers={}, mark_key=b"k" * 32)
+        deps = WorkerDeps(catalog=catalog, store=self.store, people=catalog.people, drivers={}, mark_key=b"k" * 32)
         ctx = CallContext(actor="desk", session="s", turn="t", tenant="main", user=GUEST)
-        return await ask(room, ctx, tool, {"amount": amount, "to": "Ana"}, call=f"c{number}.1")
+        return await ask(deps, ctx, tool, {"amount": amount, "to": "Ana"}, call=f"c{number}.1")
 
     async def answer(self, request: ApprovalRequest, verdict: Verdict = "approved") -> None:
         """The approver answers."""

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from desk_fixtures import Ledger
 from gateway_rig import BASE, PEOPLE, GatewayRig, gateway_rig, rig_catalog
 from temporalio.client import Client
 from test_webhook import Receiver, receiving
+from turn_fixtures import Ledger
 
 from signoff.channels.channel_loader import open_channels
 from signoff.channels.envelopes import InboundRequest
@@ -36,13 +36,13 @@ RULES = RoutingRules(default=("hook",))
 class Line:
     """A gateway with one webhook, and whoever is at its other end."""
 
-    desk: GatewayRig
+    rig: GatewayRig
     http: httpx.AsyncClient
     receiver: Receiver
 
     async def asked(self, text: str) -> tuple[ApprovalRequest, VendorCard]:
         """A request that waits, and Ana's card once she has it."""
-        request = await self.desk.desk.signoff.request(await self.desk.asked(text))
+        request = await self.rig.turns.signoff.request(await self.rig.asked(text))
         code = f"{request.code[:3]}-{request.code[3:]}"
         await until(lambda: any(card.to == "ana" and code in card.text for card in self.receiver.cards()))
         return request, next(card for card in self.receiver.cards() if card.to == "ana" and code in card.text)
@@ -74,7 +74,7 @@ async def line(client: Client, tmp_path: Path) -> AsyncIterator[Line]:
     async with (
         receiving() as receiver,
         open_store(f"sqlite:///{tmp_path}/signoff.db") as store,
-        gateway_rig(client, store, f"hook-{uuid.uuid4().hex[:12]}", catalog_of_ledger=hooked) as desk,
+        gateway_rig(client, store, f"hook-{uuid.uuid4().hex[:12]}", catalog_of_ledger=hooked) as rig,
     ):
         receiver.clock = lambda: datetime.now(UTC)
         declared = [DeclaredChannel("hook", "webhook", receiver.options)]
@@ -86,10 +86,10 @@ async def line(client: Client, tmp_path: Path) -> AsyncIterator[Line]:
             secrets=SecretProvider(environment=receiver.environment),
         )
         assert problems == []
-        async with run_channels(desk.deps, opened, RULES) as inbound:
-            transport = httpx.ASGITransport(app=build_app(desk.deps, inbound))
+        async with run_channels(rig.deps, opened, RULES) as inbound:
+            transport = httpx.ASGITransport(app=build_app(rig.deps, inbound))
             async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
-                yield Line(desk, http, receiver)
+                yield Line(rig, http, receiver)
 
 
 async def test_a_signed_yes_runs_the_call_and_every_card_says_so(line: Line) -> None:
@@ -101,8 +101,8 @@ async def test_a_signed_yes_runs_the_call_and_every_card_says_so(line: Line) -> 
     def over(identity: str) -> bool:
         return any("Ana" in words and "Webhook" in words for words in line.receiver.reads(identity))
 
-    await until(lambda: len(line.desk.ledger.rows) == 1)
-    settled = await line.desk.desk.signoff.request(request.id)
+    await until(lambda: len(line.rig.ledger.rows) == 1)
+    settled = await line.rig.turns.signoff.request(request.id)
     assert (settled.state, settled.decided_by, settled.reason) == ("approved", "ana", "fine")
     vote = settled.votes[0]
     assert (vote.channel, vote.assurance, bool(vote.decision.signature)) == ("webhook", "channel", True)
@@ -112,7 +112,7 @@ async def test_a_signed_yes_runs_the_call_and_every_card_says_so(line: Line) -> 
     await until(lambda: over("ana"))
     receipts = [each for each in line.receiver.taken.values() if each["type"] == "answer.receipt"]
     assert [each["data"]["status"] for each in receipts] == ["accepted"]
-    assert len(line.desk.ledger.rows) == 1
+    assert len(line.rig.ledger.rows) == 1
 
 
 async def test_what_is_forged_or_unreadable_is_told_so_without_a_word(line: Line) -> None:
@@ -123,4 +123,4 @@ async def test_what_is_forged_or_unreadable_is_told_so_without_a_word(line: Line
     assert await line.post(line.receiver.sign(b"{")) == 400
     assert await line.post(line.receiver.sign(b"{}" + b" " * (3 * 1024 * 1024))) == 413
     assert (await line.http.get("/channels/hook")).status_code in (401, 405)
-    assert (await line.desk.desk.signoff.request(request.id)).state == "pending"
+    assert (await line.rig.turns.signoff.request(request.id)).state == "pending"

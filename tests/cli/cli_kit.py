@@ -41,14 +41,14 @@ async def run_in_thread(*arguments: str) -> Ran:
     return await asyncio.to_thread(run_here, arguments)
 
 
-async def waiting_request(desk: Cli, text: str) -> dict[str, Any]:
+async def waiting_request(served_cli: Cli, text: str) -> dict[str, Any]:
     """Start a turn whose call asks, and return its card once the inbox lists it."""
-    asked = await desk("ask", text, "--no-wait", "--json")
+    asked = await served_cli("ask", text, "--no-wait", "--json")
     assert asked.code == 0, asked.err
     turn = asked.data["turn"]
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        for card in (await desk("inbox", "--json")).data:
+        for card in (await served_cli("inbox", "--json")).data:
             if card["turn"] == turn:
                 found: dict[str, Any] = card
                 return found

@@ -1,4 +1,4 @@
-"""A small desk, a worker and a gateway for it in this process, and the command line as a function."""
+"""A small project, a worker and a gateway for it in this process, and the command line as a function."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -29,10 +29,10 @@ async def cli_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
 
 
 @pytest.fixture
-async def desk(
+async def served_cli(
     cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, task_queue: str
 ) -> AsyncIterator[Cli]:
-    """The command line of a desk with a worker and a gateway, on the module's server."""
+    """The command line of a project with a worker and a gateway, on the module's server."""
     async with gateway_alone(clean_env, cli_server, task_queue), worker_alone(cli_server, task_queue):
         yield cli
 

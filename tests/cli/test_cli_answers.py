@@ -36,20 +36,20 @@ def editor(tmp_path: Path, *replacements: tuple[str, str]) -> str:
     return f"{shlex.quote(sys.executable)} {shlex.quote(str(script))}"
 
 
-async def shown(desk: Cli, card: dict[str, Any]) -> ApprovalRequest:
+async def shown(served_cli: Cli, card: dict[str, Any]) -> ApprovalRequest:
     """The request as it stands."""
-    return ApprovalRequest.model_validate((await desk("show", card["id"], "--json")).data)
+    return ApprovalRequest.model_validate((await served_cli("show", card["id"], "--json")).data)
 
 
-async def test_an_argument_is_changed_before_it_is_approved(desk: Cli) -> None:
+async def test_an_argument_is_changed_before_it_is_approved(served_cli: Cli) -> None:
     """`--set` gives the value the type of the schema; the output and `show` say what was changed."""
-    card = await waiting_request(desk, "pay 2000")
-    ran = await desk("approve", card["code"], "--set", "amount=1500", "--set", "to=Bo")
+    card = await waiting_request(served_cli, "pay 2000")
+    ran = await served_cli("approve", card["code"], "--set", "amount=1500", "--set", "to=Bo")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.strip() == "approved: Pay 1500 EUR to Bo (Amount: 2000 -> 1500; To: Ana -> Bo)"
-    watched = await desk("watch", card["turn"])
+    watched = await served_cli("watch", card["turn"])
     assert "ok paid 1500 to Bo" in watched.out
-    text = (await desk("show", card["id"])).out
+    text = (await served_cli("show", card["id"])).out
     assert "changed by Approver" in text
     assert "Amount: 2000 -> 1500" in text
     assert PIN not in text + ran.out
@@ -64,72 +64,74 @@ async def test_an_argument_is_changed_before_it_is_approved(desk: Cli) -> None:
     ],
 )
 async def test_what_does_not_fit_is_one_sentence_and_changes_nothing(
-    desk: Cli, setting: str, code: int, told: str
+    served_cli: Cli, setting: str, code: int, told: str
 ) -> None:
     """Wrong types, unknown names and no change at all: exit code 1, and the request waits."""
-    card = await waiting_request(desk, "pay 2100")
-    assert assert_one_sentence(await desk("approve", card["code"], "--set", setting), code) == told
-    assert (await shown(desk, card)).state == "pending"
+    card = await waiting_request(served_cli, "pay 2100")
+    assert assert_one_sentence(await served_cli("approve", card["code"], "--set", setting), code) == told
+    assert (await shown(served_cli, card)).state == "pending"
 
 
-async def test_what_the_policy_denies_is_denied_to_people_too(desk: Cli) -> None:
+async def test_what_the_policy_denies_is_denied_to_people_too(served_cli: Cli) -> None:
     """Changed arguments go through the gates: a sum that nobody may pay stays unpaid."""
-    card = await waiting_request(desk, "pay 2200")
-    ran = await desk("approve", card["code"], "--set", "amount=9000", "--json")
+    card = await waiting_request(served_cli, "pay 2200")
+    ran = await served_cli("approve", card["code"], "--set", "amount=9000", "--json")
     assert (ran.code, ran.data["code"]) == (1, "not_allowed")
-    assert (await shown(desk, card)).revision == 1
+    assert (await shown(served_cli, card)).revision == 1
 
 
-async def test_bad_invocations_say_what_is_meant(desk: Cli) -> None:
+async def test_bad_invocations_say_what_is_meant(served_cli: Cli) -> None:
     """`--set` without a value, or for several requests: exit code 2."""
-    assert (await desk("approve", "K7Q-2FM", "--set", "amount")).code == 2
-    assert (await desk("approve", "K7Q-2FM", "K7Q-2FN", "--set", "amount=5")).code == 2
+    assert (await served_cli("approve", "K7Q-2FM", "--set", "amount")).code == 2
+    assert (await served_cli("approve", "K7Q-2FM", "K7Q-2FN", "--set", "amount=5")).code == 2
 
 
-async def test_an_editor_changes_the_arguments(desk: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_an_editor_changes_the_arguments(served_cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The editor gets JSON without secrets and opens again until what is written fits."""
-    card = await waiting_request(desk, "pay 2300")
+    card = await waiting_request(served_cli, "pay 2300")
     clean_env.setenv("EDITOR", editor(tmp_path, ("2300", '"x"'), ('"x"', "1300")))
     clean_env.delenv("VISUAL", raising=False)
-    ran = await desk("approve", card["code"], "--edit")
+    ran = await served_cli("approve", card["code"], "--edit")
     assert (ran.code, ran.err) == (0, "")
     first, again = ran.out.strip().splitlines()
     assert first == "`amount` must be of type integer; the editor opens again, leave it as it is to give up"
     assert again.startswith("approved: Pay 1300 EUR to Ana")
     assert PIN not in (tmp_path / "seen.txt").read_text()
-    request = await shown(desk, card)
+    request = await shown(served_cli, card)
     assert request.args.inline == {"amount": 1300, "to": "Ana", "pin": "hidden, 16 characters"}
-    assert "ok paid 1300 to Ana" in (await desk("watch", card["turn"])).out
+    assert "ok paid 1300 to Ana" in (await served_cli("watch", card["turn"])).out
 
 
 async def test_what_an_editor_makes_no_json_of_is_told(
-    desk: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
+    served_cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """In a whole sentence, and the editor opens again on what was written."""
-    card = await waiting_request(desk, "pay 2350")
+    card = await waiting_request(served_cli, "pay 2350")
     clean_env.setenv("EDITOR", editor(tmp_path, ("2350", '"2350'), ('"2350', "1350")))
     clean_env.delenv("VISUAL", raising=False)
-    first, again = (await desk("approve", card["code"], "--edit")).out.strip().splitlines()
+    first, again = (await served_cli("approve", card["code"], "--edit")).out.strip().splitlines()
     assert first.startswith("this is not JSON: ")
     assert again.startswith("approved: Pay 1350 EUR to Ana")
 
 
-async def test_an_editor_left_alone_decides_nothing(desk: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_an_editor_left_alone_decides_nothing(
+    served_cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Nothing saved, or no editor at all: one sentence, and the request waits."""
-    card = await waiting_request(desk, "pay 2400")
+    card = await waiting_request(served_cli, "pay 2400")
     clean_env.delenv("VISUAL", raising=False)
     clean_env.setenv("EDITOR", "true")
-    said = assert_one_sentence(await desk("approve", card["code"], "--edit"))
+    said = assert_one_sentence(await served_cli("approve", card["code"], "--edit"))
     assert said == "nothing was changed; approve it as it is, or change something"
     clean_env.setenv("EDITOR", str(tmp_path / "there-is-none"))
-    assert "name an editor in EDITOR" in assert_one_sentence(await desk("approve", card["code"], "--edit"))
-    assert (await shown(desk, card)).state == "pending"
+    assert "name an editor in EDITOR" in assert_one_sentence(await served_cli("approve", card["code"], "--edit"))
+    assert (await shown(served_cli, card)).state == "pending"
 
 
-async def test_only_a_doubt_can_have_happened(desk: Cli) -> None:
+async def test_only_a_doubt_can_have_happened(served_cli: Cli) -> None:
     """`happened` for a call that is merely asked about is malformed."""
-    card = await waiting_request(desk, "pay 2500")
-    ran = await desk("happened", card["code"], "--result", "paid", "--json")
+    card = await waiting_request(served_cli, "pay 2500")
+    ran = await served_cli("happened", card["code"], "--result", "paid", "--json")
     assert (ran.code, ran.data["code"]) == (1, "malformed")
 
 
@@ -182,9 +184,9 @@ def test_a_name_that_is_not_there_offers_the_nearest() -> None:
         set_values(ARGS, {"to.nr": "x"}, compile_schema(SCHEMA))
 
 
-async def doubted(desk: Cli, text: str) -> dict[str, Any]:
+async def doubted(served_cli: Cli, text: str) -> dict[str, Any]:
     """The card of a request that asks what became of a call, whose worker was lost after it had begun."""
-    card = await waiting_request(desk, text)
+    card = await waiting_request(served_cli, text)
     place = find_installation()
     signoff = await place.connect()
     request = await signoff.request(card["id"])
@@ -193,32 +195,32 @@ async def doubted(desk: Cli, text: str) -> dict[str, Any]:
     async with working_store(place.settings) as store:
         key = ticket_key(request.digest, 1)
         await store.claim(key, workflow=named.turn.workflow_id, call=request.call, tool=request.tool)
-    assert (await desk("approve", card["id"])).code == 0
+    assert (await served_cli("approve", card["id"])).code == 0
     while request.kind != "in_doubt":
         await asyncio.sleep(0.05)
         request = await signoff.request(card["id"])
     return card
 
 
-async def test_somebody_says_from_a_terminal_what_happened(desk: Cli) -> None:
+async def test_somebody_says_from_a_terminal_what_happened(served_cli: Cli) -> None:
     """`show` asks and names the three commands; `happened` gives the agent its result, and nothing runs."""
-    card = await doubted(desk, "pay 2600")
-    shown_text = (await desk("show", card["id"])).out
+    card = await doubted(served_cli, "pay 2600")
+    shown_text = (await served_cli("show", card["id"])).out
     assert shown_text.startswith("Did this happen? Pay 2600 EUR to Ana")
     for told in ("in doubt", "otherwise given up", "signoff happened", "it did not, run it", "give up"):
         assert told in shown_text
     assert "because" not in shown_text
-    ran = await desk("happened", card["code"], "--result", "receipt no 7")
+    ran = await served_cli("happened", card["code"], "--result", "receipt no 7")
     assert (ran.code, ran.out.strip()) == (0, "it happened: Pay 2600 EUR to Ana")
-    assert "ok receipt no 7" in (await desk("watch", card["turn"])).out
-    settled = (await desk("show", card["id"])).out
+    assert "ok receipt no 7" in (await served_cli("watch", card["turn"])).out
+    settled = (await served_cli("show", card["id"])).out
     assert "what came of it" in settled
     assert "happened by Approver" in settled
 
 
-async def test_a_doubt_is_given_up_from_a_terminal(desk: Cli) -> None:
+async def test_a_doubt_is_given_up_from_a_terminal(served_cli: Cli) -> None:
     """`deny` gives up: the agent reads that nobody knows."""
-    card = await doubted(desk, "pay 2700")
-    ran = await desk("deny", card["code"], "--reason", "cannot find out")
+    card = await doubted(served_cli, "pay 2700")
+    ran = await served_cli("deny", card["code"], "--reason", "cannot find out")
     assert (ran.code, ran.out.strip()) == (0, "given up: Pay 2700 EUR to Ana")
-    assert "in doubt" in (await desk("watch", card["turn"])).out
+    assert "in doubt" in (await served_cli("watch", card["turn"])).out

@@ -18,9 +18,9 @@ actors:
 """
 
 
-async def test_ask_begins_where_it_is_told(desk: Cli, cli_server: ServerHandle) -> None:
+async def test_ask_begins_where_it_is_told(served_cli: Cli, cli_server: ServerHandle) -> None:
     """The turn is begun with both."""
-    asked = await desk("ask", "hello", "--route", "vip", "--step", "first", "--no-wait", "--json")
+    asked = await served_cli("ask", "hello", "--route", "vip", "--step", "first", "--no-wait", "--json")
     assert asked.code == 0, asked.err
     client = await cli_server.connect()
     history = await client.get_workflow_handle(asked.data["workflow_id"]).fetch_history()

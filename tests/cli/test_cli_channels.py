@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from cli_kit import Cli, assert_one_sentence, run_in_thread
-from served_stack import DESK, MANIFEST
+from served_stack import MANIFEST, PROJECT
 from standardwebhooks.webhooks import Webhook
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -63,7 +63,7 @@ async def receiver(clean_env: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterat
     app = Starlette(routes=[Route("/hook", there.take, methods=["POST"])])
     async with serve_vendor(app) as url:
         manifest = tmp_path / "signoff.yaml"
-        manifest.write_text(CHANNELS.format(desk=DESK, url=url) + MANIFEST.read_text())
+        manifest.write_text(CHANNELS.format(desk=PROJECT, url=url) + MANIFEST.read_text())
         people = tmp_path / "people.yaml"
         people.write_text(PEOPLE)
         clean_env.setenv("SIGNOFF_MANIFEST", str(manifest))

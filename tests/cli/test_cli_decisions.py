@@ -16,204 +16,204 @@ from signoff.temporal.embedded_server import ServerHandle
 PIN = "4711-very-secret"
 
 
-async def test_ask_watches_an_automatic_call_to_its_end(desk: Cli) -> None:
+async def test_ask_watches_an_automatic_call_to_its_end(served_cli: Cli) -> None:
     """A call that a rule lets through needs nobody, and the terminal says by which rule it ran."""
-    ran = await desk("ask", "pay 5")
+    ran = await served_cli("ask", "pay 5")
     assert (ran.code, ran.err) == (0, "")
     assert "pay: ran by rule auto_approve_if" in ran.out
     assert "clerk: ok paid 5 to Ana" in ran.out
     assert "the turn is complete" in ran.out
 
 
-async def test_ask_as_json_is_the_finished_turn(desk: Cli) -> None:
+async def test_ask_as_json_is_the_finished_turn(served_cli: Cli) -> None:
     """`ask --json` prints one TurnView, with the asker's roles from the directory."""
-    ran = await desk("ask", "look", "--as", "ana", "--json")
+    ran = await served_cli("ask", "look", "--as", "ana", "--json")
     view = TurnView.model_validate(ran.data)
     assert (ran.code, view.state, view.requester.roles) == (0, "complete", ("approvers",))
 
 
-async def test_a_request_is_listed_shown_and_approved_by_its_code(desk: Cli) -> None:
+async def test_a_request_is_listed_shown_and_approved_by_its_code(served_cli: Cli) -> None:
     """Inbox, card and approval from a terminal; the receipt names the person and the channel, the turn finishes."""
-    card = WaitingCard.model_validate(await waiting_request(desk, "pay 500"))
+    card = WaitingCard.model_validate(await waiting_request(served_cli, "pay 500"))
     code = show_code(card.code)
-    listed = await desk("inbox")
+    listed = await served_cli("inbox")
     assert code in listed.out
     assert "Pay 500 EUR to Ana" in listed.out
-    shown = await desk("show", code)
+    shown = await served_cli("show", code)
     assert shown.out.startswith("Pay 500 EUR to Ana\n")
     assert f"signoff approve {code}" in shown.out
     assert "otherwise denied" in shown.out
-    approved = await desk("approve", code.replace("-", "").lower(), "--json")
+    approved = await served_cli("approve", code.replace("-", "").lower(), "--json")
     receipt = Receipt.model_validate(approved.data)
     assert (approved.code, receipt.status, receipt.decided_by, receipt.channel) == (0, "accepted", "approver", "cli")
-    watched = await desk("watch", card.turn)
+    watched = await served_cli("watch", card.turn)
     assert "ok paid 500 to Ana" in watched.out
     assert watched.code == 0
 
 
-async def test_the_decision_is_bound_to_what_was_shown(desk: Cli) -> None:
+async def test_the_decision_is_bound_to_what_was_shown(served_cli: Cli) -> None:
     """Revision, hash and reason go with the answer."""
-    card = await waiting_request(desk, "pay 600")
-    assert (await desk("approve", card["code"], "--as", "ana", "--reason", "fine")).code == 0
-    request = ApprovalRequest.model_validate((await desk("show", card["id"], "--json")).data)
+    card = await waiting_request(served_cli, "pay 600")
+    assert (await served_cli("approve", card["code"], "--as", "ana", "--reason", "fine")).code == 0
+    request = ApprovalRequest.model_validate((await served_cli("show", card["id"], "--json")).data)
     vote = request.votes[0]
     assert (vote.subject, vote.reason) == ("ana", "fine")
     assert vote.decision.revision == 1
     assert vote.decision.received_at is not None
 
 
-async def test_a_denial_reaches_the_agent_with_its_reason(desk: Cli) -> None:
+async def test_a_denial_reaches_the_agent_with_its_reason(served_cli: Cli) -> None:
     """A denied call does not run; who denied it and why is in the turn."""
-    card = await waiting_request(desk, "pay 700")
-    denied = await desk("deny", card["code"], "--reason", "too expensive")
+    card = await waiting_request(served_cli, "pay 700")
+    denied = await served_cli("deny", card["code"], "--reason", "too expensive")
     assert (denied.code, denied.out.strip()) == (0, "denied: Pay 700 EUR to Ana")
-    shown = await desk("show", card["turn"])
+    shown = await served_cli("show", card["turn"])
     assert "Pay 700 EUR to Ana: denied by Approver: too expensive" in shown.out
 
 
-async def test_the_second_answer_is_told_who_was_first(desk: Cli) -> None:
+async def test_the_second_answer_is_told_who_was_first(served_cli: Cli) -> None:
     """A decided request stays decided: exit code 1, and the receipt names the first person."""
-    card = await waiting_request(desk, "pay 800")
-    assert (await desk("deny", card["code"], "--reason", "no")).code == 0
-    late = await desk("approve", card["code"], "--as", "ana")
+    card = await waiting_request(served_cli, "pay 800")
+    assert (await served_cli("deny", card["code"], "--reason", "no")).code == 0
+    late = await served_cli("approve", card["code"], "--as", "ana")
     assert late.code == 1
     assert "Already decided. Denied by Approver in a terminal" in late.out
 
 
-async def test_nobody_approves_their_own_request(desk: Cli) -> None:
+async def test_nobody_approves_their_own_request(served_cli: Cli) -> None:
     """An approver who asked is refused; nothing is decided."""
-    asked = await desk("ask", "pay 900", "--as", "ana", "--no-wait", "--json")
-    view = await desk("show", asked.data["turn"], "--json")
+    asked = await served_cli("ask", "pay 900", "--as", "ana", "--no-wait", "--json")
+    view = await served_cli("show", asked.data["turn"], "--json")
     while not view.data["calls"] or view.data["calls"][0]["approval"] is None:
-        view = await desk("show", asked.data["turn"], "--json")
+        view = await served_cli("show", asked.data["turn"], "--json")
     approval = view.data["calls"][0]["approval"]["id"]
-    refused = await desk("approve", approval, "--as", "ana", "--json")
+    refused = await served_cli("approve", approval, "--as", "ana", "--json")
     assert (refused.code, refused.data["code"]) == (1, "self_approval")
-    assert (await desk("show", approval, "--json")).data["state"] == "pending"
+    assert (await served_cli("show", approval, "--json")).data["state"] == "pending"
 
 
-async def test_requests_are_withdrawn_from_a_terminal(desk: Cli) -> None:
+async def test_requests_are_withdrawn_from_a_terminal(served_cli: Cli) -> None:
     """Who asked takes them back, by name and with a reason; nobody else can, and each has its own receipt."""
-    cards = [await waiting_request(desk, f"pay {amount}") for amount in (910, 920)]
+    cards = [await waiting_request(served_cli, f"pay {amount}") for amount in (910, 920)]
     codes = [card["code"] for card in cards]
-    stranger = await desk("withdraw", codes[0], "--as", "rui")
+    stranger = await served_cli("withdraw", codes[0], "--as", "rui")
     assert (stranger.code, "only who asked, who may decide" in stranger.out) == (1, True), stranger
-    ran = await desk("withdraw", *codes, "nothing-here", "--as", "guest", "--reason", "changed my mind")
+    ran = await served_cli("withdraw", *codes, "nothing-here", "--as", "guest", "--reason", "changed my mind")
     assert ran.code == 1
     lines = ran.out.splitlines()
     assert lines[:2] == [f"{codes[0]}: withdrawn: Pay 910 EUR to Ana", f"{codes[1]}: withdrawn: Pay 920 EUR to Ana"]
     assert "there is no request" in lines[2]
-    request = ApprovalRequest.model_validate((await desk("show", cards[0]["id"], "--json")).data)
+    request = ApprovalRequest.model_validate((await served_cli("show", cards[0]["id"], "--json")).data)
     assert (request.state, request.decided_by, request.reason) == ("cancelled", "guest", "changed my mind")
-    late = await desk("withdraw", codes[0], "--as", "guest")
+    late = await served_cli("withdraw", codes[0], "--as", "guest")
     assert (late.code, late.out.strip()[:18]) == (1, "This was withdrawn")
 
 
-async def test_a_turn_is_stopped_from_a_terminal(desk: Cli) -> None:
+async def test_a_turn_is_stopped_from_a_terminal(served_cli: Cli) -> None:
     """What waits is withdrawn, and the turn ends cancelled."""
-    card = await waiting_request(desk, "pay 930")
-    ran = await desk("cancel", card["turn"])
+    card = await waiting_request(served_cli, "pay 930")
+    ran = await served_cli("cancel", card["turn"])
     assert (ran.code, ran.out.strip()) == (0, f"turn {card['turn']} is asked to stop")
-    watched = await desk("watch", card["turn"])
+    watched = await served_cli("watch", card["turn"])
     assert (watched.code, "the turn is cancelled" in watched.out) == (1, True), watched
-    assert (await desk("show", card["id"], "--json")).data["state"] == "cancelled"
-    again = await desk("cancel", card["turn"])
+    assert (await served_cli("show", card["id"], "--json")).data["state"] == "cancelled"
+    again = await served_cli("cancel", card["turn"])
     assert (again.code, again.out.strip()) == (0, f"turn {card['turn']} is over already: cancelled")
-    assert "there is no turn" in assert_one_sentence(await desk("cancel", "nowhere"))
+    assert "there is no turn" in assert_one_sentence(await served_cli("cancel", "nowhere"))
 
 
-async def test_a_turn_is_stopped_as_somebody(desk: Cli) -> None:
+async def test_a_turn_is_stopped_as_somebody(served_cli: Cli) -> None:
     """The record says who; somebody unknown is told so, and stops nothing."""
-    card = await waiting_request(desk, "pay 940")
-    assert "`nobody`" in assert_one_sentence(await desk("cancel", card["turn"], "--as", "nobody"))
-    assert (await desk("show", card["id"], "--json")).data["state"] == "pending"
-    assert (await desk("cancel", card["turn"], "--as", "guest")).code == 0
-    assert (await desk("watch", card["turn"])).code == 1
-    record = (await desk("audit", "show", card["id"].rpartition(".c1")[0])).out
+    card = await waiting_request(served_cli, "pay 940")
+    assert "`nobody`" in assert_one_sentence(await served_cli("cancel", card["turn"], "--as", "nobody"))
+    assert (await served_cli("show", card["id"], "--json")).data["state"] == "pending"
+    assert (await served_cli("cancel", card["turn"], "--as", "guest")).code == 0
+    assert (await served_cli("watch", card["turn"])).code == 1
+    record = (await served_cli("audit", "show", card["id"].rpartition(".c1")[0])).out
     assert [line for line in record.splitlines() if "guest" in line and "wanted to stop it" in line], record
 
 
-async def test_turns_are_listed_newest_first(desk: Cli) -> None:
+async def test_turns_are_listed_newest_first(served_cli: Cli) -> None:
     """`turns --json` prints TurnRows; a state narrows them."""
-    first = (await desk("ask", "look", "--json")).data["turn"]
-    second = (await desk("ask", "pay 5", "--json")).data["turn"]
-    rows = [TurnRow.model_validate(row) for row in (await desk("turns", "--limit", "100", "--json")).data]
+    first = (await served_cli("ask", "look", "--json")).data["turn"]
+    second = (await served_cli("ask", "pay 5", "--json")).data["turn"]
+    rows = [TurnRow.model_validate(row) for row in (await served_cli("turns", "--limit", "100", "--json")).data]
     order = [row.turn for row in rows if row.turn in (first, second)]
     assert order == [second, first]
-    table = await desk("turns", "--state", "complete")
+    table = await served_cli("turns", "--state", "complete")
     assert second in table.out
 
 
-async def test_watch_as_json_is_one_view_a_line(desk: Cli) -> None:
+async def test_watch_as_json_is_one_view_a_line(served_cli: Cli) -> None:
     """Programs follow a turn line by line; the last line has the result."""
-    turn = (await desk("ask", "pay 5", "--json")).data["turn"]
-    lines = (await desk("watch", turn, "--json")).out.splitlines()
+    turn = (await served_cli("ask", "pay 5", "--json")).data["turn"]
+    lines = (await served_cli("watch", turn, "--json")).out.splitlines()
     assert TurnView.model_validate_json(lines[-1]).result is not None
 
 
-async def test_a_dry_run_asks_nobody(desk: Cli) -> None:
+async def test_a_dry_run_asks_nobody(served_cli: Cli) -> None:
     """`--dry-run` judges and reports; no request opens and no secret is repeated."""
-    ran = await desk("ask", "pay 500", "--dry-run")
+    ran = await served_cli("ask", "pay 500", "--dry-run")
     assert ran.code == 0
     assert "[dry-run] pay would be called" in ran.out
     assert PIN not in ran.out
 
 
-async def test_no_output_ever_shows_a_secret_argument(desk: Cli) -> None:
+async def test_no_output_ever_shows_a_secret_argument(served_cli: Cli) -> None:
     """What a tool declares secret is hidden in cards, turns, lists and every JSON."""
-    card = await waiting_request(desk, "pay 1000")
+    card = await waiting_request(served_cli, "pay 1000")
     names = (card["code"], card["turn"])
-    outputs = [await desk("show", name, *flags) for name in names for flags in ((), ("--json",))]
-    outputs += [await desk(*each) for each in (("inbox",), ("inbox", "--json"), ("turns", "--json"))]
-    outputs.append(await desk("deny", card["code"], "--reason", "no", "--json"))
-    outputs.append(await desk("watch", card["turn"], "--json"))
+    outputs = [await served_cli("show", name, *flags) for name in names for flags in ((), ("--json",))]
+    outputs += [await served_cli(*each) for each in (("inbox",), ("inbox", "--json"), ("turns", "--json"))]
+    outputs.append(await served_cli("deny", card["code"], "--reason", "no", "--json"))
+    outputs.append(await served_cli("watch", card["turn"], "--json"))
     assert [ran for ran in outputs if PIN in ran.out + ran.err] == []
     assert "hidden, 16 characters" in outputs[0].out
     assert outputs[1].data["args"]["inline"] == {"amount": 1000, "to": "Ana", "pin": "hidden, 16 characters"}
 
 
-async def test_a_turn_is_found_by_the_beginning_of_its_id(desk: Cli) -> None:
+async def test_a_turn_is_found_by_the_beginning_of_its_id(served_cli: Cli) -> None:
     """The first characters are enough where they fit one turn only."""
-    turn = (await desk("ask", "look", "--json")).data["turn"]
-    assert (await desk("show", turn[:-2], "--json")).data["turn"] == turn
+    turn = (await served_cli("ask", "look", "--json")).data["turn"]
+    assert (await served_cli("show", turn[:-2], "--json")).data["turn"] == turn
 
 
-async def test_who_has_nothing_to_decide_is_told_how_to_begin(desk: Cli) -> None:
+async def test_who_has_nothing_to_decide_is_told_how_to_begin(served_cli: Cli) -> None:
     """An empty inbox says what would fill it; as JSON it is an empty list."""
-    assert "nothing waits for rui" in (await desk("inbox", "--as", "rui")).out
-    assert (await desk("inbox", "--as", "rui", "--json")).data == []
+    assert "nothing waits for rui" in (await served_cli("inbox", "--as", "rui")).out
+    assert (await served_cli("inbox", "--as", "rui", "--json")).data == []
 
 
-async def test_who_looks_into_the_wrong_inbox_is_told_whose_it_is(desk: Cli) -> None:
+async def test_who_looks_into_the_wrong_inbox_is_told_whose_it_is(served_cli: Cli) -> None:
     """Where others are asked, the option that says who one is; once nothing waits, what begins a turn."""
-    card = await waiting_request(desk, "pay 1150")
-    told = (await desk("inbox", "--as", "rui")).out
+    card = await waiting_request(served_cli, "pay 1150")
+    told = (await served_cli("inbox", "--as", "rui")).out
     assert "nothing waits for rui; " in told
     assert "for role:approvers: `signoff inbox --as PERSON` in development, else their token" in told
-    assert (await desk("deny", card["code"], "--reason", "no")).code == 0
+    assert (await served_cli("deny", card["code"], "--reason", "no")).code == 0
 
 
-async def test_unknown_names_offer_the_nearest(desk: Cli) -> None:
+async def test_unknown_names_offer_the_nearest(served_cli: Cli) -> None:
     """A person, an actor, a request or a turn that is not there: one sentence with what is near, exit code 1."""
-    card = await waiting_request(desk, "pay 1100")
+    card = await waiting_request(served_cli, "pay 1100")
     mistyped = card["turn"][:-1] + ("0" if card["turn"][-1] != "0" else "1")
-    said = assert_one_sentence(await desk("inbox", "--as", "aprover"))
+    said = assert_one_sentence(await served_cli("inbox", "--as", "aprover"))
     assert said == "there is no person `aprover`; did you mean `approver`?"
-    said = assert_one_sentence(await desk("ask", "look", "--actor", "clark"))
+    said = assert_one_sentence(await served_cli("ask", "look", "--actor", "clark"))
     assert said == "there is no actor `clark`; did you mean `clerk`?"
-    said = assert_one_sentence(await desk("watch", mistyped))
+    said = assert_one_sentence(await served_cli("watch", mistyped))
     assert f"did you mean `{card['turn']}`" in said
     near = show_code(card["code"])[:-1] + ("0" if card["code"][-1] != "0" else "1")
-    assert f"there is no request `{near}`; did you mean" in assert_one_sentence(await desk("approve", near))
-    assert "no request and no turn" in assert_one_sentence(await desk("show", "nonsense"))
+    assert f"there is no request `{near}`; did you mean" in assert_one_sentence(await served_cli("approve", near))
+    assert "no request and no turn" in assert_one_sentence(await served_cli("show", "nonsense"))
 
 
-async def test_a_refused_answer_changes_nothing(desk: Cli) -> None:
+async def test_a_refused_answer_changes_nothing(served_cli: Cli) -> None:
     """A stranger to the request is refused with a receipt, and the request still waits."""
-    card = await waiting_request(desk, "pay 1200")
-    refused = await desk("approve", card["code"], "--as", "rui", "--json")
+    card = await waiting_request(served_cli, "pay 1200")
+    refused = await served_cli("approve", card["code"], "--as", "rui", "--json")
     assert (refused.code, refused.data["code"]) == (1, "not_allowed")
-    assert (await desk("show", card["code"], "--json")).data["state"] == "pending"
+    assert (await served_cli("show", card["code"], "--json")).data["state"] == "pending"
 
 
 async def test_without_a_worker_nothing_that_was_accepted_is_lost(

@@ -25,7 +25,7 @@ MANIFESTS = {
     ),
     "not YAML": ("version: [1\n", "signoff.yaml:"),
     "nobody can approve": (
-        f"version: 1\npath: ['{MANIFEST.parent}']\ntools:\n  pay:\n    handler: cli_desk_tools:pay\n"
+        f"version: 1\npath: ['{MANIFEST.parent}']\ntools:\n  pay:\n    handler: cli_project_tools:pay\n"
         "    scope: generalist\n    requires_approval: {approvers: ['role:nobody']}\n",
         "tool `pay` asks `role:nobody`, but no active person is one of them",
     ),

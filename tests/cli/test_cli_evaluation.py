@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from cli_kit import Cli, assert_one_sentence, waiting_request
-from served_stack import DESK, MANIFEST
+from served_stack import MANIFEST, PROJECT
 
 PIN = "4711-very-secret"
 CASE = """- name: pay
@@ -18,15 +18,15 @@ CASE = """- name: pay
 
 
 async def test_a_turn_is_recorded_and_played_without_server_or_store(
-    desk: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
+    served_cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """One by rule, one approved: as it was, and by a policy that asks about both."""
-    clean_env.syspath_prepend(str(DESK))
-    ran = await desk("ask", "pay 5", "--json")
-    asked = await waiting_request(desk, "pay 80")
-    await desk("approve", asked["id"], "--as", "ana")
-    assert (await desk("watch", asked["turn"])).code == 0
-    recorded = await desk("eval", "record", ran.data["turn"], asked["turn"])
+    clean_env.syspath_prepend(str(PROJECT))
+    ran = await served_cli("ask", "pay 5", "--json")
+    asked = await waiting_request(served_cli, "pay 80")
+    await served_cli("approve", asked["id"], "--as", "ana")
+    assert (await served_cli("watch", asked["turn"])).code == 0
+    recorded = await served_cli("eval", "record", ran.data["turn"], asked["turn"])
     assert recorded.code == 0, recorded.err
     assert PIN not in recorded.out
     cases = tmp_path / "cases" / "pay.yaml"
@@ -35,7 +35,7 @@ async def test_a_turn_is_recorded_and_played_without_server_or_store(
     clean_env.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
     clean_env.setenv("SIGNOFF_STORE_URL", f"sqlite:///{tmp_path}/none/none.db")
     for model in ((), ("--model", "manifest")):
-        same = await desk("eval", "run", str(cases.parent), "--json", *model)
+        same = await served_cli("eval", "run", str(cases.parent), "--json", *model)
         assert same.code == 0, same.err
         assert [[call["verdict"] for call in case["calls"]] for case in same.data["cases"]] == [["run"], ["ask"]]
         assert [case["differences"] for case in same.data["cases"]] == [[], []]
@@ -44,7 +44,7 @@ async def test_a_turn_is_recorded_and_played_without_server_or_store(
         assert PIN not in same.out
     tighter = tmp_path / "tighter.yaml"
     tighter.write_text(MANIFEST.read_text().replace("args.amount < 10", "args.amount < 1"))
-    other = await desk("eval", "run", str(cases), "--manifest", str(tighter), "--json")
+    other = await served_cli("eval", "run", str(cases), "--manifest", str(tighter), "--json")
     assert other.code == 1
     assert [[(each["was"], each["now"]) for each in case["differences"]] for case in other.data["cases"]] == [
         [("run", "ask")],
@@ -53,12 +53,12 @@ async def test_a_turn_is_recorded_and_played_without_server_or_store(
     assert not (tmp_path / "none").exists()
 
 
-async def test_a_turn_that_nobody_knows_or_that_waits_is_no_case(desk: Cli) -> None:
+async def test_a_turn_that_nobody_knows_or_that_waits_is_no_case(served_cli: Cli) -> None:
     """One sentence each."""
-    assert "nothing is recorded of `nobody`" in assert_one_sentence(await desk("eval", "record", "nobody"))
-    waiting = await waiting_request(desk, "pay 80")
-    assert "the turn has not ended" in assert_one_sentence(await desk("eval", "record", waiting["turn"]))
-    await desk("deny", waiting["id"], "--as", "ana")
+    assert "nothing is recorded of `nobody`" in assert_one_sentence(await served_cli("eval", "record", "nobody"))
+    waiting = await waiting_request(served_cli, "pay 80")
+    assert "the turn has not ended" in assert_one_sentence(await served_cli("eval", "record", waiting["turn"]))
+    await served_cli("deny", waiting["id"], "--as", "ana")
 
 
 async def test_a_model_that_does_not_answer_is_a_misfit(cli: Cli, tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ from signoff.store.store import working_store
 from signoff.temporal.embedded_server import ServerHandle
 
 
-async def test_several_requests_are_approved_by_one_command(desk: Cli) -> None:
+async def test_several_requests_are_approved_by_one_command(served_cli: Cli) -> None:
     """Each gets its own receipt; one that is unknown makes the exit code 1 and keeps no other from counting."""
-    cards = [await waiting_request(desk, f"pay {amount}") for amount in (100, 200)]
-    ran = await desk("approve", cards[0]["code"], "ZZZ-ZZZ", cards[1]["id"], "--json")
+    cards = [await waiting_request(served_cli, f"pay {amount}") for amount in (100, 200)]
+    ran = await served_cli("approve", cards[0]["code"], "ZZZ-ZZZ", cards[1]["id"], "--json")
     receipts = [Receipt.model_validate(each) for each in ran.data]
     assert (ran.code, [(each.status, each.code) for each in receipts]) == (
         1,
@@ -29,10 +29,10 @@ async def test_several_requests_are_approved_by_one_command(desk: Cli) -> None:
     assert [each.approval_id for each in (receipts[0], receipts[2])] == [card["id"] for card in cards]
 
 
-async def test_several_requests_are_denied_with_one_reason(desk: Cli) -> None:
+async def test_several_requests_are_denied_with_one_reason(served_cli: Cli) -> None:
     """One line a request, in the order given."""
-    cards = [await waiting_request(desk, f"pay {amount}") for amount in (110, 120)]
-    ran = await desk("deny", *(card["code"] for card in cards), "--reason", "not today")
+    cards = [await waiting_request(served_cli, f"pay {amount}") for amount in (110, 120)]
+    ran = await served_cli("deny", *(card["code"] for card in cards), "--reason", "not today")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.splitlines() == [
         f"{cards[0]['code']}: denied: Pay 110 EUR to Ana",
@@ -40,70 +40,70 @@ async def test_several_requests_are_denied_with_one_reason(desk: Cli) -> None:
     ]
 
 
-async def test_a_grant_is_given_listed_used_and_revoked(desk: Cli) -> None:
+async def test_a_grant_is_given_listed_used_and_revoked(served_cli: Cli) -> None:
     """The next payment like it runs by the grant; once that is taken back people are asked again."""
-    card = await waiting_request(desk, "pay 300")
+    card = await waiting_request(served_cli, "pay 300")
     wish = ("--remember", "--where", "args.amount <= 300", "--for", "2h", "--uses", "5", "--everywhere")
-    approved = await desk("approve", card["code"], *wish)
+    approved = await served_cli("approve", card["code"], *wish)
     assert (approved.code, approved.err) == (0, "")
-    await desk("watch", card["turn"])
-    (listed,) = (await desk("grants", "list", "--json")).data
+    await served_cli("watch", card["turn"])
+    (listed,) = (await served_cli("grants", "list", "--json")).data
     grant = Grant.model_validate(listed)
     assert (grant.people, grant.uses_left, grant.like.where) == (("approver",), 5, "args.amount <= 300")
-    ran = await desk("ask", "pay 299")
+    ran = await served_cli("ask", "pay 299")
     assert f"by rule grant:{grant.id}" in ran.out
-    table = await desk("grants", "list")
+    table = await served_cli("grants", "list")
     assert "approved: pay where args.amount <= 300" in table.out
     assert "4 of 5" in table.out
-    refused = await desk("grants", "revoke", grant.id, "--as", "rui")
+    refused = await served_cli("grants", "revoke", grant.id, "--as", "rui")
     assert "takes the role `admin`" in assert_one_sentence(refused)
-    revoked = await desk("grants", "revoke", grant.id)
+    revoked = await served_cli("grants", "revoke", grant.id)
     assert (revoked.code, revoked.out.startswith(f"taken back: {grant.id}")) == (0, True)
-    twice = await desk("grants", "revoke", grant.id)
+    twice = await served_cli("grants", "revoke", grant.id)
     assert (twice.code, twice.out.startswith(f"was taken back already, by approver: {grant.id}")) == (0, True)
-    assert (await desk("grants", "list")).out.strip() == "nothing is remembered"
-    assert "taken back by approver" in (await desk("grants", "list", "--all")).out
-    again = await waiting_request(desk, "pay 299")
-    assert (await desk("deny", again["code"], "--reason", "no")).code == 0
+    assert (await served_cli("grants", "list")).out.strip() == "nothing is remembered"
+    assert "taken back by approver" in (await served_cli("grants", "list", "--all")).out
+    again = await waiting_request(served_cli, "pay 299")
+    assert (await served_cli("deny", again["code"], "--reason", "no")).code == 0
 
 
-async def test_a_wish_that_cannot_be_kept_says_why(desk: Cli) -> None:
+async def test_a_wish_that_cannot_be_kept_says_why(served_cli: Cli) -> None:
     """The command fails with the reason, and the request waits on."""
-    card = await waiting_request(desk, "pay 400")
-    wrong = await desk("approve", card["code"], "--remember", "--where", "args.amount < 5")
+    card = await waiting_request(served_cli, "pay 400")
+    wrong = await served_cli("approve", card["code"], "--remember", "--where", "args.amount < 5")
     assert (wrong.code, "not true of the arguments" in wrong.out) == (1, True)
-    without = await desk("approve", card["code"], "--where", "args.amount < 5")
+    without = await served_cli("approve", card["code"], "--where", "args.amount < 5")
     assert (without.code, "--remember" in without.err) == (2, True)
-    bad = await desk("approve", card["code"], "--remember", "--for", "soon")
+    bad = await served_cli("approve", card["code"], "--remember", "--for", "soon")
     assert (bad.code, "not a duration" in bad.err) == (2, True)
-    assert (await desk("approve", card["code"])).code == 0
+    assert (await served_cli("approve", card["code"])).code == 0
 
 
-async def test_freeze_withdraws_what_waits_and_thaw_lets_calls_be_asked_again(desk: Cli) -> None:
+async def test_freeze_withdraws_what_waits_and_thaw_lets_calls_be_asked_again(served_cli: Cli) -> None:
     """One command denies everything in a tenant, and one lifts that."""
-    card = await waiting_request(desk, "pay 500")
-    stranger = await desk("freeze", "main", "--reason", "drill", "--as", "rui")
+    card = await waiting_request(served_cli, "pay 500")
+    stranger = await served_cli("freeze", "main", "--reason", "drill", "--as", "rui")
     assert "takes the role `admin`" in assert_one_sentence(stranger)
-    frozen = await desk("freeze", "main", "--reason", "a stolen laptop")
+    frozen = await served_cli("freeze", "main", "--reason", "a stolen laptop")
     assert (frozen.code, frozen.err) == (0, "")
     assert "frozen: main by approver since " in frozen.out
     assert "a stolen laptop; nothing of it starts" in frozen.out
     assert "withdrawn: 1 of what waited" in frozen.out
-    shown = await desk("show", card["id"])
+    shown = await served_cli("show", card["id"])
     assert "cancelled" in shown.out
     for text in ("pay 5", "pay 500", "look"):
-        told = assert_one_sentence(await desk("ask", text, "--no-wait"))
+        told = assert_one_sentence(await served_cli("ask", text, "--no-wait"))
         assert told == "the tenant `main` is frozen: a stolen laptop; nothing new starts until it is thawed"
-    assert (await desk("thaw", "main")).code == 0
-    assert "is not frozen" in assert_one_sentence(await desk("thaw", "main"))
-    assert "pay: ran by rule" in (await desk("ask", "pay 5")).out
+    assert (await served_cli("thaw", "main")).code == 0
+    assert "is not frozen" in assert_one_sentence(await served_cli("thaw", "main"))
+    assert "pay: ran by rule" in (await served_cli("ask", "pay 5")).out
 
 
-async def test_a_freeze_needs_a_reason_and_somebody_of_the_tenant(desk: Cli) -> None:
+async def test_a_freeze_needs_a_reason_and_somebody_of_the_tenant(served_cli: Cli) -> None:
     """Neither an empty reason nor a stranger's tenant is taken."""
-    assert (await desk("freeze", "main", "--reason", " ")).code == 2
-    assert "there is no person" in assert_one_sentence(await desk("freeze", "elsewhere", "--reason", "drill"))
-    assert "there is no grant" in assert_one_sentence(await desk("grants", "revoke", "g0"))
+    assert (await served_cli("freeze", "main", "--reason", " ")).code == 2
+    assert "there is no person" in assert_one_sentence(await served_cli("freeze", "elsewhere", "--reason", "drill"))
+    assert "there is no grant" in assert_one_sentence(await served_cli("grants", "revoke", "g0"))
 
 
 async def test_grants_of_another_tenant(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from cli_kit import Cli, assert_one_sentence
-from served_stack import DESK, MANIFEST
+from served_stack import MANIFEST, PROJECT
 
 from signoff.contracts.call import RuleReference
 
@@ -31,7 +31,7 @@ def handled(tmp_path: Path) -> Path:
     tools = rest.partition("  hurry:")[0].partition("    requires_approval:")[0]
     policy = f"    requires_approval: {{handler: '{REFERENCE}'}}\n"
     path = tmp_path / "signoff.yaml"
-    path.write_text(f"path: ['{DESK}', '{tmp_path}']\n{head}tools:\n{tools}{policy}")
+    path.write_text(f"path: ['{PROJECT}', '{tmp_path}']\n{head}tools:\n{tools}{policy}")
     (tmp_path / "wrong.yaml").write_text(path.read_text().replace(":judge", ":juge"))
     (tmp_path / "cases.yaml").write_text(CASES)
     return path

@@ -5,21 +5,21 @@ from pathlib import Path
 import pytest
 from cli_kit import Cli, assert_one_sentence
 from jsonschema import Draft202012Validator
-from served_stack import DESK, MANIFEST
+from served_stack import MANIFEST, PROJECT
 
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.normal_form import normal_text
 
 ODD = f"""\
 version: 1
-path: ['{DESK}']
-defaults: {{model: 'scripted:cli_desk_tools:model'}}
+path: ['{PROJECT}']
+defaults: {{model: 'scripted:cli_project_tools:model'}}
 actors:
   desk: {{tools: [mine]}}
   back: {{tools: [mine]}}
 tools:
-  mine: {{handler: 'cli_desk_tools:look', scope: specialist, justification: the desk's own}}
-  idle: {{handler: 'cli_desk_tools:look', scope: generalist}}
+  mine: {{handler: 'cli_project_tools:look', scope: specialist, justification: the desk's own}}
+  idle: {{handler: 'cli_project_tools:look', scope: generalist}}
 """
 
 
@@ -35,7 +35,7 @@ def changed(tmp_path: Path) -> Path:
     """The desk's manifest with another rule and another tool's effect."""
     path = tmp_path / "changed.yaml"
     text = MANIFEST.read_text().replace("args.amount < 10", "args.amount < 11")
-    path.write_text(f"path: ['{DESK}']\n{text}")
+    path.write_text(f"path: ['{PROJECT}']\n{text}")
     return path
 
 
@@ -98,7 +98,10 @@ async def test_tree_shows_where_an_actor_may_stand(cli: Cli, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        ("scripted:cli_desk_tools:modl", "actor `back`: the model `scripted:cli_desk_tools:modl` cannot be imported"),
+        (
+            "scripted:cli_project_tools:modl",
+            "actor `back`: the model `scripted:cli_project_tools:modl` cannot be imported",
+        ),
         ("nonsense", "; write `provider:model`, such as `openai:gpt-5`"),
     ],
 )

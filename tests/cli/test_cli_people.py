@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from cli_kit import Cli, assert_one_sentence, run_in_thread
-from served_stack import DESK, MANIFEST
+from served_stack import MANIFEST, PROJECT
 
 from signoff.audit.log import AuditLog
 from signoff.cli.local.installation import account
@@ -56,7 +56,7 @@ def manifest_with(folder: Path, old: str, new: str) -> Path:
     text = MANIFEST.read_text()
     assert old in text
     path = folder / "signoff.yaml"
-    path.write_text(f"path: ['{DESK}']\n{text.replace(old, new)}")
+    path.write_text(f"path: ['{PROJECT}']\n{text.replace(old, new)}")
     return path
 
 

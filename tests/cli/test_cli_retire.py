@@ -15,33 +15,33 @@ def now() -> str:
     return datetime.now(UTC).isoformat()
 
 
-async def test_turns_that_ended_are_retired_and_those_that_wait_stay(desk: Cli) -> None:
+async def test_turns_that_ended_are_retired_and_those_that_wait_stay(served_cli: Cli) -> None:
     """One has ended, one waits; the record is whole before and after, and says who took what out."""
-    assert (await desk("keys", "create")).code == 0
-    over = (await desk("ask", "pay 5", "--json")).data["turn"]
-    waits = (await waiting_request(desk, "pay 70"))["turn"]
-    ran = await desk("audit", "retire", "--before", now(), "--json")
+    assert (await served_cli("keys", "create")).code == 0
+    over = (await served_cli("ask", "pay 5", "--json")).data["turn"]
+    waits = (await waiting_request(served_cli, "pay 70"))["turn"]
+    ran = await served_cli("audit", "retire", "--before", now(), "--json")
     assert ran.code == 0, ran.err
     assert [turn.rpartition("/")[2] for turn in ran.data["turns"]] == [over]
-    assert (await desk("audit", "verify")).code == 0
-    shown = await desk("audit", "show", over)
+    assert (await served_cli("audit", "verify")).code == 0
+    shown = await served_cli("audit", "show", over)
     assert (shown.code, "records were retired, signed by key" in shown.out) == (0, True)
-    assert "needs people" in (await desk("audit", "show", waits)).out
-    acts = (await desk("audit", "show", "admin/main", "--json")).data["records"]
+    assert "needs people" in (await served_cli("audit", "show", waits)).out
+    acts = (await served_cli("audit", "show", "admin/main", "--json")).data["records"]
     retired = next(facts for each in acts if (facts := json.loads(each["data"]))["act"] == "retire")
     assert (retired["turns"], bool(retired["account"])) == (1, True)
-    again = await desk("audit", "retire", "--before", now())
+    again = await served_cli("audit", "retire", "--before", now())
     assert again.out.startswith("0 turns retired, 0 records of before")
 
 
-async def test_nothing_is_retired_of_a_record_that_was_touched(desk: Cli) -> None:
+async def test_nothing_is_retired_of_a_record_that_was_touched(served_cli: Cli) -> None:
     """What would take the traces away is refused."""
-    assert (await desk("keys", "create")).code == 0
-    await desk("ask", "pay 5")
+    assert (await served_cli("keys", "create")).code == 0
+    await served_cli("ask", "pay 5")
     with sqlite3.connect(STORE) as connection:
         connection.execute("UPDATE audit_records SET subject = 'eve' WHERE kind = 'execution'")
     connection.close()
-    told = assert_one_sentence(await desk("audit", "retire", "--before", now()))
+    told = assert_one_sentence(await served_cli("audit", "retire", "--before", now()))
     assert "was changed after it was written: nothing was taken out, see `signoff audit verify`" in told
 
 
@@ -52,8 +52,8 @@ async def test_retire_needs_a_day_that_is_over_and_a_key(cli: Cli) -> None:
     assert "signoff keys create" in assert_one_sentence(await cli("audit", "retire", "--before", "2026-01-01"))
 
 
-async def test_retire_needs_the_server(desk: Cli) -> None:
+async def test_retire_needs_the_server(served_cli: Cli) -> None:
     """Without it nobody knows whether a turn has ended."""
-    assert (await desk("keys", "create")).code == 0
-    told = assert_one_sentence(await desk("audit", "retire", "--before", now(), "--address", "127.0.0.1:1"))
+    assert (await served_cli("keys", "create")).code == 0
+    told = assert_one_sentence(await served_cli("audit", "retire", "--before", now(), "--address", "127.0.0.1:1"))
     assert "127.0.0.1:1" in told

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from cli_kit import Cli, assert_one_sentence, waiting_request
-from served_stack import DESK, MANIFEST
+from served_stack import MANIFEST, PROJECT
 
 from signoff.audit.log import AuditLog
 from signoff.store.store import open_store
@@ -40,34 +40,34 @@ def became(rows: list[dict[str, Any]]) -> dict[str, str]:
 
 
 async def test_simulate_says_what_people_denied_that_a_policy_would_let_run(
-    desk: Cli, tmp_path: Path, monkeypatch: Any
+    served_cli: Cli, tmp_path: Path, monkeypatch: Any
 ) -> None:
     """One denied, one approved, one by rule: under another limit two run, and the denied one is named."""
-    monkeypatch.syspath_prepend(str(DESK))
-    denied = await waiting_request(desk, "pay 70")
-    await desk("deny", denied["id"], "--reason", "no", "--as", "ana")
-    approved = await waiting_request(desk, "pay 80")
-    await desk("approve", approved["id"], "--as", "ana")
-    await desk("ask", "pay 5")
+    monkeypatch.syspath_prepend(str(PROJECT))
+    denied = await waiting_request(served_cli, "pay 70")
+    await served_cli("deny", denied["id"], "--reason", "no", "--as", "ana")
+    approved = await waiting_request(served_cli, "pay 80")
+    await served_cli("approve", approved["id"], "--as", "ana")
+    await served_cli("ask", "pay 5")
     await ended("ending", 2)
-    ran = await desk("policy", "simulate", looser(tmp_path, 100), "--json")
+    ran = await served_cli("policy", "simulate", looser(tmp_path, 100), "--json")
     assert ran.code == 0, ran.err
     assert became(ran.data) == {"denied": "run", "approved": "run", "auto": "run"}
-    words = (await desk("policy", "simulate", looser(tmp_path, 75))).out
+    words = (await served_cli("policy", "simulate", looser(tmp_path, 75))).out
     assert "not looked at: whether a tool was there" in words
     assert "1 that people were asked for would run without asking, of which they had denied 1" in words
     assert "denied by ana, would run by auto_approve_if" in words
-    tighter = await desk("policy", "simulate", looser(tmp_path, 1), "--json")
+    tighter = await served_cli("policy", "simulate", looser(tmp_path, 1), "--json")
     assert became(tighter.data) == {"denied": "ask", "approved": "ask", "auto": "ask"}
     assert "70" not in str([row["why"] for row in ran.data])
-    handled = await desk("policy", "simulate", by_handler(tmp_path), "--json")
+    handled = await served_cli("policy", "simulate", by_handler(tmp_path), "--json")
     assert became(handled.data) == {"denied": "unknown", "approved": "unknown", "auto": "unknown"}
     assert {row["why"] for row in handled.data} == {
         "its policy has a handler, which is asked about what is proposed now only"
     }
 
 
-async def test_simulate_needs_a_duration(desk: Cli) -> None:
+async def test_simulate_needs_a_duration(served_cli: Cli) -> None:
     """One sentence about what to write instead."""
-    ran = await desk("policy", "simulate", str(MANIFEST), "--since", "ages")
+    ran = await served_cli("policy", "simulate", str(MANIFEST), "--since", "ages")
     assert "is not a duration" in assert_one_sentence(ran)

@@ -46,8 +46,8 @@ import json, sys
 from signoff.cli.main import invoke
 for arguments in json.loads(sys.argv[1]):
     code = invoke(arguments)
-    rooms = {".".join(name.split(".")[:2]) for name in sys.modules if name.startswith("signoff.")}
-    print("loaded", code, *sorted(rooms | {name.partition(".")[0] for name in sys.modules}))
+    parts = {".".join(name.split(".")[:2]) for name in sys.modules if name.startswith("signoff.")}
+    print("loaded", code, *sorted(parts | {name.partition(".")[0] for name in sys.modules}))
 """
 
 

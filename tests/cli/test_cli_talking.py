@@ -7,33 +7,33 @@ from cli_kit import Cli, assert_one_sentence
 from pydantic_core import from_json
 
 
-async def test_a_conversation_is_said_listed_and_read(desk: Cli) -> None:
+async def test_a_conversation_is_said_listed_and_read(served_cli: Cli) -> None:
     """What a message led to is printed once it is answered or waits; the session goes on with the next."""
-    first = await desk("chat", "pay 420", "--session", "talk1")
+    first = await served_cli("chat", "pay 420", "--session", "talk1")
     assert (first.code, first.err) == (0, "")
     (waits,) = [line for line in first.out.splitlines() if "Pay 420 EUR to Ana: waiting for role:approvers" in line]
     assert "session talk1: signoff chat --session talk1" in first.out
-    second = await desk("chat", "pay 5", "--session", "talk1", "--json")
+    second = await served_cli("chat", "pay 5", "--session", "talk1", "--json")
     assert (second.code, len(second.out.splitlines())) == (0, 1)
     assert (second.data["receipt"]["status"], [turn["state"] for turn in second.data["turns"]]) == (
         "accepted",
         ["complete"],
     )
-    (row,) = [row for row in (await desk("sessions", "--json")).data if row["session"] == "talk1"]
+    (row,) = [row for row in (await served_cli("sessions", "--json")).data if row["session"] == "talk1"]
     assert (row["requester"], row["title"], len(row["codes"])) == ("guest", "pay 420", 1)
     code = waits[waits.index("(") + 1 : waits.index(")")]
-    listed = await desk("sessions")
+    listed = await served_cli("sessions")
     assert ("talk1" in listed.out, code in listed.out) == (True, True)
-    assert (await desk("deny", code, "--reason", "not today")).code == 0
-    shown = await desk("sessions", "talk1")
+    assert (await served_cli("deny", code, "--reason", "not today")).code == 0
+    shown = await served_cli("sessions", "talk1")
     assert shown.out.splitlines()[0] == "guest: pay 420"
     assert "guest: pay 5" in shown.out
 
 
-async def test_lines_of_standard_input_are_messages(desk: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lines_of_standard_input_are_messages(served_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """One after another, in one session; empty lines say nothing."""
     monkeypatch.setattr("sys.stdin", io.StringIO("pay 5\n\npay 6\n"))
-    ran = await desk("chat", "--session", "talk2", "--json")
+    ran = await served_cli("chat", "--session", "talk2", "--json")
     said = [from_json(line) for line in ran.out.splitlines()]
     assert (ran.code, [each["turns"][0]["state"] for each in said]) == (0, ["complete", "complete"])
     assert len({each["receipt"]["turn"] for each in said}) == 2
@@ -54,8 +54,8 @@ async def test_what_says_nothing_is_no_invocation(cli: Cli, words: tuple[str, ..
     assert (ran.code, ran.out, told in " ".join(ran.err.split())) == (2, "", True)
 
 
-async def test_a_conversation_that_cannot_be(desk: Cli) -> None:
+async def test_a_conversation_that_cannot_be(served_cli: Cli) -> None:
     """One sentence for an unknown actor, person or session."""
-    assert "there is no actor" in assert_one_sentence(await desk("chat", "pay 5", "--actor", "nobody"))
-    assert "there is no person" in assert_one_sentence(await desk("chat", "pay 5", "--as", "nobody"))
-    assert "nothing" in assert_one_sentence(await desk("sessions", "nothing"))
+    assert "there is no actor" in assert_one_sentence(await served_cli("chat", "pay 5", "--actor", "nobody"))
+    assert "there is no person" in assert_one_sentence(await served_cli("chat", "pay 5", "--as", "nobody"))
+    assert "nothing" in assert_one_sentence(await served_cli("sessions", "nothing"))

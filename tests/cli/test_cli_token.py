@@ -4,51 +4,53 @@ from served_stack import MANIFEST
 
 
 @pytest.fixture
-def desk(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
+def served_cli(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
     """The command line beside a manifest; nothing runs."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     return cli
 
 
-async def test_a_token_is_shown_once(desk: Cli) -> None:
+async def test_a_token_is_shown_once(served_cli: Cli) -> None:
     """Printed when it is made; lists name it by its id, with whose it is and what it may do."""
-    made = await desk("token", "create", "approver", "--scope", "read", "--scope", "decide", "--expires", "12h")
+    made = await served_cli("token", "create", "approver", "--scope", "read", "--scope", "decide", "--expires", "12h")
     assert made.code == 0, made.err
     secret, told = made.out.splitlines()
     assert secret.startswith("sgf_")
     assert "of approver may read, decide until" in told
-    listed = await desk("token", "list", "--json")
+    listed = await served_cli("token", "list", "--json")
     assert secret not in listed.out
     [token] = listed.data
     assert (token["person"], token["scopes"], token["used_at"]) == ("approver", ["read", "decide"], None)
-    shown = await desk("token", "list")
+    shown = await served_cli("token", "list")
     assert token["id"] in shown.out
     assert "for another 11 h" in shown.out
 
 
-async def test_a_token_is_revoked(desk: Cli) -> None:
+async def test_a_token_is_revoked(served_cli: Cli) -> None:
     """By its id; the list says so."""
-    made = (await desk("token", "create", "guest", "--scope", "start", "--json")).data
+    made = (await served_cli("token", "create", "guest", "--scope", "start", "--json")).data
     assert made["token"].startswith("sgf_")
-    revoked = await desk("token", "revoke", made["id"])
+    revoked = await served_cli("token", "revoke", made["id"])
     assert revoked.out == f"token {made['id']} of guest is revoked\n"
-    assert "revoked" in (await desk("token", "list")).out
-    assert "there is no token `nope`" in assert_one_sentence(await desk("token", "revoke", "nope"))
+    assert "revoked" in (await served_cli("token", "list")).out
+    assert "there is no token `nope`" in assert_one_sentence(await served_cli("token", "revoke", "nope"))
 
 
-async def test_an_empty_list_says_how_to_make_one(desk: Cli) -> None:
+async def test_an_empty_list_says_how_to_make_one(served_cli: Cli) -> None:
     """One sentence for people, an empty list for programs."""
-    assert "signoff token create" in (await desk("token", "list")).out
-    assert (await desk("token", "list", "--json")).data == []
+    assert "signoff token create" in (await served_cli("token", "list")).out
+    assert (await served_cli("token", "list", "--json")).data == []
 
 
-async def test_wrong_words_are_refused(desk: Cli) -> None:
+async def test_wrong_words_are_refused(served_cli: Cli) -> None:
     """A person nobody knows is one sentence; a wrong scope or lifetime, or none, a bad invocation."""
-    assert "did you mean `approver`" in assert_one_sentence(await desk("token", "create", "aprover", "--scope", "read"))
+    assert "did you mean `approver`" in assert_one_sentence(
+        await served_cli("token", "create", "aprover", "--scope", "read")
+    )
     for wrong in (
         ["--scope", "all"],
         [],
         ["--scope", "read", "--expires", "never"],
         ["--scope", "read", "--expires", "9999d"],
     ):
-        assert (await desk("token", "create", "guest", *wrong)).code == 2
+        assert (await served_cli("token", "create", "guest", *wrong)).code == 2

@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 from cli_kit import Cli, assert_one_sentence
-from served_stack import DESK, MANIFEST
+from served_stack import MANIFEST, PROJECT
 
 from signoff.cli.local.installation import find_installation
 from signoff.cli.local.tools import _explain, find_tool
@@ -126,7 +126,7 @@ async def test_tools_explain_asks_the_permission_check(
     head, _, rest = MANIFEST.read_text().partition("tools:\n")
     tool = rest.partition("  hurry:")[0] + "    check_permissions: 'cli_permissions:check'\n"
     manifest = tmp_path / "signoff.yaml"
-    manifest.write_text(f"path: ['{DESK}', '{tmp_path}']\n{head}tools:\n{tool}")
+    manifest.write_text(f"path: ['{PROJECT}', '{tmp_path}']\n{head}tools:\n{tool}")
     ran = await cli("tools", "explain", "pay", "--args", PAY % amount, "--manifest", str(manifest), "--json")
     assert (ran.data["call"]["kind"], ran.data["call"]["gate"]) == (kind, gate)
 
@@ -175,7 +175,7 @@ async def test_policy_check_points_into_the_expression(tools: Cli, tmp_path: Pat
     """A field that is no argument is found before anything runs, with file and line."""
     wrong = tmp_path / "wrong.yaml"
     text = MANIFEST.read_text().replace("args.amount < 10", "args.amuont < 10")
-    wrong.write_text(f"path: ['{DESK}']\n{text}")
+    wrong.write_text(f"path: ['{PROJECT}']\n{text}")
     said = assert_one_sentence(await tools("policy", "check", str(wrong)))
     assert "wrong.yaml:" in said
     assert "amuont" in said
@@ -183,14 +183,14 @@ async def test_policy_check_points_into_the_expression(tools: Cli, tmp_path: Pat
 
 async def test_policy_test_runs_the_cases(tools: Cli) -> None:
     """All cases as expected: exit code 0."""
-    ran = await tools("policy", "test", str(MANIFEST), str(DESK / "cases.yaml"))
+    ran = await tools("policy", "test", str(MANIFEST), str(PROJECT / "cases.yaml"))
     assert (ran.code, ran.out.strip()) == (0, "3 of 3 cases are as expected")
 
 
 async def test_policy_test_shows_what_failed_and_why(tools: Cli, tmp_path: Path) -> None:
     """A case that fails: exit code 1, its sentence, what was expected, what came and why."""
     cases = tmp_path / "cases.yaml"
-    cases.write_text((DESK / "cases.yaml").read_text().replace("expect: auto", "expect: deny"))
+    cases.write_text((PROJECT / "cases.yaml").read_text().replace("expect: auto", "expect: deny"))
     ran = await tools("policy", "test", str(MANIFEST), str(cases))
     assert ran.code == 1
     assert "failed: small sums are paid by themselves: expected deny, got auto" in ran.out
@@ -213,15 +213,15 @@ version: 1
 defaults: {model: "scripted:nowhere:model"}
 path: [%s]
 tools:
-  look: {handler: "cli_desk_tools:look", scope: generalist}
+  look: {handler: "cli_project_tools:look", scope: generalist}
 actors:
   clerk:
     shadowing: allow
     routes:
       trip:
         own_tools:
-          look: {handler: "cli_desk_tools:look", scope: generalist}
-          quote: {handler: "cli_desk_tools:look", scope: generalist}
+          look: {handler: "cli_project_tools:look", scope: generalist}
+          quote: {handler: "cli_project_tools:look", scope: generalist}
         steps:
           buy: {tools: [look], requires: [city]}
           ask: {collect: {city: {type: string}}, mode: only}
@@ -232,7 +232,7 @@ actors:
 async def test_tools_explain_says_which_layer_won_and_why_no_other(tools: Cli, tmp_path: Path) -> None:
     """On a route, at a step, with what was collected there."""
     manifest = tmp_path / "signoff.yaml"
-    manifest.write_text(LAYERED % DESK)
+    manifest.write_text(LAYERED % PROJECT)
     explain = ("tools", "explain", "look", "--manifest", str(manifest))
 
     async def traced(*more: str) -> tuple[str, dict[str, str]]:
@@ -262,7 +262,7 @@ async def test_tools_explain_says_which_layer_won_and_why_no_other(tools: Cli, t
 async def test_tools_list_selects_by_scope(tools: Cli, tmp_path: Path) -> None:
     """What an actor, a route or a step has as its own, what is registered, or all of it."""
     manifest = tmp_path / "signoff.yaml"
-    manifest.write_text(LAYERED % DESK)
+    manifest.write_text(LAYERED % PROJECT)
 
     async def listed(*more: str) -> list[str]:
         data = (await tools("tools", "list", *more, "--manifest", str(manifest), "--json")).data

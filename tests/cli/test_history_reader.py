@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from desk_fixtures import Bench, Ledger, bench, catalog_of, pay_tool, yes
 from temporalio.client import Client
+from turn_fixtures import Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
 
 from signoff.audit.log import AuditLog
 from signoff.audit.record import record_from_entry
@@ -31,12 +31,12 @@ def free(name: str, answer: Any = "paid", **fields: Any) -> Tool:
     return pay_tool(Ledger(), False, name=name, handler=Ledger().handler(name, answer), **fields)
 
 
-async def case_of(desk: Bench, key: TurnKey, catalog: Catalog) -> tuple[EvaluationCase, dict[str, str]]:
+async def case_of(turns: RunningTurns, key: TurnKey, catalog: Catalog) -> tuple[EvaluationCase, dict[str, str]]:
     """The case of a turn, and what the record says of its specialists."""
-    history = await read_history(desk.client, key.workflow_id)
+    history = await read_history(turns.client, key.workflow_id)
     assert history is not None
-    specialists = specialist_results(await AuditLog(desk.store).stream(key.workflow_id))
-    return case_from_history(await load_history(desk.store, history), catalog, specialists), specialists
+    specialists = specialist_results(await AuditLog(turns.store).stream(key.workflow_id))
+    return case_from_history(await load_history(turns.store, history), catalog, specialists), specialists
 
 
 async def same(case: EvaluationCase, catalog: Catalog) -> PlayResult:
@@ -51,10 +51,10 @@ async def test_a_specialists_call_is_answered_from_its_log(client: Client, store
     """By the log's `specialist_execution`, which says what the model read; a generalist's result is no part of it."""
     catalog = catalog_of([free("own", {"paid": 1}, **SPECIALIST), free("all")])
     script = [calls(("own", ONE), ("all", ONE)), respond("so")]
-    async with bench(client, store, task_queue, catalog, script) as desk:
-        key = await desk.start()
-        result = await desk.signoff.result(key)
-        case, specialists = await case_of(desk, key, catalog)
+    async with running_turns(client, store, task_queue, catalog, script) as turns:
+        key = await turns.start()
+        result = await turns.signoff.result(key)
+        case, specialists = await case_of(turns, key, catalog)
     assert specialists == {"c1.1": result.calls[0].value.inline}
     recorded = [call.result.value for call in case.completions[0].calls if call.result is not None]
     assert recorded == [outcome.value.inline for outcome in result.calls]
@@ -88,12 +88,12 @@ async def test_what_lies_in_the_store_is_part_of_a_case(client: Client, store: S
     long = "é" * INLINE_BYTES
     catalog = catalog_of([pay_tool(Ledger(), handler=Ledger().handler("pay", long))])
     script = [calls(("pay", {"amount": 1, "to": long})), respond(long)]
-    async with bench(client, store, task_queue, catalog, script) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key))
-        await desk.signoff.result(key)
-        case, _ = await case_of(desk, key, catalog)
+    async with running_turns(client, store, task_queue, catalog, script) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key))
+        await turns.signoff.result(key)
+        case, _ = await case_of(turns, key, catalog)
     [call] = case.completions[0].calls
     assert call.result is not None
     assert call.decision is not None

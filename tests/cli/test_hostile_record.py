@@ -40,8 +40,8 @@ _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\
 
 
 @pytest.fixture
-async def desk(client: Client, store: Store, task_queue: str) -> AsyncIterator[GatewayRig]:
-    """A desk with the record of one turn: two honest entries, and what somebody wrote between them."""
+async def rig(client: Client, store: Store, task_queue: str) -> AsyncIterator[GatewayRig]:
+    """A gateway with the record of one turn: two honest entries, and what somebody wrote between them."""
     async with gateway_rig(client, store, task_queue) as found:
         entries = [
             AuditEntry(
@@ -64,11 +64,11 @@ async def terminal(clean_env: pytest.MonkeyPatch, tmp_path: Path, *arguments: st
 
 
 async def test_every_reader_shows_the_honest_entries_and_obeys_none_of_the_others(
-    desk: GatewayRig, clean_env: pytest.MonkeyPatch, tmp_path: Path
+    rig: GatewayRig, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Each entry has its line everywhere, made visible; the stream is whole, as it was written so."""
     count = len(HOSTILE) + 2
-    async with browser(desk) as page:
+    async with browser(rig) as page:
         answer = await page.get(f"/audit/{TURN}")
     assert answer.status_code == 200
     assert answer.text.count('<li class="" id="r') == count
@@ -78,7 +78,7 @@ async def test_every_reader_shows_the_honest_entries_and_obeys_none_of_the_other
     assert "asked desk over api" in told
     assert "As it was written: no record of it is changed, missing or out of place." in told
 
-    report = (await desk.http.get(f"/v1/audit/{TURN}")).json()
+    report = (await rig.http.get(f"/v1/audit/{TURN}")).json()
     assert len(report["timeline"]) == len(report["records"]) == count
     assert report["finding"] is None
     assert not any(_FORBIDDEN.search(each[name]) for each in report["timeline"] for name in ("at", "who", "what"))
@@ -101,17 +101,17 @@ async def test_every_reader_shows_the_honest_entries_and_obeys_none_of_the_other
 
 @pytest.mark.parametrize("data", ["{", "7", "", '{"a":' + "[" * 20_000 + "]" * 20_000 + "}"])
 async def test_an_entry_that_cannot_be_read_is_shown_as_the_one_that_was_changed(
-    data: str, desk: GatewayRig, store: Store, clean_env: pytest.MonkeyPatch, tmp_path: Path
+    data: str, rig: GatewayRig, store: Store, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """By its number, in one sentence, and all others stay."""
     changed = update(AUDIT_RECORDS).where(AUDIT_RECORDS.c.seq == 3).values(data=data)
     await store.run(lambda connection: connection.execute(changed).rowcount)
-    async with browser(desk) as page:
+    async with browser(rig) as page:
         answer = await page.get(f"/audit/{TURN}")
     assert answer.status_code == 200
     assert answer.text.count('<li class="broken" id="r3"') == 1
     assert "asked desk over api" in words(answer.text)
-    report = (await desk.http.get(f"/v1/audit/{TURN}")).json()
+    report = (await rig.http.get(f"/v1/audit/{TURN}")).json()
     assert (report["finding"]["fault"], report["finding"]["seq"]) == ("changed", 3)
     assert len(report["timeline"]) == (count := len(HOSTILE) + 2)
     shown = await terminal(clean_env, tmp_path, "show", TURN)

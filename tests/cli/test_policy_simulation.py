@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from desk_fixtures import Bench, Ledger, bench, catalog_of, pay_tool
 from temporalio.client import Client
+from turn_fixtures import Ledger, RunningTurns, catalog_of, pay_tool, running_turns
 
 from signoff.audit.call_history import past_calls
 from signoff.audit.log import AuditLog
@@ -23,10 +23,10 @@ PAY = ("pay", {"amount": 20, "to": "Ana"})
 RUNS = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
 
 
-async def would(desk: Bench, catalog: Catalog) -> list[tuple[str, str, str]]:
+async def would(turns: RunningTurns, catalog: Catalog) -> list[tuple[str, str, str]]:
     """Tool, verdict and why of every call on record, by this catalog."""
-    past = await past_calls(AuditLog(desk.store), "", tenant="main")
-    tried = await simulate(desk.client, desk.store, catalog, past)
+    past = await past_calls(AuditLog(turns.store), "", tenant="main")
+    tried = await simulate(turns.client, turns.store, catalog, past)
     return [(each.past.tool, each.would, each.why) for each in tried]
 
 
@@ -35,10 +35,10 @@ async def test_a_call_of_a_turns_own_tool_is_judged_with_it(client: Client, stor
     route = Route(name="trip", steps=(Step(name="buy", mode="only"),))
     actors = [Actor(name="desk", model="scripted", routes=(route,))]
     catalog = catalog_of([pay_tool(Ledger(), RUNS)], actors=actors)
-    async with bench(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as desk:
-        result = await desk.signoff.result(await desk.start(route="trip", step="buy", transient=("pay",)))
+    async with running_turns(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as turns:
+        result = await turns.signoff.result(await turns.start(route="trip", step="buy", transient=("pay",)))
         assert [each.code for each in result.calls] == ["ok"]
-        assert await would(desk, catalog) == [("pay", "run", "auto_approve_if")]
+        assert await would(turns, catalog) == [("pay", "run", "auto_approve_if")]
 
 
 async def chosen(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
@@ -58,9 +58,9 @@ async def test_a_call_is_judged_by_what_tools_had_changed_before_it(
         context={"project": {"type": "string"}},
     )
     script = [calls(("choose", PAY[1])), calls(PAY), respond("done")]
-    async with bench(client, store, task_queue, catalog, script) as desk:
+    async with running_turns(client, store, task_queue, catalog, script) as turns:
         earlier = Updates(context={"project": "mars"})
-        result = await desk.signoff.result(await desk.start(updates=earlier))
+        result = await turns.signoff.result(await turns.start(updates=earlier))
         assert [each.code for each in result.calls] == ["ok", "ok"]
         by_project = replace(choose, requires_approval=ApprovalPolicy(auto_approve_if="ctx.project == 'mars'"))
         stricter = build_catalog(
@@ -68,7 +68,7 @@ async def test_a_call_is_judged_by_what_tools_had_changed_before_it(
             actors=[Actor(name="desk", model="scripted")],
             context={"project": {"type": "string"}},
         )
-        verdicts = await would(desk, stricter)
+        verdicts = await would(turns, stricter)
     assert verdicts == [("choose", "run", "auto_approve_if"), ("pay", "run", "auto_approve_if")]
 
 
@@ -83,9 +83,9 @@ async def test_a_call_that_stood_in_for_another_is_not_known(client: Client, sto
         pay_tool(Ledger(), RUNS, name="wire"),
     ]
     catalog = catalog_of(tools)
-    async with bench(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as desk:
-        result = await desk.signoff.result(await desk.start())
-        verdicts = await would(desk, catalog)
+    async with running_turns(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as turns:
+        result = await turns.signoff.result(await turns.start())
+        verdicts = await would(turns, catalog)
     assert [(each.code, each.fallback) for each in result.calls] == [("ok", "wire")]
     assert verdicts == [
         ("pay", "run", "auto_approve_if"),

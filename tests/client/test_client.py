@@ -19,7 +19,7 @@ from signoff.temporal.embedded_server import ServerHandle
 
 @pytest.fixture
 async def client(clean_env: pytest.MonkeyPatch, server: ServerHandle, task_queue: str) -> AsyncIterator[Client]:
-    """A client of a served desk, found by the environment alone."""
+    """A client of a served project, found by the environment alone."""
     async with (
         gateway_alone(clean_env, server, task_queue),
         worker_alone(server, task_queue),

@@ -4,9 +4,9 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool, withdrawn
 from temporalio import activity
 from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns, withdrawn
 
 from signoff.contracts import names
 from signoff.contracts.errors import StoreUnavailable
@@ -30,16 +30,16 @@ async def test_a_withdrawal_sent_again_while_the_first_waits_is_one(
     Without an id of its own each try was another Update, and a server takes ten of a turn at a time.
     """
     catalog = catalog_of([pay_tool(Ledger())])
-    async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
+    async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
     wish = withdrawn(key)
     hasty = TurnClient(client, task_queue=task_queue, patience=timedelta(seconds=0.3))
     missed = [await hasty.withdraw(wish) for _ in range(3)]
-    async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
-        receipt = await desk.signoff.withdraw(wish)
-        await desk.signoff.result(key)
-        events = await desk.events(key)
+    async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
+        receipt = await turns.signoff.withdraw(wish)
+        await turns.signoff.result(key)
+        events = await turns.events(key)
     assert {each.code for each in missed} == {"unavailable"}
     assert (receipt.status, receipt.state) == ("accepted", "cancelled")
     assert events.count("WORKFLOW_EXECUTION_UPDATE_ACCEPTED") == 1
@@ -70,16 +70,18 @@ async def test_what_could_not_be_judged_is_judged_when_it_is_sent_again(
     """
     signer = Signer(PrivateKeys(keys=(new_key(datetime.now(UTC)),)))
     people, catalog = _AwayFor(2), catalog_of([pay_tool(Ledger())])
-    async with bench(client, store, task_queue, catalog, SCRIPT, people=people, verifier=signer.verifier()) as desk:
-        key = await desk.start()
-        asked = (await desk.waiting(key)).calls[0].approval
+    async with running_turns(
+        client, store, task_queue, catalog, SCRIPT, people=people, verifier=signer.verifier()
+    ) as turns:
+        key = await turns.start()
+        asked = (await turns.waiting(key)).calls[0].approval
         assert asked is not None
         bound = {"revision": 1, "question_hash": asked.question_hash, "received_at": datetime.now(UTC)}
         decision = signer.sign_decision(withdrawn(key, **bound) if way == "withdraw" else no(key, **bound))
         # As the gateway does with what it has found good.
         await answer(store, decision)
-        send = desk.signoff.withdraw if way == "withdraw" else desk.signoff.decide
+        send = turns.signoff.withdraw if way == "withdraw" else turns.signoff.decide
         told = [await send(decision) for _ in range(3)]
-        await asyncio.wait_for(desk.signoff.result(key), 60)
+        await asyncio.wait_for(turns.signoff.result(key), 60)
     assert [each.code for each in told] == ["unavailable", "unavailable", ""]
     assert told[-1].status == "accepted"

@@ -1,4 +1,4 @@
-"""A small desk, and cases of it."""
+"""A small catalog, and cases of it."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ SCHEMA: dict[str, Any] = {
 }
 AT = "2026-11-24T10:00:00+00:00"
 ASKS = ApprovalPolicy(auto_approve_if="args.amount < 50.0", approvers=("role:finance",))
-DESK = Actor(name="desk", model="scripted:nowhere:model", instructions="Pay what is owed.")
+ACTOR = Actor(name="desk", model="scripted:nowhere:model", instructions="Pay what is owed.")
 
 
 async def never(args: dict[str, Any], ctx: ToolContext) -> Any:
@@ -40,7 +40,7 @@ def a_tool(name: str = "pay", **fields: Any) -> Tool:
 
 def a_catalog(*tools: Tool, **fields: Any) -> Catalog:
     """The desk's catalog: `pay`, which may ask, unless it is given others."""
-    actor = Actor(**{"name": "desk", "model": DESK.model, "instructions": DESK.instructions, **fields})
+    actor = Actor(**{"name": "desk", "model": ACTOR.model, "instructions": ACTOR.instructions, **fields})
     return build_catalog(tools=tools or (a_tool(),), actors=(actor,))
 
 
@@ -63,7 +63,7 @@ def a_case(*calls: dict[str, Any], **fields: Any) -> EvaluationCase:
     """A case of one completion with these calls, and a second one that answered."""
     given: dict[str, Any] = {
         "name": "pay what is owed",
-        "recorded": {"turn": "turn/main/s1/t1", "instructions": instructions_hash(DESK)},
+        "recorded": {"turn": "turn/main/s1/t1", "instructions": instructions_hash(ACTOR)},
         "actor": "desk",
         "user": {"user": "guest"},
         "messages": [{"role": "user", "text": "pay"}],

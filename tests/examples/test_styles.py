@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from desk_fixtures import bench, yes
 from temporalio.client import Client
+from turn_fixtures import running_turns, yes
 
 from signoff.cli.main import invoke
 from signoff.contracts.activity_messages import Tally
@@ -87,13 +87,13 @@ async def test_a_style_runs_a_turn_through_approval(
 ) -> None:
     """A booking waits for a person and is then made; a large refund is denied and nobody is asked."""
     monkeypatch.setenv("TRAVEL_DESK_DB", str(tmp_path / "travel.db"))
-    async with bench(client, store, task_queue, CATALOGS[style], model) as desk:
+    async with running_turns(client, store, task_queue, CATALOGS[style], model) as turns:
         given = {"context": {"data": {"destination": "Lisbon"}}, **place(style, "book_flight")}
-        key = await desk.start("book the 420 euro flight to Lisbon", **given)
-        view = await desk.waiting(key)
-        await desk.signoff.decide(yes(key))
-        booked = await desk.signoff.result(key)
-        refused = await desk.signoff.result(await desk.start("refund 420 euro for TD-1", **place(style, "refund")))
+        key = await turns.start("book the 420 euro flight to Lisbon", **given)
+        view = await turns.waiting(key)
+        await turns.signoff.decide(yes(key))
+        booked = await turns.signoff.result(key)
+        refused = await turns.signoff.result(await turns.start("refund 420 euro for TD-1", **place(style, "refund")))
     assert view.calls[0].tool == "book_flight"
     assert [(each.tool, each.code, each.decided_by) for each in booked.calls] == [("book_flight", "ok", "approver")]
     assert "Booked: TP 531 to Lisbon for 420 EUR" in str(booked.parts[0].content.inline)

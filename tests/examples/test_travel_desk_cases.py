@@ -38,17 +38,17 @@ def examples() -> list[Example]:
 EXAMPLES = examples()
 
 
-def desk_in(folder: Path, change: str) -> Path:
+def changed_example(folder: Path, change: str) -> Path:
     """A copy of the travel desk, its manifest changed."""
-    desk = folder / "examples" / "travel_desk"
-    shutil.copytree(ROOT / "examples" / "travel_desk", desk, ignore=shutil.ignore_patterns("__pycache__"))
+    example_folder = folder / "examples" / "travel_desk"
+    shutil.copytree(ROOT / "examples" / "travel_desk", example_folder, ignore=shutil.ignore_patterns("__pycache__"))
     lines = change.splitlines()
     old, new = ("\n".join(line[1:] for line in lines if line[0] in (" ", mark)) for mark in "-+")
-    manifest = desk / "signoff.yaml"
+    manifest = example_folder / "signoff.yaml"
     text = manifest.read_text(encoding="utf-8")
     assert not change or text.count(old) == 1
     manifest.write_text(text.replace(old, new) if change else text, encoding="utf-8")
-    return desk
+    return example_folder
 
 
 async def ran(capsys: pytest.CaptureFixture[str], command: str) -> tuple[int, str]:
@@ -71,7 +71,7 @@ async def test_what_the_page_shows_is_what_is_printed(
 ) -> None:
     """To the letter; and a difference that is forbidden is exit code 1."""
     example = EXAMPLES[number]
-    desk_in(tmp_path, example.change)
+    changed_example(tmp_path, example.change)
     code, printed = await ran(capsys, example.command)
     assert printed == example.printed
     forbidden = FORBIDDEN.search(printed)
@@ -84,8 +84,8 @@ async def test_another_instruction_is_an_error_where_a_case_says_so(
 ) -> None:
     """`prompt_hash_mismatch: error` in place of the warning, `ignore` tells nothing."""
     example = EXAMPLES[3]
-    desk = desk_in(tmp_path, example.change)
-    cases = desk / "cases.yaml"
+    example_folder = changed_example(tmp_path, example.change)
+    cases = example_folder / "cases.yaml"
     text = cases.read_text(encoding="utf-8")
     for mismatch, expected in (("error", 1), ("ignore", 0)):
         cases.write_text(text.replace("  actor: desk", f"  prompt_hash_mismatch: {mismatch}\n  actor: desk"))

@@ -24,7 +24,7 @@ BOOKING = {"flight": "TP 531", "destination": "Lisbon", "totalCost": 420, "passe
 
 
 @pytest.fixture(scope="module")
-def desk() -> Catalog:
+def catalog() -> Catalog:
     """The example's catalog."""
     return load_manifest(MANIFEST)
 
@@ -37,14 +37,14 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-async def run(desk: Catalog, tool: str, args: dict[str, Any], key: str = "k1") -> Any:
+async def run(catalog: Catalog, tool: str, args: dict[str, Any], key: str = "k1") -> Any:
     """One handler, called as the tool activity would."""
     user = Principal(user="guest")
     ctx = ToolContext(
         actor_name="desk", session_id="s", turn_id="t", call_id="c1.1", tenant_id="main", user_id="guest", user=user,
         idempotency_key=key,
     )  # fmt: skip
-    return await desk.registry.resolve(tool).handler(args, ctx)
+    return await catalog.registry.resolve(tool).handler(args, ctx)
 
 
 def rows(path: Path, table: str = "bookings") -> int:
@@ -68,38 +68,38 @@ def rows(path: Path, table: str = "bookings") -> int:
     ],
 )
 def test_policies_decide_as_the_example_says(
-    desk: Catalog, person: str, tool: str, args: dict[str, Any], expected: str
+    catalog: Catalog, person: str, tool: str, args: dict[str, Any], expected: str
 ) -> None:
     """Cheap bookings of the trusted run, the rest asks, cancelling asks, large refunds are denied."""
-    user = principal_of(desk.people.find(person), desk.people)
+    user = principal_of(catalog.people.find(person), catalog.people)
     ctx = CallContext(actor="desk", session="s", turn="t", tenant="main", user=user)
-    found = judge(desk, ctx, CallPart(call="c1.1", tool=tool, args=Content(inline=args)), args, Tally())
+    found = judge(catalog, ctx, CallPart(call="c1.1", tool=tool, args=Content(inline=args)), args, Tally())
     assert expected in (found.kind, found.code)
 
 
-async def test_search_finds_by_city_and_price(desk: Catalog) -> None:
+async def test_search_finds_by_city_and_price(catalog: Catalog) -> None:
     """The dear and the cheap journey are there, cheapest first."""
-    assert [each["price"] for each in await run(desk, "flight_search", {"destination": "lisbon"})] == [420.0, 515.0]
-    assert await run(desk, "flight_search", {"destination": "Lisbon", "maxPrice": 400}) == []
-    assert [each["price"] for each in await run(desk, "flight_search", {"destination": "Porto"})] == [39.0]
+    assert [each["price"] for each in await run(catalog, "flight_search", {"destination": "lisbon"})] == [420.0, 515.0]
+    assert await run(catalog, "flight_search", {"destination": "Lisbon", "maxPrice": 400}) == []
+    assert [each["price"] for each in await run(catalog, "flight_search", {"destination": "Porto"})] == [39.0]
 
 
 @pytest.mark.row("N19")
-async def test_two_bookings_with_one_key_make_one_row(desk: Catalog, database: Path) -> None:
+async def test_two_bookings_with_one_key_make_one_row(catalog: Catalog, database: Path) -> None:
     """The idempotency key makes a repeated booking the same booking; another key makes another one."""
-    first = await run(desk, "book_flight", BOOKING)
-    assert first == await run(desk, "book_flight", BOOKING)
+    first = await run(catalog, "book_flight", BOOKING)
+    assert first == await run(catalog, "book_flight", BOOKING)
     assert (first["booking"], first["currency"], rows(database)) == ("TD-1", "EUR", 1)
-    assert (await run(desk, "book_flight", BOOKING, key="k2"))["booking"] == "TD-2"
+    assert (await run(catalog, "book_flight", BOOKING, key="k2"))["booking"] == "TD-2"
     assert rows(database) == 2
 
 
 async def test_row_is_there_while_the_tool_still_sleeps(
-    desk: Catalog, database: Path, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a sleep after the write, a killed booking leaves its row behind."""
     monkeypatch.setenv("TRAVEL_DESK_SLEEP_AFTER_WRITE", "3600")
-    task = asyncio.create_task(run(desk, "book_flight", BOOKING))
+    task = asyncio.create_task(run(catalog, "book_flight", BOOKING))
     async with asyncio.timeout(60):
         while not _written(database):
             await asyncio.sleep(0.01)
@@ -116,21 +116,21 @@ def _written(path: Path) -> bool:
         return False
 
 
-async def test_cancel_and_refund_act_once(desk: Catalog, database: Path) -> None:
+async def test_cancel_and_refund_act_once(catalog: Catalog, database: Path) -> None:
     """Only a booked flight can be cancelled, only a cancelled one refunded, never more than was paid."""
-    booking = (await run(desk, "book_flight", BOOKING))["booking"]
-    assert isinstance(await run(desk, "refund", {"booking": booking, "amount": 20}), ToolFailure)
-    assert await run(desk, "cancel_booking", {"booking": booking}) == {"booking": booking, "state": "cancelled"}
-    assert isinstance(await run(desk, "cancel_booking", {"booking": booking}), ToolFailure)
-    assert isinstance(await run(desk, "cancel_booking", {"booking": "TD-0"}), ToolFailure)
-    assert isinstance(await run(desk, "refund", {"booking": booking, "amount": 421}), ToolFailure)
+    booking = (await run(catalog, "book_flight", BOOKING))["booking"]
+    assert isinstance(await run(catalog, "refund", {"booking": booking, "amount": 20}), ToolFailure)
+    assert await run(catalog, "cancel_booking", {"booking": booking}) == {"booking": booking, "state": "cancelled"}
+    assert isinstance(await run(catalog, "cancel_booking", {"booking": booking}), ToolFailure)
+    assert isinstance(await run(catalog, "cancel_booking", {"booking": "TD-0"}), ToolFailure)
+    assert isinstance(await run(catalog, "refund", {"booking": booking, "amount": 421}), ToolFailure)
     for _ in range(2):
-        assert (await run(desk, "refund", {"booking": booking, "amount": 20}))["refunded"] == 20.0
+        assert (await run(catalog, "refund", {"booking": booking, "amount": 20}))["refunded"] == 20.0
     assert rows(database, "refunds") == 1
 
 
-def test_people_are_the_built_in_ones_and_two_more(desk: Catalog) -> None:
+def test_people_are_the_built_in_ones_and_two_more(catalog: Catalog) -> None:
     """Guest and approver come by themselves; the traveller is trusted, the manager decides."""
-    assert [person.id for person in desk.people.all()] == ["guest", "approver", "traveller", "manager"]
-    assert desk.people.find("traveller").tier == "trusted"
-    assert desk.people.find("manager").roles == ("approvers",)
+    assert [person.id for person in catalog.people.all()] == ["guest", "approver", "traveller", "manager"]
+    assert catalog.people.find("traveller").tier == "trusted"
+    assert catalog.people.find("manager").roles == ("approvers",)

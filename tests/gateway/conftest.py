@@ -16,6 +16,6 @@ async def gateway(client: Client, tmp_path_factory: pytest.TempPathFactory) -> A
     folder = tmp_path_factory.mktemp("gateway")
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,
-        gateway_rig(client, store, f"gateway-{uuid.uuid4().hex[:12]}") as desk,
+        gateway_rig(client, store, f"gateway-{uuid.uuid4().hex[:12]}") as rig,
     ):
-        yield desk
+        yield rig

@@ -9,10 +9,10 @@ from typing import Any
 
 import httpx
 import pytest
-from desk_fixtures import Bench, Ledger, bench, yes
 from gateway_login import words
 from gateway_rig import BASE, react, rig_catalog
 from temporalio.client import Client
+from turn_fixtures import Ledger, RunningTurns, running_turns, yes
 
 from signoff.contracts.ids import TurnKey
 from signoff.gateway.app import build_app
@@ -28,10 +28,10 @@ STANDS_IN = PLAIN.replace("[finance]}", "[finance], delegations: [{to: bo, until
 
 
 @dataclass
-class Desk:
+class DelegationRig:
     """A worker and a gateway, each following the same file."""
 
-    bench: Bench
+    turns: RunningTurns
     http: httpx.AsyncClient
     file: Path
     ledger: Ledger
@@ -47,7 +47,7 @@ class Desk:
         answer = await self.http.post("/v1/turns", json={"text": text, "actor": "desk", **fields})
         body = answer.json()
         key = TurnKey(body["tenant"], body["session"], body["turn"])
-        request = (await self.bench.waiting(key)).calls[0].approval
+        request = (await self.turns.waiting(key)).calls[0].approval
         assert request is not None
         return key, request.id
 
@@ -66,8 +66,8 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(client: Client, store: Store, task_queue: str, tmp_path: Path) -> AsyncIterator[Desk]:
-    """A desk whose directories look at their file whenever they are asked."""
+async def rig(client: Client, store: Store, task_queue: str, tmp_path: Path) -> AsyncIterator[DelegationRig]:
+    """A worker and a gateway whose directories look at their file whenever they are asked."""
     file, ledger = tmp_path / "people.yaml", Ledger()
     file.write_text(PLAIN)
     catalog = rig_catalog(ledger)
@@ -77,56 +77,56 @@ async def desk(client: Client, store: Store, task_queue: str, tmp_path: Path) ->
         return DevelopmentDirectory(FileDirectory(file, clock=lambda: float(next(seconds))))
 
     async with contextlib.AsyncExitStack() as stack:
-        running = bench(client, store, task_queue, catalog, ScriptedModel(react), people=people())
+        running = running_turns(client, store, task_queue, catalog, ScriptedModel(react), people=people())
         worker = await stack.enter_async_context(running)
         deps = GatewayDeps(client=worker.signoff, catalog=catalog, people=people(), store=store, settings=Settings())
         transport = httpx.ASGITransport(app=build_app(deps))
         http = await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60))
-        yield Desk(worker, http, file, ledger)
+        yield DelegationRig(worker, http, file, ledger)
 
 
-async def test_a_delegation_written_while_all_runs_lets_somebody_stand_in(desk: Desk) -> None:
+async def test_a_delegation_written_while_all_runs_lets_somebody_stand_in(rig: DelegationRig) -> None:
     """Listed for them, counted once for the seat it is, and the vote says whose."""
-    key, approval = await desk.asked()
-    assert (await desk.decide(approval, "bo"))["code"] == "not_allowed"
-    assert approval not in await desk.listed("bo")
-    desk.people(STANDS_IN)
-    assert approval in await desk.listed("bo")
-    page = await desk.http.get(f"/approvals/{approval}", headers={"cookie": "signoff_person=bo"})
+    key, approval = await rig.asked()
+    assert (await rig.decide(approval, "bo"))["code"] == "not_allowed"
+    assert approval not in await rig.listed("bo")
+    rig.people(STANDS_IN)
+    assert approval in await rig.listed("bo")
+    page = await rig.http.get(f"/approvals/{approval}", headers={"cookie": "signoff_person=bo"})
     assert "Approve" in page.text
     assert "You answer for Ana." in page.text
     assert "May decide: Ana, cy, Bo for Ana (finance)" in words(page.text)
-    first = await desk.decide(approval, "bo")
+    first = await rig.decide(approval, "bo")
     assert (first["status"], first["votes"], first["needed"]) == ("counted", 1, 2)
-    same_seat = await desk.decide(approval, "ana")
+    same_seat = await rig.decide(approval, "ana")
     assert (same_seat["status"], same_seat["code"], same_seat["votes"]) == ("counted", "duplicate", 1)
-    assert desk.ledger.rows == []
-    counted = words((await desk.http.get(f"/approvals/{approval}", headers={"cookie": "signoff_person=cy"})).text)
+    assert rig.ledger.rows == []
+    counted = words((await rig.http.get(f"/approvals/{approval}", headers={"cookie": "signoff_person=cy"})).text)
     assert "1 of 2 approvals" in counted
     assert "Approved Bo for Ana" in counted
     assert "May still answer: cy (finance)" in counted
-    assert (await desk.decide(approval, "cy"))["status"] == "accepted"
-    await desk.bench.signoff.result(key)
-    votes = (await desk.bench.signoff.request(approval)).votes
+    assert (await rig.decide(approval, "cy"))["status"] == "accepted"
+    await rig.turns.signoff.result(key)
+    votes = (await rig.turns.signoff.request(approval)).votes
     assert {(vote.subject, vote.on_behalf) for vote in votes} >= {("bo", "ana"), ("cy", "")}
-    assert len(desk.ledger.rows) == 1
+    assert len(rig.ledger.rows) == 1
 
 
-async def test_who_is_taken_out_decides_nothing_any_more(desk: Desk) -> None:
+async def test_who_is_taken_out_decides_nothing_any_more(rig: DelegationRig) -> None:
     """Asked when the answer arrives: a request made while they could is closed to them now, whatever the door."""
-    key, approval = await desk.asked()
-    desk.people(PLAIN.replace("cy, roles: [finance]", "cy, active: false"))
-    receipt = await desk.bench.signoff.decide(yes(key, subject="cy"))
+    key, approval = await rig.asked()
+    rig.people(PLAIN.replace("cy, roles: [finance]", "cy, active: false"))
+    receipt = await rig.turns.signoff.decide(yes(key, subject="cy"))
     assert (receipt.status, receipt.code) == ("refused", "not_allowed")
-    desk.people("- [not people\n")
-    assert (await desk.bench.signoff.decide(yes(key, subject="cy"))).code == "not_allowed"
-    assert (await desk.decide(approval, "ana"))["status"] == "counted"
+    rig.people("- [not people\n")
+    assert (await rig.turns.signoff.decide(yes(key, subject="cy"))).code == "not_allowed"
+    assert (await rig.decide(approval, "ana"))["status"] == "counted"
 
 
-async def test_nobody_stands_in_for_who_asked(desk: Desk) -> None:
+async def test_nobody_stands_in_for_who_asked(rig: DelegationRig) -> None:
     """Ana asks and has delegated to Bo: neither of them decides."""
-    desk.people(STANDS_IN)
-    key, approval = await desk.asked(user="ana")
-    assert (await desk.decide(approval, "ana"))["code"] == "self_approval"
-    assert (await desk.decide(approval, "bo"))["code"] == "not_allowed"
-    assert (await desk.bench.signoff.decide(yes(key, subject="bo"))).code == "not_allowed"
+    rig.people(STANDS_IN)
+    key, approval = await rig.asked(user="ana")
+    assert (await rig.decide(approval, "ana"))["code"] == "self_approval"
+    assert (await rig.decide(approval, "bo"))["code"] == "not_allowed"
+    assert (await rig.turns.signoff.decide(yes(key, subject="bo"))).code == "not_allowed"

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
-from gateway_login import bearer, browser, hidden, locked_desk, sign_in, token_of, words
+from gateway_login import bearer, browser, hidden, locked_rig, sign_in, token_of, words
 from gateway_rig import PEOPLE, GatewayRig, gateway_rig
 from temporalio.client import Client
 
@@ -21,8 +21,8 @@ async def locked(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
     """A gateway of the production profile, and a worker, that know an operator and an auditor."""
     people = (*PEOPLE, OLGA, AKI)
     queue = f"operator-{uuid.uuid4().hex[:12]}"
-    async with gateway_rig(client, store, queue, people=FixedDirectory(people)) as desk:
-        yield locked_desk(desk, people=people)
+    async with gateway_rig(client, store, queue, people=FixedDirectory(people)) as rig:
+        yield locked_rig(rig, people=people)
 
 
 async def asked(locked: GatewayRig) -> str:
@@ -45,7 +45,7 @@ async def test_an_operator_withdraws_over_the_api(locked: GatewayRig) -> None:
     assert "the role `admin`" in refused.json()["message"]
     done = await locked.http.post(url, json={"reason": "a drill"}, headers=bearer(await token_of(locked, "olga")))
     assert (done.status_code, done.json()["state"], done.json()["decided_by"]) == (200, "cancelled", "olga")
-    request = await locked.desk.signoff.request(approval)
+    request = await locked.turns.signoff.request(approval)
     assert (request.state, request.reason) == ("cancelled", "a drill")
 
 
@@ -61,4 +61,4 @@ async def test_an_operator_withdraws_on_the_card(locked: GatewayRig) -> None:
             if offered:
                 gone = await page.post(action, data=hidden(card, action), follow_redirects=True)
                 assert "Withdrawn by Olga (you)" in words(gone.text)
-    assert (await locked.desk.signoff.request(approval)).state == "cancelled"
+    assert (await locked.turns.signoff.request(approval)).state == "cancelled"

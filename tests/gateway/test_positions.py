@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from desk_fixtures import Ledger, catalog_of, pay_tool
 from gateway_rig import GatewayRig, fresh, gateway_rig
 from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, pay_tool
 
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
@@ -31,9 +31,9 @@ async def till(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Asyn
     queue = f"till-{uuid.uuid4().hex[:12]}"
     async with (
         open_store(f"sqlite:///{tmp_path_factory.mktemp('till')}/signoff.db") as store,
-        gateway_rig(client, store, queue, catalog_of_ledger=till_catalog) as desk,
+        gateway_rig(client, store, queue, catalog_of_ledger=till_catalog) as rig,
     ):
-        yield desk
+        yield rig
 
 
 async def ended(till: GatewayRig, name: str) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import httpx
 import pytest
-from desk_fixtures import yes
-from gateway_login import STRANGER, bearer, locked_desk, token_of
+from gateway_login import STRANGER, bearer, locked_rig, token_of
 from gateway_rig import FLIGHT, PEOPLE, SIGNER, GatewayRig, fresh, gateway_rig
 from temporalio.client import Client
+from turn_fixtures import yes
 
 from signoff.contracts import names
 from signoff.contracts.call import CallContext
@@ -33,34 +33,34 @@ FOREIGN = Signer(PrivateKeys(keys=(new_key(NOW),)))
 
 
 @pytest.fixture(scope="module")
-async def desk(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
+async def rig(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
     """A worker of the production profile, which has public keys alone, and a gateway over it."""
     folder = tmp_path_factory.mktemp("production")
     people = FixedDirectory((*PEOPLE, STRANGER))
     queue = f"production-{uuid.uuid4().hex[:12]}"
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,
-        gateway_rig(client, store, queue, profile="production", people=people) as open_desk,
+        gateway_rig(client, store, queue, profile="production", people=people) as open_rig,
     ):
-        yield locked_desk(open_desk)
+        yield locked_rig(open_rig)
 
 
-async def asked(desk: GatewayRig, text: str = "pay", **fields: Any) -> str:
+async def asked(rig: GatewayRig, text: str = "pay", **fields: Any) -> str:
     """A request of guest's that waits, started through the gateway with guest's token."""
-    headers = bearer(await token_of(desk, "guest"))
-    answer = await desk.http.post("/v1/turns", json={"text": text, "actor": "desk", **fields}, headers=headers)
+    headers = bearer(await token_of(rig, "guest"))
+    answer = await rig.http.post("/v1/turns", json={"text": text, "actor": "desk", **fields}, headers=headers)
     assert answer.status_code == 201, answer.text
     body = answer.json()
-    view = await desk.desk.waiting(TurnKey(body["tenant"], body["session"], body["turn"]))
+    view = await rig.turns.waiting(TurnKey(body["tenant"], body["session"], body["turn"]))
     return next(call.approval.id for call in view.calls if call.approval is not None)
 
 
-async def answered(desk: GatewayRig, approval: str, person: str = "ana", **body: Any) -> httpx.Response:
+async def answered(rig: GatewayRig, approval: str, person: str = "ana", **body: Any) -> httpx.Response:
     """A person's answer over the API, with that person's token, to what they were shown."""
-    headers = bearer(await token_of(desk, person))
-    shown = (await desk.http.get(f"/v1/approvals/{approval}", headers=headers)).json()
+    headers = bearer(await token_of(rig, person))
+    shown = (await rig.http.get(f"/v1/approvals/{approval}", headers=headers)).json()
     given = {"verdict": "approved", "question_hash": shown["question_hash"], **body}
-    return await desk.http.post(f"/v1/approvals/{approval}/decide", json=given, headers=headers)
+    return await rig.http.post(f"/v1/approvals/{approval}/decide", json=given, headers=headers)
 
 
 def key_of(approval: str) -> TurnKey:
@@ -70,20 +70,20 @@ def key_of(approval: str) -> TurnKey:
     return found.turn
 
 
-async def ended(desk: GatewayRig, approval: str) -> str:
+async def ended(rig: GatewayRig, approval: str) -> str:
     """The code of the turn's one call."""
-    result = await asyncio.wait_for(desk.desk.signoff.result(key_of(approval)), 60)
+    result = await asyncio.wait_for(rig.turns.signoff.result(key_of(approval)), 60)
     return result.calls[0].code
 
 
-async def test_a_turn_of_signed_people_runs(desk: GatewayRig) -> None:
+async def test_a_turn_of_signed_people_runs(rig: GatewayRig) -> None:
     """Guest asks, Ana approves, each with a token; the tool runs once, on signatures it checked itself."""
-    approval = await asked(desk)
-    receipt = (await answered(desk, approval)).json()
+    approval = await asked(rig)
+    receipt = (await answered(rig, approval)).json()
     assert (receipt["status"], receipt["decided_by"]) == ("accepted", "ana")
-    assert await ended(desk, approval) == "ok"
-    assert await desk.runs(approval) == 1
-    view = await desk.desk.signoff.view(key_of(approval))
+    assert await ended(rig, approval) == "ok"
+    assert await rig.runs(approval) == 1
+    view = await rig.turns.signoff.view(key_of(approval))
     key = key_of(approval)
     ctx = CallContext(
         actor=view.actor, tenant=key.tenant, session=key.session, turn=key.turn, channel="api", user=view.requester
@@ -97,30 +97,30 @@ async def test_a_turn_of_signed_people_runs(desk: GatewayRig) -> None:
     assert (vote.decision.question_hash, vote.decision.revision) == (call.approval.question_hash, 1)
 
 
-async def test_a_signed_turn_costs_at_most_11_kb_of_history(client: Client, desk: GatewayRig) -> None:
+async def test_a_signed_turn_costs_at_most_11_kb_of_history(client: Client, rig: GatewayRig) -> None:
     """A hosted Temporal keeps, and bills, every byte of it for as long as the namespace retains it."""
-    approval = await asked(desk)
-    assert (await answered(desk, approval)).json()["status"] == "accepted"
-    assert await ended(desk, approval) == "ok"
+    approval = await asked(rig)
+    assert (await answered(rig, approval)).json()["status"] == "accepted"
+    assert await ended(rig, approval) == "ok"
     described = await client.get_workflow_handle(key_of(approval).workflow_id).describe()
     info = described.raw_description.workflow_execution_info
     assert info.history_length == 33
     assert info.history_size_bytes <= 11_000
 
 
-async def test_two_people_make_a_quorum(desk: GatewayRig) -> None:
+async def test_two_people_make_a_quorum(rig: GatewayRig) -> None:
     """Each with a signature of their own."""
-    approval = await asked(desk, "both")
-    assert (await answered(desk, approval, "ana")).json()["status"] == "counted"
-    again = await answered(desk, approval, "ana")
+    approval = await asked(rig, "both")
+    assert (await answered(rig, approval, "ana")).json()["status"] == "counted"
+    again = await answered(rig, approval, "ana")
     assert (again.json()["status"], again.json()["code"]) == ("counted", "duplicate")
-    assert (await answered(desk, approval, "bo")).json()["status"] == "accepted"
-    assert await ended(desk, approval) == "ok"
+    assert (await answered(rig, approval, "bo")).json()["status"] == "accepted"
+    assert await ended(rig, approval) == "ok"
 
 
-async def forged_answers(desk: GatewayRig, approval: str) -> dict[str, Decision]:
+async def forged_answers(rig: GatewayRig, approval: str) -> dict[str, Decision]:
     """Answers that somebody with Temporal's credential can send, and the gateway never wrote; each a delivery."""
-    asked_hash = (await desk.desk.signoff.request(approval)).question_hash
+    asked_hash = (await rig.turns.signoff.request(approval)).question_hash
     key = key_of(approval)
 
     def answer(**fields: Any) -> Decision:
@@ -142,58 +142,58 @@ async def forged_answers(desk: GatewayRig, approval: str) -> dict[str, Decision]
     }
 
 
-async def test_forged_answers_are_refused_through_both_doors(desk: GatewayRig) -> None:
+async def test_forged_answers_are_refused_through_both_doors(rig: GatewayRig) -> None:
     """As an update each gets the receipt `assurance`, as a signal nothing; the request waits on, and counts it all."""
-    approval = await asked(desk)
-    forged = await forged_answers(desk, approval)
+    approval = await asked(rig)
+    forged = await forged_answers(rig, approval)
     for name, decision in forged.items():
-        receipt = await desk.desk.signoff.decide(decision)
+        receipt = await rig.turns.signoff.decide(decision)
         assert (receipt.status, receipt.code) == ("refused", "assurance"), name
-    handle = desk.desk.client.get_workflow_handle(key_of(approval).workflow_id)
+    handle = rig.turns.client.get_workflow_handle(key_of(approval).workflow_id)
     for decision in forged.values():
         again = decision.model_copy(update={"delivery_id": uuid.uuid4().hex})
         await handle.signal(names.APPROVAL_RESPONSE, again.model_dump(mode="json", exclude_none=True))
-    await desk.desk.until(key_of(approval), lambda view: view.refusals >= 2 * len(forged))
-    assert (await desk.desk.signoff.request(approval)).state == "pending"
-    assert await desk.runs(approval) == 0
-    assert (await answered(desk, approval)).json()["status"] == "accepted"
-    assert await ended(desk, approval) == "ok"
+    await rig.turns.until(key_of(approval), lambda view: view.refusals >= 2 * len(forged))
+    assert (await rig.turns.signoff.request(approval)).state == "pending"
+    assert await rig.runs(approval) == 0
+    assert (await answered(rig, approval)).json()["status"] == "accepted"
+    assert await ended(rig, approval) == "ok"
 
 
 @pytest.mark.parametrize("signer", [None, FOREIGN])
-async def test_a_turn_that_the_gateway_did_not_start_runs_no_tool(desk: GatewayRig, signer: Signer | None) -> None:
+async def test_a_turn_that_the_gateway_did_not_start_runs_no_tool(rig: GatewayRig, signer: Signer | None) -> None:
     """Without a signature for who asks, or with a wrong one, nobody is asked and the call is refused."""
     turn = fresh()
     asker = PEOPLE[0]
     assert asker.id == "guest"
-    deps = dataclasses.replace(desk.deps, signer=signer)
+    deps = dataclasses.replace(rig.deps, signer=signer)
     key = await start(deps, TurnBody(text="pay small", actor="desk", turn=turn), "api")
-    result = await asyncio.wait_for(desk.desk.signoff.result(key), 60)
+    result = await asyncio.wait_for(rig.turns.signoff.result(key), 60)
     assert [call.code for call in result.calls] == ["refused", "refused"]
 
 
-async def test_the_same_start_is_the_same_turn_across_a_rotation(desk: GatewayRig) -> None:
+async def test_the_same_start_is_the_same_turn_across_a_rotation(rig: GatewayRig) -> None:
     """A retry that another key, or the same one later, signs is no conflict."""
     body = TurnBody(text="hello", actor="desk", turn=fresh())
-    rotated = dataclasses.replace(desk.deps, signer=FOREIGN, clock=lambda: NOW + timedelta(minutes=1))
-    assert await start(desk.deps, body, "api") == await start(rotated, body, "api")
+    rotated = dataclasses.replace(rig.deps, signer=FOREIGN, clock=lambda: NOW + timedelta(minutes=1))
+    assert await start(rig.deps, body, "api") == await start(rotated, body, "api")
 
 
-async def test_an_answer_that_names_no_question_is_not_signed(desk: GatewayRig) -> None:
+async def test_an_answer_that_names_no_question_is_not_signed(rig: GatewayRig) -> None:
     """Without its hash `malformed`, with a mark or another's hash `stale`; with it, signed: no worker is asked."""
-    approval = await asked(desk)
-    request = await desk.request(approval)
-    away = dataclasses.replace(desk.deps, client=Blind(desk.desk.client))
+    approval = await asked(rig)
+    request = await rig.request(approval)
+    away = dataclasses.replace(rig.deps, client=Blind(rig.turns.client))
     author = DecisionAuthor(PEOPLE[2], "api", "session")
     for named, code in (("", "malformed"), (request.card.mark, "stale"), ("0" * 64, "stale")):
         draft = DecisionDraft(approval_id=approval, verdict="approved", revision=1, question_hash=named)
         receipt = await decide(away, draft, author)
         assert (receipt.status, receipt.code) == ("refused", code)
-    assert (await desk.request(approval)).votes == ()
+    assert (await rig.request(approval)).votes == ()
     shown = draft.model_copy(update={"question_hash": request.question_hash})
     bound = await decide(away, shown, author)
     assert bound.status == "accepted"
-    assert await ended(desk, approval) == "ok"
+    assert await ended(rig, approval) == "ok"
 
 
 class Blind(TurnClient):
@@ -204,50 +204,50 @@ class Blind(TurnClient):
         raise ServerUnavailable("no worker answered in time")
 
 
-async def test_what_json_cannot_carry_is_not_signed(desk: GatewayRig) -> None:
+async def test_what_json_cannot_carry_is_not_signed(rig: GatewayRig) -> None:
     """A receipt `malformed`, and nothing is sent."""
-    approval = await asked(desk, "book")
-    shown = (await desk.request(approval)).question_hash
+    approval = await asked(rig, "book")
+    shown = (await rig.request(approval)).question_hash
     edited = {**FLIGHT, "cost": 2**60}
     draft = DecisionDraft(approval_id=approval, verdict="approved", revision=1, question_hash=shown, edited_args=edited)
-    receipt = await decide(desk.deps, draft, DecisionAuthor(PEOPLE[2], "api", "session"))
+    receipt = await decide(rig.deps, draft, DecisionAuthor(PEOPLE[2], "api", "session"))
     assert (receipt.status, receipt.code) == ("refused", "malformed")
-    assert (await desk.desk.signoff.request(approval)).votes == ()
+    assert (await rig.turns.signoff.request(approval)).votes == ()
 
 
-async def test_whoever_asked_withdraws_by_name(desk: GatewayRig) -> None:
+async def test_whoever_asked_withdraws_by_name(rig: GatewayRig) -> None:
     """The gateway signs the wish, so the turn knows whose it was."""
-    approval = await asked(desk)
-    headers = bearer(await token_of(desk, "guest"))
-    done = await desk.http.post(f"/v1/approvals/{approval}/withdraw", json={}, headers=headers)
+    approval = await asked(rig)
+    headers = bearer(await token_of(rig, "guest"))
+    done = await rig.http.post(f"/v1/approvals/{approval}/withdraw", json={}, headers=headers)
     assert (done.status_code, done.json()["state"]) == (200, "cancelled")
-    request = await desk.desk.signoff.request(approval)
+    request = await rig.turns.signoff.request(approval)
     assert request.decided_by == "guest"
 
 
-async def test_no_key_is_in_a_history_or_in_an_answer(desk: GatewayRig) -> None:
+async def test_no_key_is_in_a_history_or_in_an_answer(rig: GatewayRig) -> None:
     """Neither what workflows are given nor what the gateway says holds a private key."""
     private = new_key(NOW)
     signer = Signer(PrivateKeys(keys=(private,)))
-    deps = dataclasses.replace(desk.deps, signer=signer)
+    deps = dataclasses.replace(rig.deps, signer=signer)
     assert private.private not in repr(deps)
     key = await start(deps, TurnBody(text="hello", actor="desk", turn=fresh()), "api")
-    history = await desk.desk.client.get_workflow_handle(key.workflow_id).fetch_history()
+    history = await rig.turns.client.get_workflow_handle(key.workflow_id).fetch_history()
     written = b"".join(event.SerializeToString() for event in history.events)
     assert signer.key_id.encode() in written
     assert private.private.encode() not in written
     transport = httpx.ASGITransport(app=build_app(deps))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8300") as http:
-        headers = bearer(await token_of(desk, "guest"))
+        headers = bearer(await token_of(rig, "guest"))
         shown = await http.get(f"/v1/turns/{'.'.join(key)}", headers=headers)
     assert private.private not in shown.text
 
 
-async def test_links_lead_to_temporals_ui_only_where_it_is_known(desk: GatewayRig) -> None:
+async def test_links_lead_to_temporals_ui_only_where_it_is_known(rig: GatewayRig) -> None:
     """In production nobody is led to a port of their own machine; a setting says where the UI is."""
     key = TurnKey("main", "s", "t")
     known = dataclasses.replace(
-        desk.deps, settings=desk.deps.settings.model_copy(update={"temporal_ui": "https://t.example/"})
+        rig.deps, settings=rig.deps.settings.model_copy(update={"temporal_ui": "https://t.example/"})
     )
-    assert desk.deps.temporal_link(key) == ""
+    assert rig.deps.temporal_link(key) == ""
     assert known.temporal_link(key) == "https://t.example/namespaces/default/workflows/turn%2Fmain%2Fs%2Ft"

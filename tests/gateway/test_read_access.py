@@ -6,7 +6,7 @@ import uuid
 
 import httpx
 import pytest
-from gateway_login import STRANGER, bearer, browser, hidden, locked_desk, sign_in, token_of
+from gateway_login import STRANGER, bearer, browser, hidden, locked_rig, sign_in, token_of
 from gateway_rig import PEOPLE, GatewayRig
 
 from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
@@ -27,19 +27,19 @@ READ = ("guest", "ana", "ada", "aki")
 @pytest.fixture
 async def locked(gateway: GatewayRig) -> GatewayRig:
     """A gateway of the production profile that knows all of them."""
-    return locked_desk(gateway, people=EVERYBODY)
+    return locked_rig(gateway, people=EVERYBODY)
 
 
-async def got(desk: GatewayRig, person: str, path: str, tenant: str = "main") -> httpx.Response:
+async def got(rig: GatewayRig, person: str, path: str, tenant: str = "main") -> httpx.Response:
     """What the API answers to a person."""
-    headers = bearer(await token_of(desk, person, tenant=tenant))
-    return await desk.http.get(path, headers=headers)
+    headers = bearer(await token_of(rig, person, tenant=tenant))
+    return await rig.http.get(path, headers=headers)
 
 
-async def opened(desk: GatewayRig, person: str, path: str) -> httpx.Response:
+async def opened(rig: GatewayRig, person: str, path: str) -> httpx.Response:
     """The page that a person is shown."""
-    async with browser(desk) as page:
-        await sign_in(page, await token_of(desk, person))
+    async with browser(rig) as page:
+        await sign_in(page, await token_of(rig, person))
         return await page.get(path)
 
 
@@ -105,7 +105,7 @@ async def test_the_api_shows_a_turn_to_whom_it_concerns(locked: GatewayRig, gate
         assert (refused.status_code, missing.status_code) == (404, 404)
         told = missing.text.replace("main.none.none", turn).replace("main/none/none", turn.replace(".", "/"))
         assert refused.text == told
-    await gateway.desk.signoff.cancel_turn(TurnKey(*turn.split(".")))
+    await gateway.turns.signoff.cancel_turn(TurnKey(*turn.split(".")))
     for person in READ:
         assert (await got(locked, person, wanted)).status_code == 200, person
 
@@ -116,7 +116,7 @@ async def test_pages_show_a_turn_to_whom_it_concerns(locked: GatewayRig, gateway
     turn = turn_of(approval)
     for path in (f"/turns/{turn}", f"/live/turns/{turn}", f"/approvals/{approval}", f"/approvals/{approval}?part=card"):
         assert (await opened(locked, "eve", path)).status_code == 404, path
-    code = (await gateway.desk.signoff.request(approval)).code
+    code = (await gateway.turns.signoff.request(approval)).code
     while (await opened(locked, "ana", f"/approvals/{code}")).status_code != 303:
         # The list of codes is a moment behind the turn.
         await asyncio.sleep(0.05)
@@ -132,7 +132,7 @@ async def test_lists_hold_what_one_may_read(locked: GatewayRig, gateway: Gateway
     own = await gateway.start("hello", user="bo")
     for _ in range(3):
         await gateway.start("hello")
-    await gateway.desk.signoff.result(own)
+    await gateway.turns.signoff.result(own)
     name, turn = ".".join(own), turn_of(approval)
 
     def rows(answer: httpx.Response) -> set[str]:
@@ -169,7 +169,7 @@ async def test_who_may_stop_a_turn(locked: GatewayRig, gateway: GatewayRig) -> N
         return (await locked.http.post(url, json={}, headers=headers)).status_code
 
     assert [await stopped(person) for person in ("eve", "ana", "aki")] == [404, 403, 403]
-    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+    assert (await gateway.turns.signoff.request(approval)).state == "pending"
     assert await stopped("guest") == 202
     other = turn_of(await gateway.asked("pay"))
     url = f"/v1/turns/{other}/cancel"
@@ -197,7 +197,7 @@ async def test_sessions_show_themselves_to_whom_they_concern(locked: GatewayRig,
     said = await gateway.http.post(f"/v1/sessions/{session}/messages", json={"text": "pay", "actor": "desk"})
     assert said.status_code == 201, said.text
     first = TurnKey(*session.split("."), said.json()["turn"])
-    await gateway.desk.waiting(first)
+    await gateway.turns.waiting(first)
     then = await gateway.http.post(f"/v1/sessions/{session}/messages", json={"text": "hello", "actor": "desk"})
     second = ".".join((session, then.json()["turn"]))
     assert (await got(locked, "ana", f"/v1/turns/{'.'.join(first)}")).status_code == 200

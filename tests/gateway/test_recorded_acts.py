@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from gateway_login import bearer, browser, hidden, locked_desk, sign_in, token_of
+from gateway_login import bearer, browser, hidden, locked_rig, sign_in, token_of
 from gateway_rig import GatewayRig, gateway_rig
 from temporalio.client import Client
 
@@ -20,15 +20,15 @@ from signoff.store.store import Store
 
 
 @pytest.fixture
-async def desk(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A desk whose record begins with the test."""
+async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
+    """A gateway whose record begins with the test."""
     async with gateway_rig(client, store, f"acts-{uuid.uuid4().hex[:12]}") as found:
         yield found
 
 
-async def acts(desk: GatewayRig, tenant: str = "main") -> list[Record]:
+async def acts(rig: GatewayRig, tenant: str = "main") -> list[Record]:
     """The records that belong to no turn."""
-    return await AuditLog(desk.deps.store).stream(f"admin/{tenant}")
+    return await AuditLog(rig.deps.store).stream(f"admin/{tenant}")
 
 
 def names(records: list[Record]) -> list[tuple[str, str]]:
@@ -36,15 +36,15 @@ def names(records: list[Record]) -> list[tuple[str, str]]:
     return [(record.subject, record.facts["act"]) for record in records]
 
 
-async def taken_back(desk: GatewayRig, path: str) -> httpx.Response:
+async def taken_back(rig: GatewayRig, path: str) -> httpx.Response:
     """Delete something as the approver."""
     headers = {"content-type": "application/json"}
-    return await desk.http.delete(path, params={"as": "approver"}, headers=headers)
+    return await rig.http.delete(path, params={"as": "approver"}, headers=headers)
 
 
-async def test_signing_in_and_out_is_recorded_without_the_secret(desk: GatewayRig) -> None:
+async def test_signing_in_and_out_is_recorded_without_the_secret(rig: GatewayRig) -> None:
     """By which token, how strongly; a page that was never signed in is not signed out."""
-    locked = locked_desk(desk)
+    locked = locked_rig(rig)
     secret = await token_of(locked, "ana")
     async with browser(locked) as page:
         assert (await sign_in(page, secret)).status_code == 303
@@ -57,10 +57,10 @@ async def test_signing_in_and_out_is_recorded_without_the_secret(desk: GatewayRi
     assert not [record for record in records if secret in record.data or cookie in record.data]
 
 
-async def test_refused_sign_ins_are_recorded_so_many_a_minute(desk: GatewayRig) -> None:
+async def test_refused_sign_ins_are_recorded_so_many_a_minute(rig: GatewayRig) -> None:
     """On the page and over the API; of a flood, some and a count; never what was sent."""
     now = [datetime(2030, 1, 1, tzinfo=UTC)]
-    locked = locked_desk(desk, clock=lambda: now[0])
+    locked = locked_rig(rig, clock=lambda: now[0])
     async with browser(locked) as page:
         assert (await sign_in(page, "sgf_guessed")).status_code == 401
     for _ in range(REFUSALS_A_MINUTE + 5):
@@ -76,54 +76,54 @@ async def test_refused_sign_ins_are_recorded_so_many_a_minute(desk: GatewayRig) 
     assert not [record for record in records if "guessed" in record.model_dump_json()]
 
 
-async def test_a_link_that_was_opened_is_recorded_once(desk: GatewayRig) -> None:
+async def test_a_link_that_was_opened_is_recorded_once(rig: GatewayRig) -> None:
     """Whoever's mail it was, however often they, or a scanner, look."""
-    approval = await desk.asked("easy")
+    approval = await rig.asked("easy")
     link = ApprovalLink(
         approval=approval, revision=1, person="ana", channel="email", expires=datetime(2100, 1, 1, tzinfo=UTC)
     )
-    written = make_link(await desk.deps.store.secret_key(LINK_KEY), link)
-    async with browser(desk) as page:
+    written = make_link(await rig.deps.store.secret_key(LINK_KEY), link)
+    async with browser(rig) as page:
         for _ in range(3):
             assert (await page.get(f"/link/{written}")).status_code == 200
     key = parse_approval_id(approval)
     assert key is not None
-    records = await AuditLog(desk.deps.store).stream(key.turn.workflow_id)
+    records = await AuditLog(rig.deps.store).stream(key.turn.workflow_id)
     opened = [record for record in records if record.kind == "delivery"]
     assert [(record.subject, record.facts["event"], record.facts["channel"]) for record in opened] == [
         ("ana", "opened", "email")
     ]
     assert written not in opened[0].data
-    await desk.decide(approval, **{"verdict": "denied", "as": "approver"})
+    await rig.decide(approval, **{"verdict": "denied", "as": "approver"})
 
 
 @pytest.mark.usefixtures("nothing_waits")
-async def test_the_kill_switch_is_recorded_over_the_api(desk: GatewayRig) -> None:
+async def test_the_kill_switch_is_recorded_over_the_api(rig: GatewayRig) -> None:
     """A freeze that stands already, and a thaw of nothing, are none."""
     for _ in range(2):
-        frozen = await desk.http.post("/v1/freezes?as=approver", json={"reason": "a leak"})
+        frozen = await rig.http.post("/v1/freezes?as=approver", json={"reason": "a leak"})
         assert frozen.status_code == 200, frozen.text
-    codes = [(await taken_back(desk, "/v1/freezes/main")).status_code for _ in range(2)]
+    codes = [(await taken_back(rig, "/v1/freezes/main")).status_code for _ in range(2)]
     assert codes == [200, 404]
-    records = await acts(desk)
+    records = await acts(rig)
     assert names(records) == [("approver", "freeze"), ("approver", "thaw")]
     assert (records[0].facts["reason"], records[0].facts["channel"]) == ("a leak", "api")
 
 
-async def test_a_remembered_answer_is_recorded_when_it_is_made_and_taken_back(desk: GatewayRig) -> None:
+async def test_a_remembered_answer_is_recorded_when_it_is_made_and_taken_back(rig: GatewayRig) -> None:
     """Who gave it, how long and how often it counts; what it is about by hash alone."""
     wish: dict[str, Any] = {"scope": "tenant", "where": "args.amount < 500.0", "uses": 3, "seconds": 600}
-    approval = await desk.asked("alike")
-    answer = await desk.decide(approval, **{"verdict": "approved", "as": "approver", "remember": wish})
+    approval = await rig.asked("alike")
+    answer = await rig.decide(approval, **{"verdict": "approved", "as": "approver", "remember": wish})
     assert answer.json()["status"] == "accepted", answer.text
     key = parse_approval_id(approval)
     assert key is not None
-    await desk.desk.signoff.result(key.turn)
-    (grant,) = (await desk.http.get("/v1/grants")).json()["grants"]
+    await rig.turns.signoff.result(key.turn)
+    (grant,) = (await rig.http.get("/v1/grants")).json()["grants"]
     for _ in range(2):
-        back = await taken_back(desk, f"/v1/grants/{grant['id']}")
+        back = await taken_back(rig, f"/v1/grants/{grant['id']}")
         assert back.status_code == 200, back.text
-    records = await acts(desk)
+    records = await acts(rig)
     assert names(records) == [("approver", "remember"), ("approver", "revoke")]
     made = records[0].facts
     assert (made["grant"], made["uses"], made["seconds"], made["approval"]) == (grant["id"], 3, 600, approval)

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from gateway_login import bearer, locked_desk, token_of
+from gateway_login import bearer, locked_rig, token_of
 from gateway_rig import GatewayRig
 
 from signoff.audit.log import AuditLog
@@ -14,8 +14,8 @@ from signoff.contracts.ids import parse_approval_id
 
 @pytest.fixture
 async def locked(gateway: GatewayRig) -> AsyncIterator[GatewayRig]:
-    """The desk behind a gateway of the production profile."""
-    found = locked_desk(gateway)
+    """The turns behind a gateway of the production profile."""
+    found = locked_rig(gateway)
     async with found.http:
         yield found
 

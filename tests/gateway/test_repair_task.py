@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
-from desk_fixtures import bench
 from gateway_rig import SIGNER, GatewayRig, gateway_rig, react
 from temporalio.client import Client
+from turn_fixtures import running_turns
 
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ServerUnavailable
@@ -60,8 +60,8 @@ class Unreadable(TurnClient):
 
 
 @pytest.fixture
-async def desk(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A desk with a store of its own: nothing else is owed in it."""
+async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
+    """A gateway with a store of its own: nothing else is owed in it."""
     async with gateway_rig(client, store, f"dispatch-{uuid.uuid4().hex[:12]}", dispatches=False) as found:
         yield found
 
@@ -84,99 +84,99 @@ async def answered(deps: GatewayDeps, approval: str, person: str) -> Receipt:
     return await decide(deps, draft, DecisionAuthor(found, "api", "session"))
 
 
-async def test_answers_that_a_stopped_server_missed_are_handed_over_in_order_and_once(desk: GatewayRig) -> None:
+async def test_answers_that_a_stopped_server_missed_are_handed_over_in_order_and_once(rig: GatewayRig) -> None:
     """Each counts when it is given; the turn is given both when the server is back, and never again."""
-    approval = await desk.asked("both")
-    away = dataclasses.replace(desk.deps, client=Away(desk.desk.client))
+    approval = await rig.asked("both")
+    away = dataclasses.replace(rig.deps, client=Away(rig.turns.client))
     receipts = [await answered(away, approval, person) for person in ("ana", "bo")]
     assert [each.status for each in receipts] == ["pending", "pending"]
-    assert (await desk.request(approval)).state == "approved"
-    assert (await desk.desk.signoff.request(approval)).votes == ()
+    assert (await rig.request(approval)).state == "approved"
+    assert (await rig.turns.signoff.request(approval)).votes == ()
     assert await AnswerDispatcher(away).step(older_than=0) == 2
-    heard = Heard(desk.desk.client, task_queue=desk.desk.task_queue)
-    back = AnswerDispatcher(dataclasses.replace(desk.deps, client=heard))
+    heard = Heard(rig.turns.client, task_queue=rig.turns.task_queue)
+    back = AnswerDispatcher(dataclasses.replace(rig.deps, client=heard))
     assert await back.step(older_than=3_600) == 0
     assert heard.given == ()
     assert await back.step(older_than=0) == 0
-    result = await asyncio.wait_for(desk.desk.signoff.result(key_of(approval)), 60)
+    result = await asyncio.wait_for(rig.turns.signoff.result(key_of(approval)), 60)
     assert [call.code for call in result.calls] == ["ok"]
     assert await back.step(older_than=0) == 0
     assert heard.given == (("ana", "approved"), ("bo", "approved"))
-    assert await desk.runs(approval) == 1
+    assert await rig.runs(approval) == 1
 
 
-async def test_a_turn_that_takes_no_answer_keeps_no_others_waiting(desk: GatewayRig) -> None:
+async def test_a_turn_that_takes_no_answer_keeps_no_others_waiting(rig: GatewayRig) -> None:
     """The oldest answer is one that its turn never takes; those behind it are handed over in the same step.
 
     Without the catch in `DecisionWriter._give_to_turn` the dispatcher ended there, and began with that answer again.
     """
-    broken, other = await desk.asked("pay"), await desk.asked("pay")
-    away = dataclasses.replace(desk.deps, client=Away(desk.desk.client))
+    broken, other = await rig.asked("pay"), await rig.asked("pay")
+    away = dataclasses.replace(rig.deps, client=Away(rig.turns.client))
     for approval in (broken, other):
         assert (await answered(away, approval, "approver")).status == "pending"
-    unreadable = Unreadable(desk.desk.client, task_queue=desk.desk.task_queue)
+    unreadable = Unreadable(rig.turns.client, task_queue=rig.turns.task_queue)
     unreadable.broken = broken
-    assert await AnswerDispatcher(dataclasses.replace(desk.deps, client=unreadable)).step(older_than=0) == 1
-    result = await asyncio.wait_for(desk.desk.signoff.result(key_of(other)), 60)
+    assert await AnswerDispatcher(dataclasses.replace(rig.deps, client=unreadable)).step(older_than=0) == 1
+    result = await asyncio.wait_for(rig.turns.signoff.result(key_of(other)), 60)
     assert [call.code for call in result.calls] == ["ok"]
-    assert [each.approval for each in await Answers(desk.deps.store).list_owed(0, 10)] == [broken]
-    assert await AnswerDispatcher(desk.deps).step(older_than=0) == 0
+    assert [each.approval for each in await Answers(rig.deps.store).list_owed(0, 10)] == [broken]
+    assert await AnswerDispatcher(rig.deps).step(older_than=0) == 0
 
 
 async def test_what_a_stopped_worker_missed_is_handed_over_when_one_is_back(client: Client, store: Store) -> None:
     """A withdrawal, for which nothing waits at the server: it counts at once, and ends the call at last."""
     queue = f"stopped-{uuid.uuid4().hex[:12]}"
-    async with gateway_rig(client, store, queue, dispatches=False) as desk:
-        approval = await desk.asked("pay")
-    away = dataclasses.replace(desk.deps, client=TurnClient(client, task_queue=queue, patience=timedelta(seconds=0.3)))
-    guest = desk.deps.people.find("guest", "main")
+    async with gateway_rig(client, store, queue, dispatches=False) as rig:
+        approval = await rig.asked("pay")
+    away = dataclasses.replace(rig.deps, client=TurnClient(client, task_queue=queue, patience=timedelta(seconds=0.3)))
+    guest = rig.deps.people.find("guest", "main")
     assert guest is not None
     told = await withdraw(away, approval, guest, "no need")
     assert told.status == "pending"
-    assert ((await desk.request(approval)).state, (await desk.request(approval)).reason) == ("cancelled", "no need")
+    assert ((await rig.request(approval)).state, (await rig.request(approval)).reason) == ("cancelled", "no need")
     assert (await answered(away, approval, "ana")).code == "cancelled"
     assert await AnswerDispatcher(away).step(older_than=0) == 1
     model = ScriptedModel(react)
-    async with bench(client, store, queue, desk.deps.catalog, model, verifier=SIGNER.verifier()) as back:
-        working = dataclasses.replace(desk.deps, client=back.signoff)
+    async with running_turns(client, store, queue, rig.deps.catalog, model, verifier=SIGNER.verifier()) as back:
+        working = dataclasses.replace(rig.deps, client=back.signoff)
         assert await AnswerDispatcher(working).step(older_than=0) == 0
         result = await asyncio.wait_for(back.signoff.result(key_of(approval)), 60)
     assert [call.code for call in result.calls] == ["denied"]
-    assert desk.ledger.rows == []
+    assert rig.ledger.rows == []
     assert await Answers(store).list_owed(0, 10) == []
 
 
-async def test_the_question_of_a_terminated_turn_is_ended(desk: GatewayRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_question_of_a_terminated_turn_is_ended(rig: GatewayRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its turn could not say so itself; what another turn asks, and what was asked just now, waits on."""
-    gone, waits = await desk.asked("pay"), await desk.asked("pay")
-    sweep = RequestSweep(desk.deps, None)
-    await desk.desk.client.get_workflow_handle(key_of(gone).workflow_id).terminate("a drill")
+    gone, waits = await rig.asked("pay"), await rig.asked("pay")
+    sweep = RequestSweep(rig.deps, None)
+    await rig.turns.client.get_workflow_handle(key_of(gone).workflow_id).terminate("a drill")
     await sweep.step()
-    assert (await desk.request(gone)).state == "pending"
+    assert (await rig.request(gone)).state == "pending"
     monkeypatch.setattr(repair_task, "SETTLED", timedelta())
     async with asyncio.timeout(30):
-        while (await desk.request(gone)).state == "pending":
+        while (await rig.request(gone)).state == "pending":
             await sweep.step()
-    ended = await Questions(desk.deps.store).read(gone)
+    ended = await Questions(rig.deps.store).read(gone)
     assert ended is not None
     assert ended.latest.ended_as == "not_asked"
-    assert (await answered(desk.deps, gone, "ana")).code == "cancelled"
-    assert (await desk.request(waits)).state == "pending"
+    assert (await answered(rig.deps, gone, "ana")).code == "cancelled"
+    assert (await rig.request(waits)).state == "pending"
     assert await sweep.step() == 0
 
 
-async def test_cards_of_what_is_over_are_closed(desk: GatewayRig) -> None:
+async def test_cards_of_what_is_over_are_closed(rig: GatewayRig) -> None:
     """However it ended, and by whatever way that was missed: the cards of what waits stay open."""
-    cards = DeliveryQueue(desk.deps.store)
-    over, again, waits = await desk.asked("pay"), await desk.asked("trip"), await desk.asked("pay")
+    cards = DeliveryQueue(rig.deps.store)
+    over, again, waits = await rig.asked("pay"), await rig.asked("trip"), await rig.asked("pay")
     for approval in (over, again, waits):
-        request = await desk.request(approval)
+        request = await rig.request(approval)
         await cards.plan([NewDelivery(request=request, person="ana", channel="chat", address="ana")])
-    assert (await desk.decide(over, verdict="denied", reason="no")).json()["status"] == "accepted"
-    args = (await desk.deps.requests.load(again)).args
-    edited = await desk.decide(again, verdict="approved", revision=1, edited_args={**args, "cost": 7}, **{"as": "ana"})
+    assert (await rig.decide(over, verdict="denied", reason="no")).json()["status"] == "accepted"
+    args = (await rig.deps.requests.load(again)).args
+    edited = await rig.decide(again, verdict="approved", revision=1, edited_args={**args, "cost": 7}, **{"as": "ana"})
     assert edited.status_code == 200, edited.text
-    sweep = RequestSweep(desk.deps, None)
+    sweep = RequestSweep(rig.deps, None)
     assert await sweep.step() == 2
     rows = {approval: (await cards.of_request(approval, 1))[0] for approval in (over, again, waits)}
     assert [rows[approval].ended_at is not None for approval in (over, again, waits)] == [True, True, False]

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
-from desk_fixtures import Ledger, bench, catalog_of, pay_tool
-from gateway_login import bearer, locked_desk, token_of
+from gateway_login import bearer, locked_rig, token_of
 from gateway_rig import BASE, PEOPLE, SIGNER, GatewayRig
 from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns
 
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
@@ -29,11 +29,11 @@ async def gateway(client: Client, store: Store, task_queue: str) -> AsyncIterato
     ]
     script = [calls(("book", {"amount": 1}), ("note", {"amount": 2})), respond("read")]
     catalog = catalog_of(tools, people=PEOPLE)
-    async with bench(client, store, task_queue, catalog, script, verifier=SIGNER.verifier()) as desk:
-        deps = GatewayDeps(desk.signoff, catalog, catalog.people, store, Settings(), signer=SIGNER)
+    async with running_turns(client, store, task_queue, catalog, script, verifier=SIGNER.verifier()) as turns:
+        deps = GatewayDeps(turns.signoff, catalog, catalog.people, store, Settings(), signer=SIGNER)
         app = build_app(deps)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
-            yield GatewayRig(http, app, deps, desk)
+            yield GatewayRig(http, app, deps, turns)
 
 
 def _path(key: TurnKey, call: str) -> str:
@@ -44,7 +44,7 @@ def _path(key: TurnKey, call: str) -> str:
 async def test_a_cut_result_is_read_in_pieces_by_who_may_read_the_turn(gateway: GatewayRig) -> None:
     """Each piece names the next one; together they are the whole; a stranger to the turn gets none of it."""
     key = await gateway.start("go")
-    result = await gateway.desk.signoff.result(key)
+    result = await gateway.turns.signoff.result(key)
     assert [each.truncated for each in result.calls] == [True, False]
     pieces, start = [], 0
     while start is not None:
@@ -54,7 +54,7 @@ async def test_a_cut_result_is_read_in_pieces_by_who_may_read_the_turn(gateway: 
         pieces.append(body["text"])
         start = body["next"]
     assert ("".join(pieces), len(pieces)) == (TEXT, 2)
-    locked = locked_desk(gateway)
+    locked = locked_rig(gateway)
     async with locked.http:
         mine = await locked.http.get(_path(key, "c1.1"), headers=bearer(await token_of(locked, "guest")))
         assert (mine.status_code, mine.json()["text"][:9]) == (200, "000000 é0")
@@ -70,7 +70,7 @@ async def test_a_cut_result_is_read_in_pieces_by_who_may_read_the_turn(gateway: 
 async def test_what_was_not_cut_has_no_rest(gateway: GatewayRig) -> None:
     """A short result, a call that is not there, a start that is no number, and one behind the end."""
     key = await gateway.start("go")
-    await gateway.desk.signoff.result(key)
+    await gateway.turns.signoff.result(key)
     for call in ("c1.2", "c9.9"):
         answer = await gateway.http.get(_path(key, call))
         assert (answer.status_code, answer.json()["message"]) == (

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from gateway_login import bearer, browser, locked_desk, sign_in, token_of, words
+from gateway_login import bearer, browser, locked_rig, sign_in, token_of, words
 from gateway_rig import GatewayRig, fresh, gateway_rig
 from temporalio.client import Client
 
@@ -18,26 +18,26 @@ from signoff.store.store import Store
 
 
 @pytest.fixture
-async def desk(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
+async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
     """A gateway of the test's own."""
     async with gateway_rig(client, store, f"sessions-{uuid.uuid4().hex[:12]}") as found:
         yield found
 
 
-async def begun(desk: GatewayRig, text: str, **fields: Any) -> str:
+async def begun(rig: GatewayRig, text: str, **fields: Any) -> str:
     """A session that began with these words: its id."""
     owner = Person(id=fields.get("user", "guest"))
     session = own_session(SessionKey("main", fresh()), owner, development=False).session
-    said = await desk.http.post(f"/v1/sessions/{session}/messages", json={"text": text, "actor": "desk", **fields})
+    said = await rig.http.post(f"/v1/sessions/{session}/messages", json={"text": text, "actor": "desk", **fields})
     assert said.status_code == 201, said.text
     return session
 
 
-async def rows(desk: GatewayRig, of: str, until: int, **more: Any) -> list[dict[str, Any]]:
+async def rows(rig: GatewayRig, of: str, until: int, **more: Any) -> list[dict[str, Any]]:
     """The rows of some sessions, once so many are listed."""
     late = time.monotonic() + 60
     while time.monotonic() < late:
-        answer = await desk.http.get("/v1/sessions", params={"limit": 500}, **more)
+        answer = await rig.http.get("/v1/sessions", params={"limit": 500}, **more)
         assert answer.status_code == 200, answer.text
         found = [row for row in answer.json()["sessions"] if row["session"] in of]
         if len(found) >= until:
@@ -46,33 +46,33 @@ async def rows(desk: GatewayRig, of: str, until: int, **more: Any) -> list[dict[
     raise AssertionError(f"{until} of `{of}` were never listed")
 
 
-async def test_a_list_tells_whose_they_are_and_what_waits(desk: GatewayRig) -> None:
+async def test_a_list_tells_whose_they_are_and_what_waits(rig: GatewayRig) -> None:
     """Newest first, with what was said first and the codes of what waits, until that is answered."""
-    quiet, asks = await begun(desk, "hello  there"), await begun(desk, "pay")
-    while not (found := await rows(desk, f"{quiet} {asks}", 2))[0]["codes"]:
+    quiet, asks = await begun(rig, "hello  there"), await begun(rig, "pay")
+    while not (found := await rows(rig, f"{quiet} {asks}", 2))[0]["codes"]:
         await asyncio.sleep(0.05)
     assert [(row["session"], row["title"], row["requester"], len(row["codes"])) for row in found] == [
         (asks, "pay", "guest", 1),
         (quiet, "hello there", "guest", 0),
     ]
     assert found[0]["approvers"] == ["role:approvers"]
-    async with browser(desk) as page:
+    async with browser(rig) as page:
         shown = await page.get("/sessions")
     assert f'href="/sessions/main.{asks}"' in shown.text
     assert "pay for Guest" in words(shown.text)
     assert "1 waiting" in words(shown.text)
-    await desk.decide(found[0]["codes"][0], verdict="denied", **{"as": "approver"})
-    while (await rows(desk, asks, 1))[0]["codes"]:
+    await rig.decide(found[0]["codes"][0], verdict="denied", **{"as": "approver"})
+    while (await rows(rig, asks, 1))[0]["codes"]:
         await asyncio.sleep(0.05)
 
 
-async def test_only_whom_a_session_concerns_sees_it(desk: GatewayRig) -> None:
+async def test_only_whom_a_session_concerns_sees_it(rig: GatewayRig) -> None:
     """Whose it is; neither whom it asks, nor anybody else, and nobody of another tenant."""
-    own, asks = await begun(desk, "hello", user="bo"), await begun(desk, "pay", user="guest")
-    while not (await rows(desk, asks, 1))[0]["codes"]:
+    own, asks = await begun(rig, "hello", user="bo"), await begun(rig, "pay", user="guest")
+    while not (await rows(rig, asks, 1))[0]["codes"]:
         await asyncio.sleep(0.05)
-    await rows(desk, own, 1)
-    locked = locked_desk(desk)
+    await rows(rig, own, 1)
+    locked = locked_rig(rig)
     seen = {}
     for person, tenant in (("bo", "main"), ("guest", "main"), ("approver", "main"), ("zoe", "acme")):
         secret = await token_of(locked, person, tenant=tenant)
@@ -89,10 +89,10 @@ async def test_only_whom_a_session_concerns_sees_it(desk: GatewayRig) -> None:
     assert (await locked.http.get("/v1/sessions")).status_code == 401
 
 
-async def test_a_session_alone_is_one_of_the_caller_s_tenant(desk: GatewayRig) -> None:
+async def test_a_session_alone_is_one_of_the_caller_s_tenant(rig: GatewayRig) -> None:
     """Nobody need know what their tenant is called to talk in it."""
     tenant, session = fresh(), fresh()
-    locked = locked_desk(desk, people=[Person(id="kim", tenant=tenant)])
+    locked = locked_rig(rig, people=[Person(id="kim", tenant=tenant)])
     headers = bearer(await token_of(locked, "kim", tenant=tenant))
     path = f"/v1/sessions/{session}"
     said = await locked.http.post(f"{path}/messages", json={"text": "hello", "actor": "desk"}, headers=headers)

@@ -3,8 +3,8 @@
 import dataclasses
 
 import httpx
-from desk_fixtures import Ledger, catalog_of, pay_tool
 from gateway_rig import GatewayRig
+from turn_fixtures import Ledger, catalog_of, pay_tool
 
 from signoff.gateway.app import build_app
 from signoff.registry.actor import Actor
@@ -14,8 +14,8 @@ async def test_nobody_learns_of_another_tenants_tools(gateway: GatewayRig) -> No
     """Neither the list, nor the form, nor the name that is offered in place of a near one, nor the API."""
     ledger = Ledger()
     tools = [pay_tool(ledger, name="merge", tenants=("acme",)), pay_tool(ledger, name="pay", tenants=("main", "acme"))]
-    desk = Actor(name="desk", model="scripted", shadowing="allow", own_tools=(pay_tool(ledger, name="merge"),))
-    deps = dataclasses.replace(gateway.deps, catalog=catalog_of(tools, actors=[desk]))
+    actor = Actor(name="desk", model="scripted", shadowing="allow", own_tools=(pay_tool(ledger, name="merge"),))
+    deps = dataclasses.replace(gateway.deps, catalog=catalog_of(tools, actors=[actor]))
     transport = httpx.ASGITransport(app=build_app(deps))
     async with httpx.AsyncClient(transport=transport, base_url=str(gateway.http.base_url)) as http:
         page = (await http.get("/tools")).text

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import httpx
 import pytest
-from desk_fixtures import bench
 from gateway_rig import BASE, SIGNER, GatewayRig, fresh, gateway_rig, react
 from temporalio.client import Client
+from turn_fixtures import running_turns
 
 from signoff.contracts.ids import parse_approval_id
 from signoff.engine.turn_client import TurnClient
@@ -20,8 +20,8 @@ from signoff.testing.scripted_model import ScriptedModel
 @pytest.fixture(scope="module")
 async def nobody(gateway: GatewayRig) -> AsyncIterator[httpx.AsyncClient]:
     """A gateway whose turns no worker takes."""
-    desk = TurnClient(gateway.desk.client, task_queue=f"nobody-{fresh()}")
-    app = build_app(dataclasses.replace(gateway.deps, client=desk))
+    away = TurnClient(gateway.turns.client, task_queue=f"nobody-{fresh()}")
+    app = build_app(dataclasses.replace(gateway.deps, client=away))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
         yield http
 
@@ -43,13 +43,13 @@ async def test_turns_are_taken_while_no_worker_is_there(nobody: httpx.AsyncClien
 async def test_what_was_asked_is_shown_and_answered_while_no_worker_is_there(client: Client, store: Store) -> None:
     """From the store alone: the card is whole, the answer is taken (202) and counts once a worker is back."""
     queue = f"stopped-{uuid.uuid4().hex[:12]}"
-    async with gateway_rig(client, store, queue) as desk:
-        approval = await desk.asked("pay")
+    async with gateway_rig(client, store, queue) as rig:
+        approval = await rig.asked("pay")
         key = parse_approval_id(approval)
         assert key is not None
     # Its worker is stopped; the gateway is another one over the same store.
     away = TurnClient(client, task_queue=queue, patience=timedelta(seconds=0.5))
-    app = build_app(dataclasses.replace(desk.deps, client=away))
+    app = build_app(dataclasses.replace(rig.deps, client=away))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
         shown = (await http.get(f"/v1/approvals/{approval}")).json()
         assert (shown["card"]["effect"], shown["state"]) == ("Pay 420 EUR to Ana", "pending")
@@ -62,9 +62,9 @@ async def test_what_was_asked_is_shown_and_answered_while_no_worker_is_there(cli
         denied = {**body, "verdict": "denied"}
         again = await http.post(f"/v1/approvals/{approval}/decide?as=ana", json=denied)
         assert (again.status_code, again.json()["code"]) == (409, "already_decided")
-    assert desk.ledger.rows == []
+    assert rig.ledger.rows == []
     model = ScriptedModel(react)
-    async with bench(client, store, queue, desk.deps.catalog, model, verifier=SIGNER.verifier()) as back:
+    async with running_turns(client, store, queue, rig.deps.catalog, model, verifier=SIGNER.verifier()) as back:
         result = await asyncio.wait_for(back.signoff.result(key.turn), 60)
     assert [call.code for call in result.calls] == ["ok"]
-    assert len(desk.ledger.rows) == 1
+    assert len(rig.ledger.rows) == 1

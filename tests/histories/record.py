@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, withdrawn, yes
 from session_rig import Talk, react, talk
 from temporalio.client import Client
+from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, withdrawn, yes
 
 from signoff.contracts import names
 from signoff.contracts.completion import Completion, CompletionRequest
@@ -55,20 +55,20 @@ async def _turn(
     client: Client,
     store: Store,
     tool: Tool,
-    act: Callable[[Bench, TurnKey], Awaitable[None]],
+    act: Callable[[RunningTurns, TurnKey], Awaitable[None]],
     people: Directory | None = None,
 ) -> TurnKey:
-    async with bench(client, store, "recording", catalog_of([tool]), SCRIPT, people=people) as desk:
-        key = await desk.start()
-        await act(desk, key)
+    async with running_turns(client, store, "recording", catalog_of([tool]), SCRIPT, people=people) as turns:
+        key = await turns.start()
+        await act(turns, key)
     return key
 
 
 async def waiting(client: Client, store: Store) -> TurnKey:
     """A turn that waits for an answer."""
 
-    async def act(desk: Bench, key: TurnKey) -> None:
-        await desk.waiting(key)
+    async def act(turns: RunningTurns, key: TurnKey) -> None:
+        await turns.waiting(key)
 
     return await _turn(client, store, pay_tool(Ledger()), act)
 
@@ -76,10 +76,10 @@ async def waiting(client: Client, store: Store) -> TurnKey:
 async def approved_by_update(client: Client, store: Store) -> TurnKey:
     """Approved through the update."""
 
-    async def act(desk: Bench, key: TurnKey) -> None:
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key))
-        await desk.signoff.result(key)
+    async def act(turns: RunningTurns, key: TurnKey) -> None:
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key))
+        await turns.signoff.result(key)
 
     return await _turn(client, store, pay_tool(Ledger()), act)
 
@@ -87,12 +87,12 @@ async def approved_by_update(client: Client, store: Store) -> TurnKey:
 async def approved_by_signal(client: Client, store: Store) -> TurnKey:
     """Approved through the signal, after one that was no decision."""
 
-    async def act(desk: Bench, key: TurnKey) -> None:
-        await desk.waiting(key)
-        handle = desk.client.get_workflow_handle(key.workflow_id)
+    async def act(turns: RunningTurns, key: TurnKey) -> None:
+        await turns.waiting(key)
+        handle = turns.client.get_workflow_handle(key.workflow_id)
         await handle.signal(names.APPROVAL_RESPONSE, "approved")
         await handle.signal(names.APPROVAL_RESPONSE, {"approval_id": yes(key).approval_id, "verdict": "approved"})
-        await desk.signoff.result(key)
+        await turns.signoff.result(key)
 
     return await _turn(client, store, pay_tool(Ledger()), act)
 
@@ -100,10 +100,10 @@ async def approved_by_signal(client: Client, store: Store) -> TurnKey:
 async def denied(client: Client, store: Store) -> TurnKey:
     """Denied by a person, with a second answer too late."""
 
-    async def act(desk: Bench, key: TurnKey) -> None:
-        await desk.waiting(key)
-        await asyncio.gather(desk.signoff.decide(no(key)), desk.signoff.decide(yes(key)))
-        await desk.signoff.result(key)
+    async def act(turns: RunningTurns, key: TurnKey) -> None:
+        await turns.waiting(key)
+        await asyncio.gather(turns.signoff.decide(no(key)), turns.signoff.decide(yes(key)))
+        await turns.signoff.result(key)
 
     return await _turn(client, store, pay_tool(Ledger()), act)
 
@@ -111,8 +111,8 @@ async def denied(client: Client, store: Store) -> TurnKey:
 async def timed_out(client: Client, store: Store) -> TurnKey:
     """Nobody answers."""
 
-    async def act(desk: Bench, key: TurnKey) -> None:
-        await desk.signoff.result(key)
+    async def act(turns: RunningTurns, key: TurnKey) -> None:
+        await turns.signoff.result(key)
 
     return await _turn(client, store, pay_tool(Ledger(), ApprovalPolicy(timeout=1.0)), act)
 
@@ -120,10 +120,10 @@ async def timed_out(client: Client, store: Store) -> TurnKey:
 async def cancelled(client: Client, store: Store) -> TurnKey:
     """Stopped while people are asked."""
 
-    async def act(desk: Bench, key: TurnKey) -> None:
-        await desk.waiting(key)
-        await desk.signoff.cancel_turn(key)
-        await desk.signoff.result(key)
+    async def act(turns: RunningTurns, key: TurnKey) -> None:
+        await turns.waiting(key)
+        await turns.signoff.cancel_turn(key)
+        await turns.signoff.result(key)
 
     return await _turn(client, store, pay_tool(Ledger()), act)
 
@@ -131,8 +131,8 @@ async def cancelled(client: Client, store: Store) -> TurnKey:
 async def auto(client: Client, store: Store) -> TurnKey:
     """Approved by rule."""
 
-    async def act(desk: Bench, key: TurnKey) -> None:
-        await desk.signoff.result(key)
+    async def act(turns: RunningTurns, key: TurnKey) -> None:
+        await turns.signoff.result(key)
 
     return await _turn(client, store, pay_tool(Ledger(), FREE), act)
 
@@ -141,11 +141,11 @@ async def asked_again(client: Client, store: Store) -> TurnKey:
     """The tool changed while people were asked: revision 2 is approved."""
     tool = pay_tool(Ledger())
     key = await waiting(client, store)
-    async with bench(client, store, "recording", catalog_of([replace(tool, version="2")]), SCRIPT) as desk:
-        await desk.signoff.decide(yes(key))
-        await desk.until(key, _second_revision)
-        await desk.signoff.decide(yes(key, revision=2))
-        await desk.signoff.result(key)
+    async with running_turns(client, store, "recording", catalog_of([replace(tool, version="2")]), SCRIPT) as turns:
+        await turns.signoff.decide(yes(key))
+        await turns.until(key, _second_revision)
+        await turns.signoff.decide(yes(key, revision=2))
+        await turns.signoff.result(key)
     return key
 
 
@@ -157,26 +157,26 @@ def _second_revision(view: TurnView) -> bool:
 async def lapsed(client: Client, store: Store) -> TurnKey:
     """An approval that no worker used in time; revision 2 is withdrawn."""
 
-    async def act(desk: Bench, key: TurnKey) -> None:
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key))
-        await desk.until(key, _second_revision)
-        await desk.signoff.withdraw(withdrawn(key, reason="too late"))
-        await desk.signoff.result(key)
+    async def act(turns: RunningTurns, key: TurnKey) -> None:
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key))
+        await turns.until(key, _second_revision)
+        await turns.signoff.withdraw(withdrawn(key, reason="too late"))
+        await turns.signoff.result(key)
 
     return await _turn(client, store, pay_tool(Ledger(), ApprovalPolicy(grant_ttl=1.0), task_queue="nobody"), act)
 
 
-async def _lost(desk: Bench, key: TurnKey, **answer: Any) -> None:
+async def _lost(turns: RunningTurns, key: TurnKey, **answer: Any) -> None:
     """Approve a call whose worker is lost in the middle of the side effect, then say what became of it."""
-    view = await desk.waiting(key)
+    view = await turns.waiting(key)
     request = view.calls[0].approval
     if request is not None:
-        await desk.store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
-    await desk.signoff.decide(yes(key))
-    await desk.until(key, _second_revision)
-    await desk.signoff.decide(yes(key, revision=2, **answer))
-    await desk.signoff.result(key)
+        await turns.store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
+    await turns.signoff.decide(yes(key))
+    await turns.until(key, _second_revision)
+    await turns.signoff.decide(yes(key, revision=2, **answer))
+    await turns.signoff.result(key)
 
 
 async def in_doubt(client: Client, store: Store) -> TurnKey:
@@ -197,12 +197,12 @@ async def ran_again(client: Client, store: Store) -> TurnKey:
 async def edited(client: Client, store: Store) -> TurnKey:
     """Two people are needed; one changes the arguments, the other approves them; an edit is refused before."""
 
-    async def act(desk: Bench, key: TurnKey) -> None:
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key, subject="ana", edited_args={"amount": "?"}))
-        await desk.signoff.decide(yes(key, subject="ana", edited_args={"amount": 10, "to": "Ana"}))
-        await desk.signoff.decide(yes(key, subject="bo", revision=2))
-        await desk.signoff.result(key)
+    async def act(turns: RunningTurns, key: TurnKey) -> None:
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key, subject="ana", edited_args={"amount": "?"}))
+        await turns.signoff.decide(yes(key, subject="ana", edited_args={"amount": 10, "to": "Ana"}))
+        await turns.signoff.decide(yes(key, subject="bo", revision=2))
+        await turns.signoff.result(key)
 
     people = development_directory([Person(id=name, roles=("approvers",)) for name in ("ana", "bo")])
     return await _turn(client, store, pay_tool(Ledger(), ApprovalPolicy(edit="approve", quorum=2)), act, people=people)
@@ -211,8 +211,8 @@ async def edited(client: Client, store: Store) -> TurnKey:
 async def escalated(client: Client, store: Store) -> TurnKey:
     """Reminded, escalated, put off, and then nobody has answered."""
 
-    async def act(desk: Bench, key: TurnKey) -> None:
-        await desk.signoff.result(key)
+    async def act(turns: RunningTurns, key: TurnKey) -> None:
+        await turns.signoff.result(key)
 
     policy = ApprovalPolicy(
         timeout=3.0, remind_after=1.0, escalate_after=2.0, escalate_to=("role:cfo",), on_timeout="escalate"
@@ -222,11 +222,11 @@ async def escalated(client: Client, store: Store) -> TurnKey:
 
 async def repeated(client: Client, store: Store) -> TurnKey:
     """Denied once by a person, then three times in a row with the same arguments."""
-    async with bench(client, store, "recording", catalog_of([pay_tool(Ledger())]), [calls(PAY)] * 4) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(no(key))
-        await desk.signoff.result(key)
+    async with running_turns(client, store, "recording", catalog_of([pay_tool(Ledger())]), [calls(PAY)] * 4) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(no(key))
+        await turns.signoff.result(key)
     return key
 
 
@@ -234,12 +234,12 @@ async def parallel(client: Client, store: Store) -> TurnKey:
     """A batch of which one is free, one is wrong and two are asked."""
     ledger = Ledger()
     tools = [pay_tool(ledger), pay_tool(ledger, False, name="look", effect="")]
-    async with bench(client, store, "recording", catalog_of(tools), BATCH) as desk:
-        key = await desk.start()
-        await desk.waiting(key, 2)
-        await desk.signoff.decide(no(key, "c1.4"))
-        await desk.signoff.decide(yes(key))
-        await desk.signoff.result(key)
+    async with running_turns(client, store, "recording", catalog_of(tools), BATCH) as turns:
+        key = await turns.start()
+        await turns.waiting(key, 2)
+        await turns.signoff.decide(no(key, "c1.4"))
+        await turns.signoff.decide(yes(key))
+        await turns.signoff.result(key)
     return key
 
 
@@ -253,11 +253,11 @@ async def in_line(client: Client, store: Store) -> TurnKey:
     ]
     looks = [("look", {"amount": number}) for number in range(12)]
     batch = [calls(PAY, *looks, ("move", {"amount": 1})), respond("done")]
-    async with bench(client, store, "recording", catalog_of(tools), batch) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key))
-        await desk.signoff.result(key)
+    async with running_turns(client, store, "recording", catalog_of(tools), batch) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key))
+        await turns.signoff.result(key)
     return key
 
 
@@ -283,13 +283,13 @@ async def aborted(client: Client, store: Store) -> TurnKey:
     ]
     batch = [calls(*((name, {"amount": 1}) for name in ("bad", "look", "act")), PAY), respond("done")]
     catalog = catalog_of(tools, actors=[Actor(name="desk", model="scripted", on_failure="abort_siblings")])
-    async with bench(client, store, "recording", catalog, batch) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
+    async with running_turns(client, store, "recording", catalog, batch) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
         failing.set()
-        await desk.until(key, lambda view: {view.calls[1].state, view.calls[3].state} == {"skipped"})
+        await turns.until(key, lambda view: {view.calls[1].state, view.calls[3].state} == {"skipped"})
         acting.set()
-        await desk.signoff.result(key)
+        await turns.signoff.result(key)
     return key
 
 
@@ -306,19 +306,19 @@ async def stood_in(client: Client, store: Store) -> TurnKey:
 
     tools = [reading("rates", "older", "pay"), reading("older"), pay_tool(ledger)]
     batch = [calls(("rates", PAY[1])), respond("done")]
-    async with bench(client, store, "recording", catalog_of(tools), batch) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key, "c1.2001"))
-        await desk.signoff.result(key)
+    async with running_turns(client, store, "recording", catalog_of(tools), batch) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key, "c1.2001"))
+        await turns.signoff.result(key)
     return key
 
 
 async def _talked(client: Client, store: Store) -> Talk:
     """A conversation in which a turn waits while others are answered, and is told something late."""
     tool = pay_tool(Ledger())
-    async with bench(client, store, "recording", catalog_of([tool]), ScriptedModel(react)) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, "recording", catalog_of([tool]), ScriptedModel(react)) as turns:
+        session = talk(turns)
         await session.say("pay", "a")
         await session.turn("a", "waiting")
         await session.say("hello", "b")
@@ -327,9 +327,9 @@ async def _talked(client: Client, store: Store) -> Talk:
         await session.answer("b")
         await session.add("b", "later still")
         await session.answer("b-2")
-        await desk.signoff.decide(yes(session.turn_key("a")))
+        await turns.signoff.decide(yes(session.turn_key("a")))
         await session.answer("a")
-        await desk.signoff.result(session.turn_key("a"))
+        await turns.signoff.result(session.turn_key("a"))
     return session
 
 
@@ -349,11 +349,11 @@ async def returned_directly(client: Client, store: Store) -> TurnKey:
     look = pay_tool(Ledger(), False, name="look", effect="", handler=handler, read_only=True, return_direct=True)
     catalog = catalog_of([pay_tool(Ledger()), look])
     script = [calls(PAY, ("look", {"amount": 1})), respond("never asked")]
-    async with bench(client, store, "recording", catalog, script) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key))
-        await desk.signoff.result(key)
+    async with running_turns(client, store, "recording", catalog, script) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key))
+        await turns.signoff.result(key)
     return key
 
 
@@ -372,11 +372,11 @@ async def overridden(client: Client, store: Store) -> TurnKey:
         return calls(PAY) if len(there) < 4 else respond("done")
 
     catalog = catalog_of([pay_tool(Ledger(), False, available=available, check_permissions=check)])
-    async with bench(client, store, "recording", catalog, ScriptedModel(model)) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key, "c2.1"))
-        await desk.signoff.result(key)
+    async with running_turns(client, store, "recording", catalog, ScriptedModel(model)) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key, "c2.1"))
+        await turns.signoff.result(key)
     return key
 
 
@@ -394,11 +394,11 @@ async def updated(client: Client, store: Store) -> TurnKey:
     batch = [("note", {"amount": 5_000}), ("note", {"amount": 1}), ("note", {"amount": 9_000})]
     script = [calls(PAY, *batch), calls(PAY), respond("done")]
     catalog = catalog_of(tools, actors=[Actor(name="desk", model="scripted", routes=(route,))])
-    async with bench(client, store, "recording", catalog, script) as desk:
-        key = await desk.start(route="trip", step="buy", context={"data": {"date": "may"}})
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key, "c2.1"))
-        await desk.signoff.result(key)
+    async with running_turns(client, store, "recording", catalog, script) as turns:
+        key = await turns.start(route="trip", step="buy", context={"data": {"date": "may"}})
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key, "c2.1"))
+        await turns.signoff.result(key)
     return key
 
 
@@ -409,14 +409,14 @@ async def notified(client: Client, store: Store) -> TurnKey:
     catalog = catalog_of(tools, channels=[DeclaredChannel("chat", "slack")], routing=RoutingRules(("chat",)))
     people = development_directory([Person(id=name, roles=("approvers",)) for name in ("ana", "bo")])
     script = [calls(PAY, ("buy", PAY[1])), respond("done")]
-    async with bench(client, store, "recording", catalog, script, people=people) as desk:
-        key = await desk.start()
-        await desk.waiting(key, 2)
-        await desk.signoff.decide(yes(key, subject="ana", edited_args={"amount": 10, "to": "Ana"}))
-        await desk.until(key, lambda view: view.calls[1].approval is not None and view.calls[1].approval.reminded == 1)
-        await desk.signoff.decide(no(key, "c1.2", subject="bo"))
-        await desk.signoff.decide(yes(key, subject="bo", revision=2))
-        await desk.signoff.result(key)
+    async with running_turns(client, store, "recording", catalog, script, people=people) as turns:
+        key = await turns.start()
+        await turns.waiting(key, 2)
+        await turns.signoff.decide(yes(key, subject="ana", edited_args={"amount": 10, "to": "Ana"}))
+        await turns.until(key, lambda view: view.calls[1].approval is not None and view.calls[1].approval.reminded == 1)
+        await turns.signoff.decide(no(key, "c1.2", subject="bo"))
+        await turns.signoff.decide(yes(key, subject="bo", revision=2))
+        await turns.signoff.result(key)
     return key
 
 

@@ -445,10 +445,10 @@ def rules_of(*rules: tuple[str, str]) -> CompiledRules:
 def test_the_designs_own_rule_hides_the_tool() -> None:
     """`actor.scope != 'admin' && tool.tags.includes('destructive')`, word for word, with effect `hide`."""
     rules = rules_of(("hide", "actor.scope != 'admin' && tool.tags.includes('destructive')"))
-    desk, admin = ({"name": "desk", "scope": scope, "tags": []} for scope in ("", "admin"))
-    assert rules.judge(actor=desk, tool=TOOL, ctx=context()).effect == "hide"
+    actor, admin = ({"name": "desk", "scope": scope, "tags": []} for scope in ("", "admin"))
+    assert rules.judge(actor=actor, tool=TOOL, ctx=context()).effect == "hide"
     assert rules.judge(actor=admin, tool=TOOL, ctx=context()).effect == "none"
-    assert rules.judge(actor=desk, tool=HARMLESS, ctx=context()).effect == "none"
+    assert rules.judge(actor=actor, tool=HARMLESS, ctx=context()).effect == "none"
 
 
 @pytest.mark.row("B13")

@@ -32,7 +32,7 @@ def tool(name: str, policy: ApprovalPolicy | bool = False, **fields: Any) -> Too
     return a_tool(name, **given)
 
 
-def desk(*tools: Tool, **fields: Any) -> Catalog:
+def catalog_with(*tools: Tool, **fields: Any) -> Catalog:
     """`desk` with these bounds, and `other` with none."""
     return build_catalog(tools=tools, actors=[an_actor(**fields), an_actor("other")])
 
@@ -46,7 +46,7 @@ def judged(catalog: Catalog, name: str, actor: str = "desk", **args: Any) -> Loc
 def test_an_actor_may_do_unasked_what_its_bounds_name_and_no_more() -> None:
     """Tools that never ask: what is read runs, what is written asks, what is denied does not exist as a call."""
     tools = [tool("look", tags=("read",)), tool("write"), tool("wipe")]
-    known = desk(*tools, autonomy=READING)
+    known = catalog_with(*tools, autonomy=READING)
     assert [judged(known, name).kind for name in ("look", "write")] == ["run", "ask"]
     assert judged(known, "wipe").code == "denied"
     assert [judged(known, name, "other").kind for name in ("look", "write", "wipe")] == ["run"] * 3
@@ -71,7 +71,7 @@ def test_an_actor_may_do_unasked_what_its_bounds_name_and_no_more() -> None:
 def test_no_autonomy_loosens_a_policy(bounds: str, policy: ApprovalPolicy | bool, kind: str) -> None:
     """Whatever an actor is let do: who the policy asks about is asked about, and what it denies is denied."""
     pay = tool("pay", policy, input_schema=ANY | {"required": ["amount"]})
-    known = desk(pay, autonomy=Autonomy(unasked_if=bounds))
+    known = catalog_with(pay, autonomy=Autonomy(unasked_if=bounds))
     assert judged(known, "pay", amount=60).kind == kind
 
 
@@ -91,7 +91,7 @@ def test_its_requests_go_to_those_it_names_and_escalate_where_no_policy_says_who
     named = ApprovalPolicy(approvers=("role:finance",))
     own = ApprovalPolicy(escalate_after=60.0, escalate_to=("role:duty",), quorum=2)
     tools = [tool("plain", True), tool("named", named), tool("own", own), tool("free")]
-    known = desk(*tools, autonomy=READING, escalation=PATH)
+    known = catalog_with(*tools, autonomy=READING, escalation=PATH)
 
     def terms(name: str, actor: str = "desk") -> tuple[Any, ...]:
         verdict = judged(known, name, actor).verdict
@@ -109,14 +109,14 @@ def test_its_requests_go_to_those_it_names_and_escalate_where_no_policy_says_who
 @pytest.mark.row("P19")
 def test_bounds_are_the_actors_alone_in_variants_and_normal_form() -> None:
     """They are compiled anew with each catalog, and are no rules that somebody declared."""
-    known = desk(tool("write"), autonomy=READING, escalation=PATH)
+    known = catalog_with(tool("write"), autonomy=READING, escalation=PATH)
     assert derive(known).hash == known.hash
     assert normal_form(known)["policies"] == {}
     assert normal_form(known)["actors"]["desk"]["autonomy"] is not None
     others = [
-        desk(tool("write"), autonomy=READING),
-        desk(tool("write"), escalation=PATH),
-        desk(tool("write"), autonomy=Autonomy(unasked_if="true"), escalation=PATH),
+        catalog_with(tool("write"), autonomy=READING),
+        catalog_with(tool("write"), escalation=PATH),
+        catalog_with(tool("write"), autonomy=Autonomy(unasked_if="true"), escalation=PATH),
     ]
     assert len({known.hash, *(each.hash for each in others)}) == 4
 
@@ -164,7 +164,7 @@ def test_an_agent_is_one_file_that_says_what_it_may_do_unasked_and_who_is_asked(
 @pytest.mark.row("P19")
 def test_an_escalation_to_nobody_there_is_is_refused_at_start() -> None:
     """Nobody could answer what goes there."""
-    known = desk(tool("plain", True), escalation=PATH)
+    known = catalog_with(tool("plain", True), escalation=PATH)
     people = [Person(id="ana", roles=("approvers", "leads"))]
     with pytest.raises(ConfigError, match="actor `desk`: `escalation` names `role:heads`, which no active person is"):
         check_approver_coverage(known, FixedDirectory(people))

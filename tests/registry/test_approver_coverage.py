@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from desk_fixtures import Ledger, catalog_of, pay_tool
+from turn_fixtures import Ledger, catalog_of, pay_tool
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Person

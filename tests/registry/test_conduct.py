@@ -123,5 +123,5 @@ tools:
     rates = catalog.registry.resolve("rates")
     assert rates is not None
     assert (rates.concurrency, rates.attempts, rates.fallbacks) == ("exclusive", 2, ("older",))
-    desk = catalog.actor("desk")
-    assert (desk.mode, desk.on_failure, desk.result_chars) == ("sequential", "abort_siblings", 9_000)
+    actor = catalog.actor("desk")
+    assert (actor.mode, actor.on_failure, actor.result_chars) == ("sequential", "abort_siblings", 9_000)

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from desk_fixtures import bench, catalog_of
 from hypothesis import given
 from hypothesis import strategies as st
 from registry_kit import an_actor
 from temporalio.client import Client
+from turn_fixtures import catalog_of, running_turns
 
 from signoff.contracts.errors import ConfigError
 from signoff.registry.catalog import build_catalog
@@ -123,8 +123,8 @@ async def test_an_answer_brings_the_data_after_it(client: Client, store: Store, 
     actor = an_actor(model="scripted", domain_data=TRIP, domain_merge="append")
     wrong, right = (calls(("respond", {"text": "Noted.", "domainData": {"cities": [c]}})) for c in ("P", "Porto"))
     catalog = catalog_of([], actors=[actor])
-    async with bench(client, store, task_queue, catalog, [wrong, right]) as desk:
-        result = await desk.signoff.result(await desk.start(context={"data": {"cities": ["Lisbon"]}}))
+    async with running_turns(client, store, task_queue, catalog, [wrong, right]) as turns:
+        result = await turns.signoff.result(await turns.start(context={"data": {"cities": ["Lisbon"]}}))
     assert (result.state, result.completions) == ("complete", 2)
     assert [(part.type, part.content.inline) for part in result.parts] == [
         ("response", "Noted."),

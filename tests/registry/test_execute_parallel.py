@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from desk_fixtures import GUEST
 from registry_kit import SCHEMA, a_tool, an_actor, nothing
+from turn_fixtures import GUEST
 
 from signoff.contracts.errors import ConfigError
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule

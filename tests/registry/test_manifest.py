@@ -117,14 +117,14 @@ def refusal(folder: Path, text: str) -> ConfigError:
 async def test_manifest_composes_over_code(folder: Path) -> None:
     """Actors, tools of all three kinds, people, context and rules, in either spelling."""
     catalog = load(folder, GOOD)
-    desk, other = catalog.actor("desk"), catalog.actor("other")
-    assert (desk.model, desk.tools, desk.limits.calls, desk.limits.active_seconds) == (
+    actor, other = catalog.actor("desk"), catalog.actor("other")
+    assert (actor.model, actor.tools, actor.limits.calls, actor.limits.active_seconds) == (
         "scripted:x:y",
         ("search", "raw"),
         7,
         600.0,
     )
-    assert (other.model, other.tools, desk.model_settings["temperature"]) == ("openai:x", (), 0.5)
+    assert (other.model, other.tools, actor.model_settings["temperature"]) == ("openai:x", (), 0.5)
     search, raw, pay = (catalog.registry.resolve(name) for name in ("search", "raw", "pay"))
     assert (search.max_result_chars, search.timeout, search.read_only) == (500, 120.0, True)
     assert await search.handler({"destination": "Rome"}, a_context()) == "Rome 3"

@@ -73,13 +73,13 @@ def test_an_agent_is_one_file_that_names_its_tools_and_bounds(tmp_path: Path) ->
     """Tools by name alone, how far it may go, whom it passes to a person; read once, and nothing of it changes."""
     agent = "tools: [search]\nlimits: {calls: 7, cost: 0.5}\nsurfaces: {chat: {exclude: [search]}}\n"
     catalog = load(write(tmp_path, actors__desk_yaml=agent))
-    desk = catalog.actor("desk")
-    assert (desk.tools, desk.limits.calls, desk.limits.cost) == (("search",), 7, 0.5)
-    assert desk.surfaces["chat"].exclude == ("search",)
+    actor = catalog.actor("desk")
+    assert (actor.tools, actor.limits.calls, actor.limits.cost) == (("search",), 7, 0.5)
+    assert actor.surfaces["chat"].exclude == ("search",)
     with pytest.raises(dataclasses.FrozenInstanceError):
-        desk.tools = ()  # type: ignore[misc]
+        actor.tools = ()  # type: ignore[misc]
     write(tmp_path, actors__desk_yaml="tools: []\n")
-    assert catalog.actor("desk") is desk
+    assert catalog.actor("desk") is actor
     assert "lists the unknown tool `book`" in refusal(write(tmp_path, actors__desk_yaml="tools: [book]\n"))
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from desk_fixtures import catalog_of
+from turn_fixtures import catalog_of
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import MAX_PARTS

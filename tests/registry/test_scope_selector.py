@@ -17,8 +17,8 @@ def catalog() -> Catalog:
         Step(name="ask", tools=(ToolUse(tool="quote"),)),
     )
     trip = Route(name="trip", tools=(a_tool("quote"), ToolUse(tool="search")), steps=steps)
-    desk = Actor(name="desk", model="m", own_tools=(a_tool("mine"),), routes=(trip, Route(name="other")))
-    return build_catalog(tools=[a_tool("search"), a_tool("free")], actors=[desk, Actor(name="plain", model="m")])
+    actor = Actor(name="desk", model="m", own_tools=(a_tool("mine"),), routes=(trip, Route(name="other")))
+    return build_catalog(tools=[a_tool("search"), a_tool("free")], actors=[actor, Actor(name="plain", model="m")])
 
 
 @pytest.mark.row("F31")

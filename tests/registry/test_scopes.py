@@ -31,7 +31,7 @@ def own(name: str = "search", says: str = "own", **fields: Any) -> Tool:
     return a_tool(name, description=says, **fields)
 
 
-def desk(*routes: Route, tools: tuple[str, ...] = ("search", "pay", "note"), **fields: Any) -> Catalog:
+def catalog_with(*routes: Route, tools: tuple[str, ...] = ("search", "pay", "note"), **fields: Any) -> Catalog:
     """A registry of `tools`, and one actor with these routes, who may shadow."""
     actor = an_actor(**{"routes": routes, "shadowing": "allow", **fields})
     return build_catalog(tools=[a_tool(name, description="registry") for name in tools], actors=[actor])
@@ -73,7 +73,9 @@ PLACES = [
 def trip() -> Catalog:
     """An actor with a tool of its own, one of its route and one of its step."""
     steps = (Step(name="ask", tools=(own("quote"), "search")), Step(name="buy"))
-    return desk(Route(name="trip", tools=(own("seats"),), steps=steps), Route(name="talk"), own_tools=(own("greet"),))
+    return catalog_with(
+        Route(name="trip", tools=(own("seats"),), steps=steps), Route(name="talk"), own_tools=(own("greet"),)
+    )
 
 
 @pytest.mark.parametrize(("where", "tools"), PLACES)
@@ -100,14 +102,14 @@ def test_the_nearest_tool_of_a_name_wins_where_it_is_and_nowhere_else() -> None:
         Step(name="nothing"),
     )
     routes = (Route(name="r", tools=(own(),), steps=steps), Route(name="plain"))
-    catalog = desk(*routes, own_tools=(own(),))
+    catalog = catalog_with(*routes, own_tools=(own(),))
     assert activity(catalog, "search", "r", "inline") == "search@desk.r.inline"
     assert activity(catalog, "search", "r", "nothing") == activity(catalog, "search", "r") == "search@desk.r"
     assert activity(catalog, "search", "plain") == activity(catalog, "search") == "search@desk"
     reference = ruled(catalog, "search", "r", "reference").tool
     assert reference is not None
     assert (reference.description, reference.activity) == ("registry", "search@desk.r.reference")
-    assert activity(desk(Route(name="plain")), "search", "plain") == "search"
+    assert activity(catalog_with(Route(name="plain")), "search", "plain") == "search"
 
 
 @pytest.mark.row("F27")
@@ -115,7 +117,7 @@ def test_the_nearest_tool_of_a_name_wins_where_it_is_and_nowhere_else() -> None:
 @pytest.mark.parametrize("tools", [("search", own()), (own(), "search")])
 def test_an_inline_tool_beats_a_reference_whatever_the_order(tools: Any) -> None:
     """The list is read as a whole."""
-    catalog = desk(Route(name="r", steps=(Step(name="s", tools=tools),)))
+    catalog = catalog_with(Route(name="r", steps=(Step(name="s", tools=tools),)))
     assert activity(catalog, "search", "r", "s") == "search@desk.r.s"
     assert trace(catalog, "search", "r", "s")[:2] == [("step_inline", "won"), ("step_reference", "lost")]
 
@@ -132,7 +134,7 @@ def test_the_inline_tool_that_wins_is_the_one_that_is_judged_and_run(around: str
     inline, outer = own(says="inline", requires_approval=True, handler=runs), (own(says="outer"),)
     step = Step(name="s", tools=(inline, "search") if inline_first else ("search", inline))
     route = Route(name="r", tools=outer if around == "route" else (), steps=(step,))
-    catalog = desk(route, own_tools=outer if around == "actor" else ())
+    catalog = catalog_with(route, own_tools=outer if around == "actor" else ())
     found = ruled(catalog, "search", "r", "s")
     assert found.tool is not None
     assert (found.kind, found.tool.description, found.tool.activity) == ("ask", "inline", "search@desk.r.s")
@@ -155,16 +157,18 @@ def test_no_two_tools_of_an_actor_have_one_activity() -> None:
 def test_a_reference_is_looked_up_in_the_registry_then_the_route_then_the_actor() -> None:
     """And one that nothing answers to is an error, unless it may be missing."""
     step = Step(name="s", tools=("search", "seats", "greet"), mode="only")
-    catalog = desk(Route(name="r", tools=(own("seats"),), steps=(step,)), own_tools=(own("greet"), own("seats")))
+    catalog = catalog_with(
+        Route(name="r", tools=(own("seats"),), steps=(step,)), own_tools=(own("greet"), own("seats"))
+    )
     assert [activity(catalog, name, "r", "s") for name in ("search", "seats", "greet")] == [
         "search",
         "seats@desk.r",
         "greet@desk",
     ]
     with pytest.raises(ConfigError, match=r"unknown tool `serach` in `routes.r.steps.s.tools`.*did you mean `search`"):
-        desk(Route(name="r", steps=(Step(name="s", tools=("serach",)),)))
+        catalog_with(Route(name="r", steps=(Step(name="s", tools=("serach",)),)))
     optional = Step(name="s", tools=(ToolUse(tool="serach", optional=True), "pay"), mode="only")
-    catalog = desk(Route(name="r", steps=(optional,)))
+    catalog = catalog_with(Route(name="r", steps=(optional,)))
     assert told(catalog, "r", "s") == ["pay"]
     found = catalog.tool_view(pinned(route="r", step="s")).resolution("serach").trace[1]
     assert (found.outcome, found.why) == ("absent", "refers to it, but it is optional and not there")
@@ -174,7 +178,7 @@ def test_a_reference_is_looked_up_in_the_registry_then_the_route_then_the_actor(
 @pytest.mark.row("F19")
 def test_a_resolution_says_of_every_layer_whether_it_won_and_why_not() -> None:
     """Frozen, and the same each time."""
-    catalog = desk(Route(name="r", tools=(own(),), steps=(Step(name="s", tools=("search", "pay")),)))
+    catalog = catalog_with(Route(name="r", tools=(own(),), steps=(Step(name="s", tools=("search", "pay")),)))
     view = catalog.tool_view(pinned(route="r", step="s"))
     found = view.resolution("search")
     assert [(each.layer, each.where, each.outcome, each.why) for each in found.trace] == [
@@ -196,7 +200,7 @@ def test_a_resolution_says_of_every_layer_whether_it_won_and_why_not() -> None:
 def test_what_is_shown_is_what_runs() -> None:
     """A call means the tool whose words the model read, at each place."""
     steps = (Step(name="s", tools=(own(says="of the step"),)), Step(name="t"))
-    catalog = desk(Route(name="r", tools=(own(says="of the route"),), steps=steps))
+    catalog = catalog_with(Route(name="r", tools=(own(says="of the route"),), steps=steps))
     for step, says in (("s", "of the step"), ("t", "of the route"), ("", "of the route")):
         offered = {each.name: each.description for each in catalog.offered_tools("desk", pinned(route="r", step=step))}
         tool = ruled(catalog, "search", "r", step).tool
@@ -210,7 +214,7 @@ def test_what_is_shown_is_what_runs() -> None:
 def test_a_layer_adds_to_the_others_or_stands_alone() -> None:
     """`only` leaves what it names itself; whatever else there is reads as if it did not exist."""
     steps = (Step(name="s", tools=("pay",), mode="only"), Step(name="t", tools=("pay",)))
-    catalog = desk(Route(name="r", tools=("note",), mode="only", steps=steps), own_tools=(own("greet"),))
+    catalog = catalog_with(Route(name="r", tools=("note",), mode="only", steps=steps), own_tools=(own("greet"),))
     assert told(catalog, "r") == ["note"]
     assert told(catalog, "r", "t") == ["pay", "note"]
     assert told(catalog, "r", "s") == ["pay"]
@@ -227,7 +231,7 @@ def test_the_reason_of_a_filter_that_refuses_reaches_trace_and_model() -> None:
     why = "payments are for verified customers"
     step = Step(name="s", tool_filter="tool.name != 'search'")
     route = Route(name="r", tool_filter="tool.name != 'pay'", tool_filter_reason=why, steps=(step,))
-    catalog = desk(route)
+    catalog = catalog_with(route)
     assert told(catalog, "r") == ["note", "search"]
     found = catalog.tool_view(pinned(route="r")).resolution("pay")
     assert found.why == f"`tool_filter` of route `r` is false: {why}"
@@ -256,14 +260,14 @@ def test_a_filters_reason_tells_nothing_of_a_tool_that_is_hidden_anyway(hidden: 
 def test_a_reason_without_a_filter_is_refused() -> None:
     """Nothing would ever say it."""
     with pytest.raises(ConfigError, match=r"has a `tool_filter_reason` in route `r`, but no `tool_filter`"):
-        desk(Route(name="r", tool_filter_reason="not now"))
+        catalog_with(Route(name="r", tool_filter_reason="not now"))
 
 
 @pytest.mark.row("F12")
 def test_a_filter_keeps_back_what_it_is_not_true_of() -> None:
     """In the route, and with the step's own as well; an error keeps back everything."""
     steps = (Step(name="s", tool_filter="tool.name != 'note'"), Step(name="t", tool_filter="ctx.tenant == 'none'"))
-    catalog = desk(Route(name="r", tool_filter="tool.name != 'pay'", steps=steps))
+    catalog = catalog_with(Route(name="r", tool_filter="tool.name != 'pay'", steps=steps))
     assert told(catalog, "r") == ["note", "search"]
     assert told(catalog, "r", "s") == ["search"]
     assert told(catalog, "r", "t") == []
@@ -271,7 +275,7 @@ def test_a_filter_keeps_back_what_it_is_not_true_of() -> None:
     why = catalog.tool_view(pinned(route="r", step="s")).resolution("pay").why
     assert why == "`tool_filter` of route `r` is false"
     with pytest.raises(ConfigError, match=r"actor `desk`: route `r`: `tool_filter`.*nmae"):
-        desk(Route(name="r", tool_filter="tool.nmae == 'x'"))
+        catalog_with(Route(name="r", tool_filter="tool.nmae == 'x'"))
 
 
 @pytest.mark.row("F15")
@@ -290,7 +294,7 @@ def test_steps_wait_for_data_and_tools_for_steps() -> None:
     """A tool that is waited for does not come forward from behind, though the actor has it anyway."""
     collect = {"city": {"type": "string", "minLength": 2}, "note": None}
     steps = (Step(name="ask", collect=collect), Step(name="buy", tools=("pay",), requires=("city",)), Step(name="end"))
-    catalog = desk(Route(name="r", tools=(ToolUse(tool="note", min_step="end"),), steps=steps))
+    catalog = catalog_with(Route(name="r", tools=(ToolUse(tool="note", min_step="end"),), steps=steps))
     assert told(catalog, "r", "ask") == ["pay", "search"]
     assert told(catalog, "r", "end") == ["note", "pay", "search"]
     for data in ({}, {"city": None}, {"city": 7}, {"city": "x"}, None, "city"):
@@ -317,7 +321,7 @@ def test_declared_context_is_data_too() -> None:
 def test_a_turns_own_tools_come_before_all_others_and_from_the_catalog_only() -> None:
     """For this turn; unknown names are an error at its start, and nothing to the gates."""
     step = Step(name="s", tools=("note",), mode="only")
-    catalog = desk(Route(name="r", steps=(step,)))
+    catalog = catalog_with(Route(name="r", steps=(step,)))
     assert told(catalog, "r", "s", transient=("pay",)) == ["pay", "note"]
     assert told(catalog, "r", "s") == ["note"]
     assert trace(catalog, "pay", "r", "s", transient=("pay",))[0] == ("transient", "won")
@@ -353,12 +357,12 @@ def test_tools_made_for_one_actor_are_nobody_elses() -> None:
 
 def test_a_place_that_is_not_there_is_an_error_at_the_start_and_nothing_to_the_gates() -> None:
     """A turn that waits while its route is taken away has no tool left; one of an actor without routes is as before."""
-    catalog = desk(Route(name="r", steps=(Step(name="s"),)))
+    catalog = catalog_with(Route(name="r", steps=(Step(name="s"),)))
     for route, step in (("x", ""), ("r", "x"), ("", "s")):
         with pytest.raises(ConfigError, match=r"has no route and step.*known: `r`, `r/s`"):
             told(catalog, route, step)
         assert ruled(catalog, "pay", route, step).gate == "layer"
-    assert told(desk(), "anywhere", "at all") == ["note", "pay", "search"]
+    assert told(catalog_with(), "anywhere", "at all") == ["note", "pay", "search"]
 
 
 @pytest.mark.parametrize(
@@ -397,7 +401,7 @@ def test_mistakes_are_found_at_build(fields: dict[str, Any], words: str) -> None
 def test_a_surface_excludes_an_actors_own_tools_too() -> None:
     """Nothing nearer brings back what does not exist on a channel."""
     fields: dict[str, Any] = {"own_tools": (own("greet"),), "surfaces": {"slack": Surface(exclude=("greet", "search"))}}
-    catalog = desk(Route(name="r", tools=(own(),)), **fields)
+    catalog = catalog_with(Route(name="r", tools=(own(),)), **fields)
     assert told(catalog, "r") == ["search", "greet", "note", "pay"]
     assert told(catalog, "r", channel="slack") == ["note", "pay"]
     assert ruled(catalog, "search", "r", channel="slack").gate == "surface"
@@ -407,7 +411,7 @@ def test_data_has_one_schema() -> None:
     """Two steps that collect the same field agree on what it is."""
     steps = tuple(Step(name=name, collect={"x": {"type": kind}}) for name, kind in (("s", "string"), ("t", "number")))
     with pytest.raises(ConfigError, match="two schemas"):
-        desk(Route(name="r", steps=steps))
+        catalog_with(Route(name="r", steps=steps))
 
 
 def test_scopes_are_in_the_hash_and_those_without_are_hashed_as_before() -> None:
@@ -508,7 +512,7 @@ def test_at_every_place_what_is_advertised_is_what_may_run(world: tuple[Catalog,
 def test_a_schema_is_that_of_the_tool_that_runs() -> None:
     """Arguments are checked by the nearer tool's schema, not by that of the one it shadows."""
     wide = {**SCHEMA, "required": ["flight"]}
-    catalog = desk(Route(name="r", tools=(own(input_schema=wide),)))
+    catalog = catalog_with(Route(name="r", tools=(own(input_schema=wide),)))
     for route, code in (("", "input_invalid"), ("r", "ok")):
         found = judge(catalog, pinned(route=route), a_call("search"), {"flight": "x"}, Tally())
         assert found.code == code

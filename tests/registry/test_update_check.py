@@ -20,7 +20,7 @@ CONTEXT = {"project": {"type": "string"}, "limits.cost": {"type": "number"}, "us
 NAMES = ("city", "date", "project", "limits.cost")
 
 
-def desk(*updates: str, context: dict[str, Any] | None = None, **fields: Any) -> Catalog:
+def catalog_with(*updates: str, context: dict[str, Any] | None = None, **fields: Any) -> Catalog:
     """One tool that may update these, and one actor with a step that collects two fields."""
     step = Step(name="ask", collect={"city": CITY, "date": None})
     actors = [an_actor(routes=(Route(name="trip", steps=(step,)),)), an_actor("other")]
@@ -40,12 +40,12 @@ def asked(
 @pytest.mark.row("F44")
 def test_what_a_tool_declares_counts_and_nothing_else() -> None:
     """Data that a step of its actor collects, fields that the manifest declares; the rest is named and left out."""
-    known = desk("city", "project")
+    known = catalog_with("city", "project")
     found = asked(known, {"city": "Porto", "date": 1, "project": "x"}, {"project": "x", "city": "y", "actor": "boss"})
     assert found.updates == Updates(data={"city": "Porto"}, context={"project": "x"})
     assert (found.ignored, found.problem) == (("data.date", "data.project", "city", "actor"), "")
-    assert asked(desk(), {"city": "Porto"}) == AcceptedUpdates(NO_UPDATES, ("data.city",))
-    assert asked(desk("city"), {}, {"project": "x"}) == AcceptedUpdates(NO_UPDATES, ("project",))
+    assert asked(catalog_with(), {"city": "Porto"}) == AcceptedUpdates(NO_UPDATES, ("data.city",))
+    assert asked(catalog_with("city"), {}, {"project": "x"}) == AcceptedUpdates(NO_UPDATES, ("project",))
     assert asked(known, {"city": "Porto"}, actor="other") == AcceptedUpdates(NO_UPDATES, ("data.city",))
 
 
@@ -62,7 +62,7 @@ def test_what_a_tool_declares_counts_and_nothing_else() -> None:
 )
 def test_one_value_that_does_not_fit_lets_all_of_them_fail(data: Any, context: Any, words: str) -> None:
     """The words say which and what is expected, and never the value."""
-    found = asked(desk(*NAMES), data, context)
+    found = asked(catalog_with(*NAMES), data, context)
     assert found.updates == NO_UPDATES
     assert found.problem.startswith(words)
     assert "a-secret-text" not in found.problem
@@ -71,7 +71,7 @@ def test_one_value_that_does_not_fit_lets_all_of_them_fail(data: Any, context: A
 def test_data_that_the_manifest_declares_as_a_whole_must_fit_as_a_whole() -> None:
     """Else no rule could read any of it any more."""
     whole = {"data": {"type": "object", "maxProperties": 1}}
-    known = desk("city", "date", context=whole)
+    known = catalog_with("city", "date", context=whole)
     assert asked(known, {"city": "Porto"}).problem == ""
     held = {"data": {"date": 1}}
     assert asked(known, {"city": "Porto"}, extra=held).problem == ("the value of `data` must have at most 1 properties")
@@ -110,14 +110,14 @@ def test_a_tool_of_ones_own_is_checked_as_well() -> None:
 
 def test_updates_are_in_the_hash_and_no_part_of_what_is_approved() -> None:
     """A tool that may change more is the same tool."""
-    one, more = desk(), desk("city")
+    one, more = catalog_with(), catalog_with("city")
     assert one.hash != more.hash
     assert one.tools()[0].definition == more.tools()[0].definition
 
 
 JSON = st.recursive(st.one_of(st.none(), st.integers(), st.text(max_size=9)), lambda inner: st.lists(inner, max_size=2))
 WISHES = st.dictionaries(st.sampled_from([*NAMES, "user", "user.id", "actor", "tenant", "data"]), JSON, max_size=5)
-KNOWN = [desk(*NAMES[:number]) for number in range(len(NAMES) + 1)]
+KNOWN = [catalog_with(*NAMES[:number]) for number in range(len(NAMES) + 1)]
 
 
 @pytest.mark.row("P18")

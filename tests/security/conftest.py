@@ -4,7 +4,7 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
-from gateway_login import STRANGER, locked_desk
+from gateway_login import STRANGER, locked_rig
 from gateway_rig import PEOPLE, GatewayRig, gateway_rig
 from temporalio.client import Client
 
@@ -21,4 +21,4 @@ async def locked(client: Client, tmp_path_factory: pytest.TempPathFactory) -> As
         open_store(f"sqlite:///{folder}/signoff.db") as store,
         gateway_rig(client, store, queue, profile="production", people=people) as found,
     ):
-        yield locked_desk(found)
+        yield locked_rig(found)

@@ -13,10 +13,10 @@ from agentack.engine import evaluate_events
 from agentack.models import EvaluationReport
 from agentack.parser import read_jsonl
 from agentack.policy import Policy
-from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool, yes
 from gateway_rig import FLIGHT, GatewayRig, gateway_rig
 from temporalio.client import Client
 from temporalio.testing import TimeSkipper
+from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns, yes
 
 from signoff.audit.agentack_export import trace
 from signoff.audit.log import AuditLog
@@ -36,7 +36,7 @@ Events = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-async def desk(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
+async def rig(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
     """A worker and a store of this module's own."""
     folder = tmp_path_factory.mktemp("agentack")
     queue = f"agentack-{uuid.uuid4().hex[:12]}"
@@ -51,84 +51,84 @@ async def checked(lines: list[str], folder: Path, needing: tuple[str, ...] = ALW
     return evaluate_events(read_jsonl(file), policy=Policy(require_approval_for=needing, max_approval_age_seconds=1))
 
 
-async def ended(desk: GatewayRig, key: TurnKey) -> list[Record]:
+async def ended(rig: GatewayRig, key: TurnKey) -> list[Record]:
     """The record of a turn that has come to its end."""
-    await asyncio.wait_for(desk.desk.signoff.result(key), 60)
-    return await AuditLog(desk.desk.store).stream(key.workflow_id)
+    await asyncio.wait_for(rig.turns.signoff.result(key), 60)
+    return await AuditLog(rig.turns.store).stream(key.workflow_id)
 
 
-async def asked(desk: GatewayRig, text: str) -> TurnKey:
+async def asked(rig: GatewayRig, text: str) -> TurnKey:
     """A turn that waits for people."""
-    key = await desk.start(text)
-    await desk.desk.waiting(key)
+    key = await rig.start(text)
+    await rig.turns.waiting(key)
     return key
 
 
-async def approved(desk: GatewayRig) -> TurnKey:
+async def approved(rig: GatewayRig) -> TurnKey:
     """One yes."""
-    key = await asked(desk, "pay")
-    await desk.desk.signoff.decide(yes(key))
+    key = await asked(rig, "pay")
+    await rig.turns.signoff.decide(yes(key))
     return key
 
 
-async def denied(desk: GatewayRig) -> TurnKey:
+async def denied(rig: GatewayRig) -> TurnKey:
     """One no."""
-    key = await asked(desk, "pay")
-    await desk.desk.signoff.decide(no(key))
+    key = await asked(rig, "pay")
+    await rig.turns.signoff.decide(no(key))
     return key
 
 
-async def some_of_each(desk: GatewayRig) -> TurnKey:
+async def some_of_each(rig: GatewayRig) -> TurnKey:
     """Two questions at once, one answered yes, one no."""
-    key = await asked(desk, "pay book")
-    await desk.desk.waiting(key, 2)
-    await desk.desk.signoff.decide(no(key, "c1.1"))
-    await desk.desk.signoff.decide(yes(key, "c1.2"))
+    key = await asked(rig, "pay book")
+    await rig.turns.waiting(key, 2)
+    await rig.turns.signoff.decide(no(key, "c1.1"))
+    await rig.turns.signoff.decide(yes(key, "c1.2"))
     return key
 
 
-async def by_two(desk: GatewayRig) -> TurnKey:
+async def by_two(rig: GatewayRig) -> TurnKey:
     """Two people of a quorum."""
-    key = await asked(desk, "both")
+    key = await asked(rig, "both")
     for person in ("ana", "bo"):
-        await desk.desk.signoff.decide(yes(key, subject=person))
+        await rig.turns.signoff.decide(yes(key, subject=person))
     return key
 
 
-async def timed_out(desk: GatewayRig) -> TurnKey:
+async def timed_out(rig: GatewayRig) -> TurnKey:
     """A day of silence."""
-    key = await asked(desk, "pay")
-    handle = desk.desk.client.get_workflow_handle(key.workflow_id)
-    await TimeSkipper(desk.desk.client).fast_forward(handle, timedelta(hours=25))
+    key = await asked(rig, "pay")
+    handle = rig.turns.client.get_workflow_handle(key.workflow_id)
+    await TimeSkipper(rig.turns.client).fast_forward(handle, timedelta(hours=25))
     return key
 
 
-async def cancelled(desk: GatewayRig) -> TurnKey:
+async def cancelled(rig: GatewayRig) -> TurnKey:
     """The turn is cancelled while people are asked."""
-    key = await asked(desk, "pay")
-    await desk.desk.signoff.cancel_turn(key)
+    key = await asked(rig, "pay")
+    await rig.turns.signoff.cancel_turn(key)
     return key
 
 
-async def edited(desk: GatewayRig) -> TurnKey:
+async def edited(rig: GatewayRig) -> TurnKey:
     """Changed by one of two, then agreed to by the other."""
-    key = await asked(desk, "trip")
-    await desk.desk.signoff.decide(yes(key, subject="ana", edited_args={**FLIGHT, "cost": 380.0}))
-    await desk.desk.signoff.decide(yes(key, subject="bo", revision=2))
+    key = await asked(rig, "trip")
+    await rig.turns.signoff.decide(yes(key, subject="ana", edited_args={**FLIGHT, "cost": 380.0}))
+    await rig.turns.signoff.decide(yes(key, subject="bo", revision=2))
     return key
 
 
-async def edited_by_both(desk: GatewayRig) -> TurnKey:
+async def edited_by_both(rig: GatewayRig) -> TurnKey:
     """Two people change the same question at the same time; one of the changes is agreed to."""
-    key = await asked(desk, "trip")
+    key = await asked(rig, "trip")
     edits = [yes(key, subject=who, edited_args={**FLIGHT, "seats": n}) for n, who in enumerate(("ana", "bo"), 2)]
-    receipts = await asyncio.gather(*(desk.desk.signoff.decide(edit) for edit in edits))
+    receipts = await asyncio.gather(*(rig.turns.signoff.decide(edit) for edit in edits))
     other = "bo" if receipts[0].status == "counted" else "ana"
-    await desk.desk.signoff.decide(yes(key, subject=other, revision=2))
+    await rig.turns.signoff.decide(yes(key, subject=other, revision=2))
     return key
 
 
-async def doubted(desk: GatewayRig, **answer: Any) -> TurnKey:
+async def doubted(rig: GatewayRig, **answer: Any) -> TurnKey:
     """An approved call whose first try is lost, in a worker of its own; and what somebody says of it."""
     tries: list[str] = []
 
@@ -138,10 +138,10 @@ async def doubted(desk: GatewayRig, **answer: Any) -> TurnKey:
             await asyncio.Event().wait()
         return "paid"
 
-    client, store, queue = desk.desk.client, desk.desk.store, f"doubt-{uuid.uuid4().hex[:12]}"
+    client, store, queue = rig.turns.client, rig.turns.store, f"doubt-{uuid.uuid4().hex[:12]}"
     catalog = catalog_of([pay_tool(Ledger(), handler=pay, timeout=0.1)])
     script = [calls(("pay", {"amount": 420, "to": "Lisbon"})), respond("done")]
-    async with bench(client, store, queue, catalog, script) as slow:
+    async with running_turns(client, store, queue, catalog, script) as slow:
         key = await slow.start()
         await slow.waiting(key)
         await slow.signoff.decide(yes(key))
@@ -151,46 +151,46 @@ async def doubted(desk: GatewayRig, **answer: Any) -> TurnKey:
     return key
 
 
-async def in_doubt(desk: GatewayRig) -> TurnKey:
+async def in_doubt(rig: GatewayRig) -> TurnKey:
     """Nobody knows what became of it; it did not happen, so it runs again."""
-    return await doubted(desk)
+    return await doubted(rig)
 
 
-async def happened(desk: GatewayRig) -> TurnKey:
+async def happened(rig: GatewayRig) -> TurnKey:
     """Nobody knows what became of it; somebody says that it happened."""
-    return await doubted(desk, verdict="happened", result="paid")
+    return await doubted(rig, verdict="happened", result="paid")
 
 
-async def denied_in_the_end(desk: GatewayRig) -> TurnKey:
+async def denied_in_the_end(rig: GatewayRig) -> TurnKey:
     """Approved, and denied by a rule that is deployed before it runs."""
-    client, store, queue = desk.desk.client, desk.desk.store, f"rule-{uuid.uuid4().hex[:12]}"
+    client, store, queue = rig.turns.client, rig.turns.store, f"rule-{uuid.uuid4().hex[:12]}"
     script = [calls(("pay", {"amount": 420, "to": "Lisbon"})), respond("done")]
-    async with bench(client, store, queue, catalog_of([pay_tool(Ledger())]), script) as before:
+    async with running_turns(client, store, queue, catalog_of([pay_tool(Ledger())]), script) as before:
         key = await before.start()
         await before.suspended(key)
     tightened = catalog_of([pay_tool(Ledger(), ApprovalPolicy(deny_if="args.amount > 1.0"))])
-    async with bench(client, store, queue, tightened, script) as after:
+    async with running_turns(client, store, queue, tightened, script) as after:
         await after.signoff.decide(yes(key))
         result = await after.signoff.result(key)
     assert [outcome.code for outcome in result.calls] == ["denied"]
     return key
 
 
-async def by_rule(desk: GatewayRig) -> TurnKey:
+async def by_rule(rig: GatewayRig) -> TurnKey:
     """A rule asks nobody."""
-    return await desk.start("small")
+    return await rig.start("small")
 
 
-async def granted(desk: GatewayRig) -> TurnKey:
+async def granted(rig: GatewayRig) -> TurnKey:
     """A remembered answer asks nobody."""
-    first = await asked(desk, "alike")
+    first = await asked(rig, "alike")
     # As through the gateway, which alone remembers, and stamps what it takes.
     stamped = {"received_at": datetime.now(UTC)}
     decision = yes(first, remember=GrantRequest(scope="tenant", seconds=600, uses=1), **stamped)
-    await answer(desk.desk.store, decision)
-    await desk.desk.signoff.decide(decision)
-    await ended(desk, first)
-    return await desk.start("alike")
+    await answer(rig.turns.store, decision)
+    await rig.turns.signoff.decide(decision)
+    await ended(rig, first)
+    return await rig.start("alike")
 
 
 WAYS = (
@@ -201,10 +201,10 @@ WAYS = (
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 async def test_the_checker_passes_turns_that_people_decided(
-    way: Callable[[GatewayRig], Any], desk: GatewayRig, tmp_path: Path
+    way: Callable[[GatewayRig], Any], rig: GatewayRig, tmp_path: Path
 ) -> None:
     """Each way a call can go, as the record has it: every control that the checker knows holds."""
-    lines = trace(await ended(desk, await way(desk)))
+    lines = trace(await ended(rig, await way(rig)))
     report = await checked(lines, tmp_path)
     assert (report.status, report.findings) == ("PASS", ())
     proposed = [event for event in map(json.loads, lines) if event["type"] == "action_proposed"]
@@ -212,9 +212,9 @@ async def test_the_checker_passes_turns_that_people_decided(
     assert not [word for word in ("Lisbon", "TP 531", ":420") if word in "".join(lines)]
 
 
-async def test_what_a_remembered_answer_let_run_was_asked_about_elsewhere(desk: GatewayRig, tmp_path: Path) -> None:
+async def test_what_a_remembered_answer_let_run_was_asked_about_elsewhere(rig: GatewayRig, tmp_path: Path) -> None:
     """The checker knows one approval an action: told that the tool always needs one, it reports a grant's use."""
-    lines = trace(await ended(desk, await granted(desk)))
+    lines = trace(await ended(rig, await granted(rig)))
     assert (await checked(lines, tmp_path, ("alike:*",))).rule_counts == {"ACK001": 1}
 
 
@@ -265,9 +265,9 @@ BROKEN = {
 }
 
 
-async def test_the_checker_finds_what_is_broken(desk: GatewayRig, tmp_path: Path) -> None:
+async def test_the_checker_finds_what_is_broken(rig: GatewayRig, tmp_path: Path) -> None:
     """The pass above means something: the same trace with one thing wrong fails, under the rule of that thing."""
-    lines = trace(await ended(desk, await approved(desk)))
+    lines = trace(await ended(rig, await approved(rig)))
     for rule, breaks in BROKEN.items():
         events = [json.loads(line) for line in lines]
         breaks(events)
@@ -276,26 +276,26 @@ async def test_the_checker_finds_what_is_broken(desk: GatewayRig, tmp_path: Path
         assert report.status == ("INCOMPLETE" if set(report.rule_counts) == {"ACK009"} else "FAIL")
 
 
-async def test_an_edit_that_ran_without_a_new_yes_is_routed_around(desk: GatewayRig, tmp_path: Path) -> None:
+async def test_an_edit_that_ran_without_a_new_yes_is_routed_around(rig: GatewayRig, tmp_path: Path) -> None:
     """Arguments that nobody agreed to, under the answer to those before: the replaced question is a denial."""
-    events = [json.loads(line) for line in trace(await ended(desk, await edited(desk)))]
+    events = [json.loads(line) for line in trace(await ended(rig, await edited(rig)))]
     for event in _of(events, "action_executed"):
         event.pop("approval_id")
     report = await checked([json.dumps(event) for event in events], tmp_path)
     assert {"ACK001", "ACK007"} <= set(report.rule_counts)
 
 
-async def test_a_turn_that_waits_still_is_incomplete(desk: GatewayRig, tmp_path: Path) -> None:
+async def test_a_turn_that_waits_still_is_incomplete(rig: GatewayRig, tmp_path: Path) -> None:
     """No answer yet is no evidence of one."""
-    key = await asked(desk, "pay")
-    report = await checked(trace(await AuditLog(desk.desk.store).stream(key.workflow_id)), tmp_path)
+    key = await asked(rig, "pay")
+    report = await checked(trace(await AuditLog(rig.turns.store).stream(key.workflow_id)), tmp_path)
     assert (report.status, set(report.rule_counts)) == ("INCOMPLETE", {"ACK009"})
-    await desk.desk.signoff.cancel_turn(key)
+    await rig.turns.signoff.cancel_turn(key)
 
 
-async def test_a_record_that_is_not_whole_is_no_evidence(desk: GatewayRig) -> None:
+async def test_a_record_that_is_not_whole_is_no_evidence(rig: GatewayRig) -> None:
     """What was too long to be kept, or was changed, is said, and no trace is made of it."""
-    records = await ended(desk, await approved(desk))
+    records = await ended(rig, await approved(rig))
     for data, words in (('{"too_long":40000,"sha256":"00"}', "too long"), ("[]", "was changed")):
         with pytest.raises(Refused, match=words):
             trace([records[0].model_copy(update={"data": data})])

@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from desk_fixtures import yes
-from gateway_login import STRANGER, bearer, browser, hidden, locked_desk, sign_in, token_of
+from gateway_login import STRANGER, bearer, browser, hidden, locked_rig, sign_in, token_of
 from gateway_rig import PEOPLE, SIGNER, GatewayRig
 from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
+from turn_fixtures import yes
 
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
@@ -33,7 +33,7 @@ Facts = dict[str, Any]
 @pytest.fixture(name="locked")
 def fresh_gateway(locked: GatewayRig) -> GatewayRig:
     """A gateway that has not written down anybody's attempts in this minute."""
-    return locked_desk(dataclasses.replace(locked, deps=dataclasses.replace(locked.deps, attempts=AttemptRecords())))
+    return locked_rig(dataclasses.replace(locked, deps=dataclasses.replace(locked.deps, attempts=AttemptRecords())))
 
 
 async def asked(locked: GatewayRig, text: str = "both", by: str = "guest") -> ApprovalRequest:
@@ -41,7 +41,7 @@ async def asked(locked: GatewayRig, text: str = "both", by: str = "guest") -> Ap
     headers = bearer(await token_of(locked, by))
     answer = await locked.http.post("/v1/turns", json={"text": text, "actor": "desk"}, headers=headers)
     body = answer.json()
-    view = await locked.desk.waiting(TurnKey(body["tenant"], body["session"], body["turn"]))
+    view = await locked.turns.waiting(TurnKey(body["tenant"], body["session"], body["turn"]))
     return next(call.approval for call in view.calls if call.approval is not None)
 
 
@@ -52,7 +52,7 @@ def key_of(request: ApprovalRequest) -> TurnKey:
 
 def handle_of(locked: GatewayRig, request: ApprovalRequest) -> WorkflowHandle[Any, Any]:
     """The turn as Temporal's client has it: past the gateway."""
-    return locked.desk.client.get_workflow_handle(key_of(request).workflow_id)
+    return locked.turns.client.get_workflow_handle(key_of(request).workflow_id)
 
 
 def answer(request: ApprovalRequest, **fields: Any) -> Decision:
@@ -69,7 +69,7 @@ def signed(request: ApprovalRequest, **fields: Any) -> Decision:
 async def given(locked: GatewayRig, decision: Decision) -> Receipt:
     """Give an answer as the gateway does: it lies in the store before the turn has it."""
     await store_answer(locked.deps.store, decision)
-    return await locked.desk.signoff.decide(decision)
+    return await locked.turns.signoff.decide(decision)
 
 
 async def attempts(locked: GatewayRig, request: ApprovalRequest) -> list[Record]:
@@ -83,7 +83,7 @@ async def agreed(locked: GatewayRig, request: ApprovalRequest) -> None:
     for person in ("ana", "bo"):
         receipt = await given(locked, signed(request, subject=person))
         assert receipt.status != "refused", receipt
-    await asyncio.wait_for(locked.desk.signoff.result(key_of(request)), 60)
+    await asyncio.wait_for(locked.turns.signoff.result(key_of(request)), 60)
     assert await locked.runs(request.id) == 1
 
 
@@ -136,8 +136,8 @@ async def test_each_bad_answer_is_refused_with_its_receipt_and_recorded_through_
                 continue
             receipt: Receipt = await handle.execute_update(names.DECIDE, body, result_type=Receipt)
             assert (receipt.status, receipt.code) == ("refused", code), what
-    await locked.desk.until(key_of(request), lambda view: view.refusals >= len(sent))
-    assert await locked.desk.signoff.request(request.id) == request
+    await locked.turns.until(key_of(request), lambda view: view.refusals >= len(sent))
+    assert await locked.turns.signoff.request(request.id) == request
     await agreed(locked, request)
     records = await attempts(locked, request)
     told = {record.key.split("/")[2]: record.facts["receipt"] for record in records if "receipt" in record.facts}
@@ -150,7 +150,7 @@ async def test_an_answer_given_twice_counts_once_and_is_recorded(locked: Gateway
     request = await asked(locked)
     first, handle = signed(request), handle_of(locked, request)
     body = first.model_dump(mode="json", exclude_none=True)
-    receipts = [await given(locked, first), *[await locked.desk.signoff.decide(first) for _ in range(2)]]
+    receipts = [await given(locked, first), *[await locked.turns.signoff.decide(first) for _ in range(2)]]
     for _ in range(3):
         await handle.signal(names.APPROVAL_RESPONSE, body)
     headers, url = bearer(await token_of(locked, "ana")), f"/v1/approvals/{request.id}/decide"
@@ -195,8 +195,8 @@ async def test_each_malformed_envelope_is_refused_with_the_field_and_recorded(lo
         assert "one JSON object" in str(caught.value.cause), what
         await handle.signal(names.APPROVAL_RESPONSE, body)
     signals = len(ENVELOPES) + len(NO_OBJECTS)
-    await locked.desk.until(key_of(request), lambda view: view.refusals >= len(ENVELOPES) + signals)
-    assert await locked.desk.signoff.request(request.id) == request
+    await locked.turns.until(key_of(request), lambda view: view.refusals >= len(ENVELOPES) + signals)
+    assert await locked.turns.signoff.request(request.id) == request
     await agreed(locked, request)
     records = [each for each in await attempts(locked, request) if each.facts.get("receipt") == "malformed"]
     assert len({record.facts["body"] for record in records}) == len(records) == len(ENVELOPES) + signals
@@ -207,7 +207,7 @@ async def test_a_page_s_answer_is_recorded_though_its_reader_may_not_read_it_any
     """Bo opens a card, leaves the role that decides it, and approves by that page: 404, and the record has it."""
     request = await asked(locked)
     path = f"/approvals/{request.id}"
-    gone = locked_desk(locked, people=[each for each in PEOPLE if each.id != "bo"] + [Person(id="bo", name="Bo")])
+    gone = locked_rig(locked, people=[each for each in PEOPLE if each.id != "bo"] + [Person(id="bo", name="Bo")])
     async with browser(locked) as page:
         await sign_in(page, await token_of(locked, "bo"))
         form = hidden((await page.get(path)).text, f"{path}/decide")
@@ -216,7 +216,7 @@ async def test_a_page_s_answer_is_recorded_though_its_reader_may_not_read_it_any
             later.cookies = cookies
             sent = await later.post(f"{path}/decide", data={**form, "verdict": "approved"})
     assert sent.status_code == 404, sent.text
-    assert (await locked.desk.signoff.request(request.id)).votes == ()
+    assert (await locked.turns.signoff.request(request.id)).votes == ()
     await agreed(locked, request)
     tried = [(each.subject, each.facts.get("receipt")) for each in await attempts(locked, request)]
     assert ("bo", "not_allowed") in tried
@@ -243,7 +243,7 @@ async def test_each_malformed_body_is_422_with_the_field_and_recorded(locked: Ga
     for what, body in BODIES.items():
         sent = await locked.http.post(f"/v1/approvals/{request.id}/decide", content=body, headers=headers)
         assert (sent.status_code, sent.json()["code"]) == (422, "malformed"), (what, sent.text)
-    assert await locked.desk.signoff.request(request.id) == request
+    assert await locked.turns.signoff.request(request.id) == request
     records = await attempts(locked, request)
     assert [record.subject for record in records] == ["ana"] * len(BODIES)
     assert len({record.facts["body"] for record in records}) == len(BODIES)
@@ -271,7 +271,7 @@ async def test_each_refusal_of_the_api_is_recorded_under_who_tried(locked: Gatew
         url = f"/v1/approvals/{request.id}/decide{named}"
         sent = await locked.http.post(url, json={**good, **body}, headers=headers)
         assert (sent.status_code, sent.json()["code"]) == (status, code), (what, sent.text)
-    assert (await locked.desk.signoff.request(request.id)).votes == ()
+    assert (await locked.turns.signoff.request(request.id)).votes == ()
     await agreed(locked, request)
     tried = {(record.subject, record.facts.get("receipt")) for record in await attempts(locked, request)}
     # A stranger is told of no request; the record says why.
@@ -286,9 +286,9 @@ async def test_who_may_approve_what_they_asked_for_still_may_not_and_is_recorded
     own = {"verdict": "approved", "question_hash": request.question_hash}
     sent = await locked.http.post(f"/v1/approvals/{request.id}/decide", json=own, headers=headers)
     assert (sent.status_code, sent.json()["code"]) == (403, "self_approval")
-    assert (await locked.desk.signoff.decide(signed(request))).code == "assurance"
+    assert (await locked.turns.signoff.decide(signed(request))).code == "assurance"
     assert (await given(locked, signed(request, subject="approver"))).status == "accepted"
-    await asyncio.wait_for(locked.desk.signoff.result(key_of(request)), 60)
+    await asyncio.wait_for(locked.turns.signoff.result(key_of(request)), 60)
     told = [(record.subject, record.facts.get("receipt", "")) for record in await attempts(locked, request)]
     assert told == [("ana", "self_approval"), ("ana", "assurance"), ("approver", "")]
 
@@ -300,7 +300,7 @@ async def test_another_tenant_s_token_finds_nothing_here_and_is_recorded(locked:
     for name in (request.id, request.code):
         sent = await locked.http.post(f"/v1/approvals/{name}/decide", json={"verdict": "approved"}, headers=headers)
         assert sent.status_code in (403, 404), sent.text
-    assert (await locked.desk.signoff.request(request.id)).votes == ()
+    assert (await locked.turns.signoff.request(request.id)).votes == ()
     await agreed(locked, request)
     tried = [record for record in await attempts(locked, request) if record.subject == STRANGER.id]
     assert [record.facts["status"] for record in tried] == ["refused"]

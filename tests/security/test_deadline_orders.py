@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from desk_fixtures import GUEST, ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, yes
 from gateway_rig import SIGNER
 from signed_askers import signed_asker
 from temporalio.client import Client
+from turn_fixtures import GUEST, ApprovalPolicy, Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
 
 from signoff.audit.log import AuditLog
 from signoff.contracts import names
@@ -25,20 +25,22 @@ from signoff.testing.scripted_model import calls, respond
 
 
 @asynccontextmanager
-async def desk_of(client: Client, store: Store, queue: str, *tools: Tool) -> AsyncIterator[Bench]:
+async def turns_for(client: Client, store: Store, queue: str, *tools: Tool) -> AsyncIterator[RunningTurns]:
     """A worker of the production profile; its model calls every tool at once."""
     script = [calls(*((tool.name, {"amount": 420, "to": "Ana"}) for tool in tools)), respond("done")]
     verifier = SIGNER.verifier()
-    async with bench(client, store, queue, catalog_of(tools), script, profile="production", verifier=verifier) as desk:
-        yield desk
+    async with running_turns(
+        client, store, queue, catalog_of(tools), script, profile="production", verifier=verifier
+    ) as turns:
+        yield turns
 
 
-async def begun(desk: Bench, count: int = 1) -> tuple[TurnKey, ApprovalRequest]:
+async def begun(turns: RunningTurns, count: int = 1) -> tuple[TurnKey, ApprovalRequest]:
     """A turn that guest asked for, once it waits; and its first request."""
     turn = f"t{uuid.uuid4().hex[:12]}"
     asker = signed_asker(SIGNER, GUEST, "main", turn, turn, at=datetime.now(UTC))
-    key = await desk.start(session_id=turn, turn_id=turn, principal=asker)
-    request = (await desk.waiting(key, count)).calls[0].approval
+    key = await turns.start(session_id=turn, turn_id=turn, principal=asker)
+    request = (await turns.waiting(key, count)).calls[0].approval
     assert request is not None
     return key, request
 
@@ -70,18 +72,18 @@ async def test_while_no_worker_looks_the_time_of_receipt_decides(
     though it lies in the store."""
     ledger = Ledger()
     tool = pay_tool(ledger, ApprovalPolicy(timeout=3_600))
-    async with desk_of(client, store, task_queue, tool) as desk:
-        key, request = await begun(desk)
-        await desk.suspended(key)
+    async with turns_for(client, store, task_queue, tool) as turns:
+        key, request = await begun(turns)
+        await turns.suspended(key)
     handle = client.get_workflow_handle(key.workflow_id)
     # Not before the worker is gone: a machine that is busy for the whole of a short deadline would settle it there.
-    await desk.fire(key, hours=2)
+    await turns.fire(key, hours=2)
     decision = answered(key, request, after)
     await answer(store, decision)
     body = decision.model_dump(mode="json", exclude_none=True)
     await handle.signal(names.APPROVAL_RESPONSE, body)
-    async with desk_of(client, store, task_queue, tool) as desk:
-        result = await desk.signoff.result(key)
+    async with turns_for(client, store, task_queue, tool) as turns:
+        result = await turns.signoff.result(key)
         receipt = await receipt_of(client, key)
     assert [outcome.code for outcome in result.calls] == [code]
     assert receipt.state == state
@@ -94,13 +96,13 @@ async def test_before_the_deadline_an_answer_received_after_it_is_late(
     """The request waits still, but the gateway signs no such answer and keeps none: it counts for nothing. What it
     did receive in time counts."""
     ledger = Ledger()
-    async with desk_of(client, store, task_queue, pay_tool(ledger)) as desk:
-        key, request = await begun(desk)
-        late = await desk.signoff.decide(answered(key, request, 1))
+    async with turns_for(client, store, task_queue, pay_tool(ledger)) as turns:
+        key, request = await begun(turns)
+        late = await turns.signoff.decide(answered(key, request, 1))
         decision = signed(key, request, datetime.now(UTC))
         await answer(store, decision)
-        in_time = await desk.signoff.decide(decision)
-        result = await desk.signoff.result(key)
+        in_time = await turns.signoff.decide(decision)
+        result = await turns.signoff.result(key)
     assert (late.status, late.code) == ("refused", "assurance")
     assert in_time.status == "accepted"
     assert [outcome.code for outcome in result.calls] == ["ok"]
@@ -117,15 +119,15 @@ async def test_what_the_model_was_told_is_not_undone(
         pay_tool(ledger, ApprovalPolicy(timeout=14 * 86_400.0)),
         pay_tool(ledger, ApprovalPolicy(timeout=56 * 86_400.0), name="wire"),
     ]
-    async with desk_of(client, store, task_queue, *tools) as desk:
-        key, request = await begun(desk, 2)
-        await desk.forward(key, days=21)
-        await desk.until(key, lambda view: _state(view) == "timed_out")
+    async with turns_for(client, store, task_queue, *tools) as turns:
+        key, request = await begun(turns, 2)
+        await turns.forward(key, days=21)
+        await turns.until(key, lambda view: _state(view) == "timed_out")
         decision = answered(key, request, after)
         await answer(store, decision)
-        receipt = await desk.signoff.decide(decision)
-        await desk.signoff.cancel_turn(key)
-        result = await desk.signoff.result(key)
+        receipt = await turns.signoff.decide(decision)
+        await turns.signoff.cancel_turn(key)
+        result = await turns.signoff.result(key)
         records = await AuditLog(store).stream(key.workflow_id)
     assert (receipt.status, receipt.code, receipt.state) == ("refused", "expired", "timed_out")
     assert receipt.why == why

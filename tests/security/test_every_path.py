@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from desk_fixtures import GUEST, Bench, Ledger, bench, catalog_of, pay_tool
 from temporalio.client import Client
+from turn_fixtures import GUEST, Ledger, RunningTurns, catalog_of, pay_tool, running_turns
 
 from signoff.contracts import names
 from signoff.contracts.call import CallContext
@@ -36,7 +36,7 @@ GATED: dict[str, dict[str, Any]] = {
 NOT_OFFERED = ("hidden", "of_another", "PLAIN", "plain ", names.IDENTIFY, names.OUTCOME, names.DECIDE, "approve", "")
 
 
-def desk(ledger: Ledger) -> Catalog:
+def catalog_with(ledger: Ledger) -> Catalog:
     """A tool for each way; all need a person, or are not this actor's."""
     tools = [pay_tool(ledger, name=name, **{"requires_approval": True, **given}) for name, given in GATED.items()]
     free = [pay_tool(ledger, False, name=name) for name in ("hidden", "of_another")]
@@ -51,7 +51,7 @@ def desk(ledger: Ledger) -> Catalog:
     return catalog_of([*tools, *free], actors=actors, policies=rules)
 
 
-async def undecided(found: Bench, **fields: Any) -> TurnResult:
+async def undecided(found: RunningTurns, **fields: Any) -> TurnResult:
     """The turn, cancelled once everything that needs nobody is over."""
     key = await found.start(**fields)
     if not fields:
@@ -68,7 +68,7 @@ async def test_no_path_runs_a_gated_tool_without_a_decision(
     """Bypass routing, reading, retries, another queue, each kind of rule, a dry run: nobody decided, nothing ran."""
     ledger = Ledger()
     script = [calls(*((name, {"amount": 20}) for name in GATED)), respond("done")]
-    async with bench(client, store, task_queue, desk(ledger), script) as found:
+    async with running_turns(client, store, task_queue, catalog_with(ledger), script) as found:
         result = await undecided(found, **({"dry_run": True} if way == "dry_run" else {}))
     assert len(result.calls) == len(GATED)
     assert {outcome.code for outcome in result.calls} == {"denied" if way == "asked" else "ok"}
@@ -79,11 +79,11 @@ async def test_what_is_not_offered_never_executes(client: Client, store: Store, 
     """A hidden tool, another actor's, our own activities, a tool to decide with: there is no such thing for a model."""
     ledger = Ledger()
     script = [calls(*((name, {"amount": 20}) for name in NOT_OFFERED)), respond("done")]
-    async with bench(client, store, task_queue, desk(ledger), script) as found:
+    async with running_turns(client, store, task_queue, catalog_with(ledger), script) as found:
         key = await found.start()
         result = await found.signoff.result(key)
     ctx = CallContext(actor="desk", session="s", turn="t", tenant="main", user=GUEST)
-    offered = {tool.name for tool in found.room.catalog.offered_tools("desk", ctx)}
+    offered = {tool.name for tool in found.deps.catalog.offered_tools("desk", ctx)}
     assert {outcome.code for outcome in result.calls} == {"not_available"}
     assert offered == {*GATED, names.RESPOND}
     assert ledger.rows == []

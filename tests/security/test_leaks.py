@@ -4,10 +4,10 @@ import logging
 from typing import Any
 
 import pytest
-from desk_fixtures import Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from gateway_login import bearer, token_of
 from gateway_rig import PASSWORD, GatewayRig
 from temporalio.client import Client
+from turn_fixtures import Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, yes
 
 from signoff.audit.log import AuditLog
 from signoff.contracts.ids import TurnKey
@@ -57,15 +57,15 @@ SCRIPT = [
 ]
 
 
-async def played(desk: Bench) -> TurnKey:
+async def played(turns: RunningTurns) -> TurnKey:
     """A turn in which calls run, fail, are retried, are wrong, and are denied."""
-    key = await desk.start()
-    await desk.waiting(key)
-    await desk.signoff.decide(yes(key))
-    await desk.until(key, lambda view: any(call.call == "c3.1" and call.approval is not None for call in view.calls))
-    await desk.signoff.decide(no(key, "c3.1", revision=9))
-    await desk.signoff.decide(no(key, "c3.1"))
-    await desk.signoff.result(key)
+    key = await turns.start()
+    await turns.waiting(key)
+    await turns.signoff.decide(yes(key))
+    await turns.until(key, lambda view: any(call.call == "c3.1" and call.approval is not None for call in view.calls))
+    await turns.signoff.decide(no(key, "c3.1", revision=9))
+    await turns.signoff.decide(no(key, "c3.1"))
+    await turns.signoff.result(key)
     return key
 
 
@@ -74,9 +74,9 @@ async def test_arguments_are_in_no_id_attribute_log_error_or_record(
 ) -> None:
     """Neither the secret nor the plain ones: not in ids, attributes, logs, failures in the history, the record."""
     caplog.set_level(logging.INFO)
-    async with bench(client, store, task_queue, catalog(), SCRIPT) as desk:
-        key = await played(desk)
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog(), SCRIPT) as turns:
+        key = await played(turns)
+        result = await turns.signoff.result(key)
         handle = client.get_workflow_handle(key.workflow_id)
         described, history = await handle.describe(), await handle.fetch_history()
         records = await AuditLog(store).stream(key.workflow_id)
@@ -107,10 +107,10 @@ def _failure(event: Any) -> Any:
 
 async def test_a_secret_argument_is_not_told_back(client: Client, store: Store, task_queue: str) -> None:
     """The model and the card get what failed without it: masked on the card, cut out of the tool's own words."""
-    async with bench(client, store, task_queue, catalog(), SCRIPT) as desk:
-        key = await played(desk)
-        view = await desk.signoff.view(key)
-        told = await desk.told(key)
+    async with running_turns(client, store, task_queue, catalog(), SCRIPT) as turns:
+        key = await played(turns)
+        view = await turns.signoff.view(key)
+        told = await turns.results(key)
     assert PIN not in str([part.model_dump(mode="json") for part in told])
     cards = [call.approval.card for call in view.calls if call.approval is not None]
     assert cards
@@ -127,7 +127,7 @@ async def test_the_gateway_logs_no_argument_and_no_token(locked: GatewayRig, cap
     )
     body = started.json()
     key = TurnKey(body["tenant"], body["session"], body["turn"])
-    request = next(call.approval for call in (await locked.desk.waiting(key)).calls if call.approval is not None)
+    request = next(call.approval for call in (await locked.turns.waiting(key)).calls if call.approval is not None)
     url = f"/v1/approvals/{request.id}/decide"
     for person, sent in (
         ("bo", {"verdict": "approved", "question_hash": request.question_hash}),
@@ -138,7 +138,7 @@ async def test_the_gateway_logs_no_argument_and_no_token(locked: GatewayRig, cap
     good = {"verdict": "approved", "question_hash": request.question_hash}
     answer = await locked.http.post(url, json=good, headers=bearer(tokens["approver"]))
     assert answer.json()["status"] == "accepted"
-    await locked.desk.signoff.result(key)
+    await locked.turns.signoff.result(key)
     records = await AuditLog(locked.deps.store).stream(key.workflow_id)
     text = caplog.text + "".join(record.model_dump_json() for record in records)
     assert request.id in text

@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from desk_fixtures import yes
-from gateway_login import bearer, locked_desk, token_of
+from gateway_login import bearer, locked_rig, token_of
 from gateway_rig import PEOPLE, SIGNER, GatewayRig, gateway_rig
 from temporalio.client import Client
 from temporalio.service import RPCError
+from turn_fixtures import yes
 
 from signoff.audit.checkpoints import Checkpoints
 from signoff.audit.log import AuditLog
@@ -36,7 +36,7 @@ EVERYBODY = (*PEOPLE, *CROWD)
 
 
 @pytest.fixture
-async def desk(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
+async def rig(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
     """A worker of the production profile and a gateway where everybody has a token."""
     folder = tmp_path_factory.mktemp("race")
     people, queue = FixedDirectory(EVERYBODY), f"race-{uuid.uuid4().hex[:12]}"
@@ -44,14 +44,14 @@ async def desk(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Asyn
         open_store(f"sqlite:///{folder}/signoff.db") as store,
         gateway_rig(client, store, queue, profile="production", people=people) as found,
     ):
-        yield locked_desk(found, people=EVERYBODY)
+        yield locked_rig(found, people=EVERYBODY)
 
 
 class Race:
     """One request, and the doors to it. Each way of deciding gives the receipt that its person has in the end."""
 
-    def __init__(self, desk: GatewayRig, request: ApprovalRequest, tokens: dict[str, str]) -> None:
-        self._desk = desk
+    def __init__(self, rig: GatewayRig, request: ApprovalRequest, tokens: dict[str, str]) -> None:
+        self._rig = rig
         self._request = request
         self._tokens = tokens
         self.late: set[str] = set()
@@ -59,7 +59,7 @@ class Race:
         key = parse_approval_id(request.id)
         assert key is not None
         self.turn = key.turn
-        self._handle = desk.desk.client.get_workflow_handle(key.turn.workflow_id)
+        self._handle = rig.turns.client.get_workflow_handle(key.turn.workflow_id)
 
     async def run(self, number: int) -> tuple[str, Receipt]:
         """One person's answer, by the door of their number; every third says no."""
@@ -74,9 +74,9 @@ class Race:
 
     async def by_client(self, person: str, verdict: Verdict) -> Receipt:
         """Another gateway over the same store."""
-        found = self._desk.deps.people.find(person, "main")
+        found = self._rig.deps.people.find(person, "main")
         assert found is not None
-        other = dataclasses.replace(self._desk.deps, attempts=AttemptRecords())
+        other = dataclasses.replace(self._rig.deps, attempts=AttemptRecords())
         shown = self._request.question_hash
         said = {"approval_id": self._request.id, "verdict": verdict, "revision": 1, "question_hash": shown}
         return await decide(other, DecisionDraft.model_validate(said), DecisionAuthor(found, "inbox", "session"))
@@ -84,7 +84,7 @@ class Race:
     async def by_http(self, person: str, verdict: str) -> Receipt:
         """The API, with a token."""
         url, headers = f"/v1/approvals/{self._request.id}/decide", bearer(self._tokens[person])
-        answer = await self._desk.http.post(
+        answer = await self._rig.http.post(
             url, json={"verdict": verdict, "question_hash": self._request.question_hash}, headers=headers
         )
         receipt = Receipt.model_validate(answer.json())
@@ -100,7 +100,7 @@ class Race:
 
     async def asked_later(self) -> Receipt:
         """What the turn says to somebody who asks when it is over."""
-        await self._desk.desk.signoff.result(self.turn)
+        await self._rig.turns.signoff.result(self.turn)
         while True:
             # A busy machine may not answer fifty questions in time; asked again, it says the same.
             with contextlib.suppress(RPCError):
@@ -112,25 +112,25 @@ class Race:
         return SIGNER.sign_decision(yes(self.turn, subject=person, verdict=verdict, **received))
 
 
-async def begun(desk: GatewayRig) -> Race:
+async def begun(rig: GatewayRig) -> Race:
     """A request of guest's that waits, and a token for each of the crowd that goes by HTTP."""
-    headers = bearer(await token_of(desk, "guest"))
-    answer = await desk.http.post("/v1/turns", json={"text": "pay", "actor": "desk"}, headers=headers)
+    headers = bearer(await token_of(rig, "guest"))
+    answer = await rig.http.post("/v1/turns", json={"text": "pay", "actor": "desk"}, headers=headers)
     started = answer.json()
-    view = await desk.desk.waiting(TurnKey(started["tenant"], started["session"], started["turn"]))
-    tokens = {f"p{number}": await token_of(desk, f"p{number}") for number in range(1, 50, 3)}
+    view = await rig.turns.waiting(TurnKey(started["tenant"], started["session"], started["turn"]))
+    tokens = {f"p{number}": await token_of(rig, f"p{number}") for number in range(1, 50, 3)}
     request = view.calls[0].approval
     assert request is not None
-    return Race(desk, request, tokens)
+    return Race(rig, request, tokens)
 
 
 @pytest.mark.row("E58")
-async def test_fifty_deciders_over_every_door_have_one_winner_and_49_receipts_naming_them(desk: GatewayRig) -> None:
+async def test_fifty_deciders_over_every_door_have_one_winner_and_49_receipts_naming_them(rig: GatewayRig) -> None:
     """The turn is free to end with the first; whoever comes later by whichever door is told who that was."""
-    race = await begun(desk)
+    race = await begun(rig)
     told = await asyncio.gather(*(race.run(number) for number in range(50)))
-    result = await desk.desk.signoff.result(race.turn)
-    records = await AuditLog(desk.deps.store).stream(race.turn.workflow_id)
+    result = await rig.turns.signoff.result(race.turn)
+    records = await AuditLog(rig.deps.store).stream(race.turn.workflow_id)
     (ending,) = [record for record in records if record.kind == "ending"]
     winner = ending.subject
     assert winner in {person.id for person in CROWD}
@@ -147,12 +147,12 @@ async def test_fifty_deciders_over_every_door_have_one_winner_and_49_receipts_na
 
     approved = ending.facts["state"] == "approved"
     assert [outcome.code for outcome in result.calls] == ["ok" if approved else "denied"]
-    assert len(desk.ledger.rows) == approved
+    assert len(rig.ledger.rows) == approved
     attempts = Counter(record.facts["status"] for record in records if record.kind == "attempt")
     assert attempts["accepted"] == 1
-    points = Checkpoints(desk.deps.store)
+    points = Checkpoints(rig.deps.store)
     report = await verify(
-        AuditLog(desk.deps.store).records(), points.all(), SIGNER.verifier(), heads=await points.heads()
+        AuditLog(rig.deps.store).records(), points.all(), SIGNER.verifier(), heads=await points.heads()
     )
     assert report.finding is None
-    await desk.desk.replays(race.turn)
+    await rig.turns.replays(race.turn)

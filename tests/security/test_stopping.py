@@ -17,14 +17,14 @@ from signoff.contracts.ids import parse_approval_id
 from signoff.store.store import Store
 from signoff.temporal.embedded_server import ServerHandle
 
-DESK = Path(__file__).parents[1] / "cli" / "cli_desk"
+PROJECT = Path(__file__).parents[1] / "cli" / "cli_project"
 
 
-async def recorded(desk: GatewayRig, approval: str, kind: str) -> list[str]:
+async def recorded(rig: GatewayRig, approval: str, kind: str) -> list[str]:
     """What the record of a request's turn says of one kind, as JSON."""
     key = parse_approval_id(approval)
     assert key is not None
-    records = await AuditLog(desk.deps.store).stream(key.turn.workflow_id)
+    records = await AuditLog(rig.deps.store).stream(key.turn.workflow_id)
     return [record.data for record in records if record.kind == kind]
 
 
@@ -33,26 +33,26 @@ async def test_the_kill_switch_ends_what_waits_refuses_what_comes_and_is_recorde
     client: Client, store: Store, task_queue: str
 ) -> None:
     """One request: all that waits is denied, what is new is denied until the thaw; who, why, and each end on record."""
-    async with gateway_rig(client, store, task_queue) as desk:
-        waiting = [await desk.asked("pay") for _ in range(5)]
-        frozen = await desk.http.post("/v1/freezes", json={"reason": "a stolen laptop"})
+    async with gateway_rig(client, store, task_queue) as rig:
+        waiting = [await rig.asked("pay") for _ in range(5)]
+        frozen = await rig.http.post("/v1/freezes", json={"reason": "a stolen laptop"})
         assert frozen.status_code == 200, frozen.text
         for approval in waiting:
             named = parse_approval_id(approval)
             assert named is not None
-            (outcome,) = (await desk.desk.signoff.result(named.turn)).calls
+            (outcome,) = (await rig.turns.signoff.result(named.turn)).calls
             assert outcome.code == "denied"
-            (ending,) = await recorded(desk, approval, "ending")
+            (ending,) = await recorded(rig, approval, "ending")
             assert '"cancelled"' in ending
-        key = await desk.desk.start("small")
-        (outcome,) = (await desk.desk.signoff.result(key)).calls
+        key = await rig.turns.start("small")
+        (outcome,) = (await rig.turns.signoff.result(key)).calls
         assert outcome.code == "denied"
         (verdict,) = [each for each in await AuditLog(store).stream(key.workflow_id) if each.kind == "verdict"]
         assert (verdict.facts["code"], verdict.facts["source"]) == ("denied", "policy")
-        assert desk.ledger.rows == []
-        assert (await desk.http.request("DELETE", "/v1/freezes/main", json={})).status_code == 200
-        await desk.desk.signoff.result(await desk.start("small"))
-        assert len(desk.ledger.rows) == 1
+        assert rig.ledger.rows == []
+        assert (await rig.http.request("DELETE", "/v1/freezes/main", json={})).status_code == 200
+        await rig.turns.signoff.result(await rig.start("small"))
+        assert len(rig.ledger.rows) == 1
         acts = await AuditLog(store).stream("admin/main")
         points = Checkpoints(store)
         report = await verify(AuditLog(store).records(), points.all(), SIGNER.verifier(), heads=await points.heads())
@@ -81,7 +81,7 @@ async def test_a_worker_whose_gated_tool_nobody_could_answer_for_does_not_start(
     server: ServerHandle, tmp_path: Path, task_queue: str
 ) -> None:
     """No person has the role that is asked: one sentence with tool, role and remedy, and it ends."""
-    shutil.copytree(DESK, tmp_path / "desk")
+    shutil.copytree(PROJECT, tmp_path / "desk")
     manifest = tmp_path / "desk" / "signoff.yaml"
     asking = 'allow_remember: true\n      approvers: ["role:treasurers"]'
     manifest.write_text(manifest.read_text().replace("allow_remember: true", asking))
@@ -96,7 +96,7 @@ async def test_a_worker_says_at_its_start_what_each_tool_needs(
     server: ServerHandle, tmp_path: Path, task_queue: str
 ) -> None:
     """The gate inventory: each tool, whether it is automatic, asks or may be denied, and whom it asks."""
-    process = await worker(DESK / "signoff.yaml", server, tmp_path, task_queue)
+    process = await worker(PROJECT / "signoff.yaml", server, tmp_path, task_queue)
     assert process.stdout is not None
     try:
         async with asyncio.timeout(60):

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from desk_fixtures import GUEST, Ledger, catalog_of, pay_tool
 from signed_askers import signed_asker
 from sqlalchemy import Connection, insert, select, update
+from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool
 
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.digest import question_hash
@@ -35,11 +35,11 @@ ASKER = signed_asker(SIGNER, GUEST, *TURN, at=NOW)
 async def put(store: Store, args: Any = None, **more: Any) -> ApprovalRequest:
     """The question about one call, as a worker's gates write it; its own requester, where `user` says so."""
     tool = pay_tool(Ledger(), ApprovalPolicy(edit="approve"), title="Payment")
-    room = WorkerDeps(
+    deps = WorkerDeps(
         catalog=catalog_of([tool]), store=store, people=catalog_of([tool]).people, drivers={}, mark_key=KEY
     )
     ctx = CallContext(actor="desk", session="s", turn="t", tenant="main", user=more.pop("user", ASKER))
-    return await ask(room, ctx, tool, ARGS if args is None else args, **more)
+    return await ask(deps, ctx, tool, ARGS if args is None else args, **more)
 
 
 KEY = b"k" * 32

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from desk_fixtures import bench, yes
-from held_worker import EDITED, PAY, PEOPLE, WAYS, desk, held, script
+from held_worker import EDITED, PAY, PEOPLE, WAYS, catalog_with, held, script
 from temporalio.client import Client
+from turn_fixtures import running_turns, yes
 
 from signoff.approvals.digest import question_hash
 from signoff.contracts.approval import Question
@@ -77,7 +77,7 @@ async def approved(
     decision = yes(key, CALLS[way], **given)
     await answer(store, decision)
     sending = asyncio.create_task(TurnClient(client, task_queue=task_queue, patience=PATIENCE).decide(decision))
-    async with bench(client, store, task_queue, desk(way, ledger), script(way), people=PEOPLE) as back:
+    async with running_turns(client, store, task_queue, catalog_with(way, ledger), script(way), people=PEOPLE) as back:
         receipt = await sending
         result = await asyncio.wait_for(back.signoff.result(key), 90)
         await back.replays(key)
@@ -98,8 +98,8 @@ async def test_an_answer_while_no_worker_is_there_counts_for_the_question_it_was
     signoff = TurnClient(client, task_queue=task_queue, patience=PATIENCE)
     async with open_store(url) as store:
         if way == "changed":
-            tools = desk(way, ledger, old=True)
-            async with bench(client, store, task_queue, tools, script(way), people=PEOPLE) as before:
+            tools = catalog_with(way, ledger, old=True)
+            async with running_turns(client, store, task_queue, tools, script(way), people=PEOPLE) as before:
                 await start(signoff, key)
                 await before.waiting(key)
         async with held(client.service_client.config.target_host, url, task_queue, way, ledger) as process:

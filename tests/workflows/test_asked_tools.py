@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from desk_fixtures import Bench, Ledger, bench, catalog_of, pay_tool, yes
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
+from turn_fixtures import Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
 
 from signoff.activities.capability_backends import built_in_backends
 from signoff.audit.log import AuditLog
@@ -27,10 +27,10 @@ from signoff.testing.scripted_model import ScriptedModel, calls, respond
 PAY = ("pay", {"amount": 20, "to": "Ana"})
 
 
-async def replies(desk: Bench, key: TurnKey) -> list[ModelReply]:
+async def replies(turns: RunningTurns, key: TurnKey) -> list[ModelReply]:
     """What the history of a turn says of its completions."""
     found = []
-    history = await desk.client.get_workflow_handle(key.workflow_id).fetch_history()
+    history = await turns.client.get_workflow_handle(key.workflow_id).fetch_history()
     models = set()
     for event in history.events:
         if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
@@ -39,7 +39,7 @@ async def replies(desk: Bench, key: TurnKey) -> list[ModelReply]:
         elif event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
             ended = event.activity_task_completed_event_attributes
             if ended.scheduled_event_id in models:
-                found += await desk.client.data_converter.decode(ended.result.payloads, [ModelReply])
+                found += await turns.client.data_converter.decode(ended.result.payloads, [ModelReply])
     return found
 
 
@@ -60,11 +60,11 @@ async def test_what_was_not_there_is_recorded_and_does_not_run_though_it_is_ther
         return calls(PAY) if len(told) < 3 else respond("done")
 
     catalog = catalog_of([pay_tool(ledger, False, available=available)])
-    async with bench(client, store, task_queue, catalog, ScriptedModel(react)) as desk:
-        key = await desk.start()
-        result = await desk.signoff.result(key)
-        recorded = await replies(desk, key)
-        await desk.replays(key)
+    async with running_turns(client, store, task_queue, catalog, ScriptedModel(react)) as turns:
+        key = await turns.start()
+        result = await turns.signoff.result(key)
+        recorded = await replies(turns, key)
+        await turns.replays(key)
         records = await AuditLog(store).stream(key.workflow_id)
     assert told == [["respond"], ["pay", "respond"], ["pay", "respond"]]
     assert [reply.withheld for reply in recorded] == [("pay",), (), ()]
@@ -88,20 +88,20 @@ async def test_an_override_is_asked_and_good_for_one_call(client: Client, store:
     """No rule would have asked; the next call like it is asked about again."""
     ledger = Ledger()
     catalog = guarded(ledger, [Permission.deny("over the limit", can_override=True)])
-    async with bench(client, store, task_queue, catalog, [calls(PAY), calls(PAY), respond("done")]) as desk:
-        key = await desk.start()
+    async with running_turns(client, store, task_queue, catalog, [calls(PAY), calls(PAY), respond("done")]) as turns:
+        key = await turns.start()
         for call in ("c1.1", "c2.1"):
-            await desk.until(key, lambda view, call=call: any(_asks(each, call) for each in view.calls))
-            request = await desk.question(key, call)
+            await turns.until(key, lambda view, call=call: any(_asks(each, call) for each in view.calls))
+            request = await turns.question(key, call)
             assert (request.rule, request.rule_text, request.allow_remember) == (
                 PERMISSION_RULE,
                 "over the limit",
                 False,
             )
             assert len(ledger.rows) == int(call[1]) - 1
-            await desk.signoff.decide(yes(key, call))
-        result = await desk.signoff.result(key)
-        await desk.replays(key)
+            await turns.signoff.decide(yes(key, call))
+        result = await turns.signoff.result(key)
+        await turns.replays(key)
         records = await AuditLog(store).stream(key.workflow_id)
     assert [(each.code, each.rule, each.decided_by) for each in result.calls] == [
         ("ok", PERMISSION_RULE, "approver")
@@ -118,11 +118,11 @@ async def test_a_permission_that_is_gone_stops_what_was_approved(client: Client,
     """The person said yes while the tool still would have; where it would run, it does not any more."""
     ledger = Ledger()
     catalog = guarded(ledger, [Permission.allow(), Permission.deny("closed by now")], policy=True)
-    async with bench(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key))
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key))
+        result = await turns.signoff.result(key)
     assert [(each.code, each.gate) for each in result.calls] == [("denied", "permission")]
     assert result.calls[0].denied is not None
     assert result.calls[0].denied.reason == "Permission denied: closed by now"
@@ -133,16 +133,16 @@ async def test_an_approval_for_another_reason_is_no_override(client: Client, sto
     """What the tool objects to by now is asked about as such, in a second revision."""
     ledger = Ledger()
     catalog = guarded(ledger, [Permission.allow(), Permission.deny("a new limit", can_override=True)], policy=True)
-    async with bench(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key))
-        view = await desk.until(key, lambda view: _revision(view.calls[0]) == 2)
+    async with running_turns(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key))
+        view = await turns.until(key, lambda view: _revision(view.calls[0]) == 2)
         request = view.calls[0].approval
         assert request is not None
         assert (request.rule, ledger.rows) == (PERMISSION_RULE, [])
-        await desk.signoff.decide(yes(key, revision=2))
-        result = await desk.signoff.result(key)
+        await turns.signoff.decide(yes(key, revision=2))
+        result = await turns.signoff.result(key)
     assert [(each.code, each.rule) for each in result.calls] == [("ok", PERMISSION_RULE)]
     assert len(ledger.rows) == 1
 
@@ -151,17 +151,17 @@ async def test_an_override_is_good_for_the_reason_that_was_shown(client: Client,
     """The tool objects to something else by now: that is asked about, too, before anything runs."""
     ledger = Ledger()
     says = [Permission.deny(why, can_override=True) for why in ("over the limit", "under investigation")]
-    async with bench(client, store, task_queue, guarded(ledger, says), [calls(PAY), respond("done")]) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        first = await desk.question(key)
-        await desk.signoff.decide(yes(key))
-        await desk.until(key, lambda view: _revision(view.calls[0]) == 2)
-        second = await desk.question(key)
+    async with running_turns(client, store, task_queue, guarded(ledger, says), [calls(PAY), respond("done")]) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        first = await turns.question(key)
+        await turns.signoff.decide(yes(key))
+        await turns.until(key, lambda view: _revision(view.calls[0]) == 2)
+        second = await turns.question(key)
         assert (first.rule_text, second.rule_text, ledger.rows) == ("over the limit", "under investigation", [])
-        await desk.signoff.decide(yes(key, revision=2))
-        result = await desk.signoff.result(key)
-        await desk.replays(key)
+        await turns.signoff.decide(yes(key, revision=2))
+        result = await turns.signoff.result(key)
+        await turns.replays(key)
     assert [(each.code, each.rule) for each in result.calls] == [("ok", PERMISSION_RULE)]
     assert len(ledger.rows) == 1
 
@@ -177,14 +177,14 @@ async def test_an_edit_overrides_nothing_that_its_author_was_not_asked_about(
         return Permission.deny("on the sanctions list", can_override=True) if listed else Permission.allow()
 
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve"), check_permissions=check)])
-    async with bench(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        refused = await desk.signoff.decide(yes(key, edited_args={"amount": 20, "to": "Mallory"}))
+    async with running_turns(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        refused = await turns.signoff.decide(yes(key, edited_args={"amount": 20, "to": "Mallory"}))
         assert (refused.status, refused.state, refused.code) == ("refused", "pending", "malformed")
         assert refused.message == "the tool does not permit these arguments: on the sanctions list"
-        await desk.signoff.decide(yes(key, edited_args={"amount": 10, "to": "Ana"}))
-        result = await desk.signoff.result(key)
+        await turns.signoff.decide(yes(key, edited_args={"amount": 10, "to": "Ana"}))
+        result = await turns.signoff.result(key)
     assert [(each.code, each.edited_by) for each in result.calls] == [("ok", "approver")]
     assert [args for _, args, _ in ledger.rows] == [{"amount": 10, "to": "Ana"}]
 
@@ -214,8 +214,8 @@ async def test_a_tool_runs_with_the_capabilities_that_it_declares(
     )
     script = [calls(PAY, ("shell", PAY[1])), respond("done")]
     backends = built_in_backends(tmp_path / "files")
-    async with bench(client, store, task_queue, catalog, script, backends=backends) as desk:
-        result = await desk.signoff.result(await desk.start())
+    async with running_turns(client, store, task_queue, catalog, script, backends=backends) as turns:
+        result = await turns.signoff.result(await turns.start())
     assert [(each.code, each.gate) for each in result.calls] == [("ok", "execute"), ("not_available", "capabilities")]
     assert result.calls[0].value.inline == "c1.1.txt"
     assert (tmp_path / "files" / "main" / "c1.1.txt").read_text() == "s3cret"
@@ -238,19 +238,19 @@ async def test_what_is_shown_bound_and_run_are_the_corrected_arguments(
     catalog = catalog_of([pay_tool(ledger, asks and ApprovalPolicy(edit="approve"), validate_input=capitals)])
     script = [calls(("pay", {"amount": 20, "to": "ana"})), respond("done")]
     note = "The arguments were corrected (`to`): names have a capital."
-    async with bench(client, store, task_queue, catalog, script) as desk:
-        key = await desk.start()
+    async with running_turns(client, store, task_queue, catalog, script) as turns:
+        key = await turns.start()
         if asks:
-            request = (await desk.waiting(key)).calls[0].approval
+            request = (await turns.waiting(key)).calls[0].approval
             assert request is not None
             assert (request.card.effect, request.card.note) == ("Pay 20 to Ana", note)
             assert request.args.inline == {"amount": 20, "to": "Ana"}
-            refused = await desk.signoff.decide(yes(key, edited_args={"amount": 5, "to": "bo"}))
+            refused = await turns.signoff.decide(yes(key, edited_args={"amount": 5, "to": "bo"}))
             assert (refused.status, refused.code) == ("refused", "malformed")
             assert "would not take these arguments as they are" in refused.message
-            await desk.signoff.decide(yes(key))
-        result = await desk.signoff.result(key)
-        await desk.replays(key)
+            await turns.signoff.decide(yes(key))
+        result = await turns.signoff.result(key)
+        await turns.replays(key)
         records = await AuditLog(store).stream(key.workflow_id)
     assert [(each.code, each.note) for each in result.calls] == [("ok", note)]
     assert [args for _, args, _ in ledger.rows] == [{"amount": 20, "to": "Ana"}]
@@ -272,9 +272,9 @@ async def test_a_surface_leaves_out_what_the_policy_would_let_pass(
         [pay_tool(ledger, ApprovalPolicy(auto_approve_if="true"))],
         actors=[Actor(name="desk", model="scripted", surfaces=out)],
     )
-    async with bench(client, store, task_queue, catalog, ScriptedModel(react)) as desk:
-        there = await desk.signoff.result(await desk.start(channel="whatsapp"))
-        here = await desk.signoff.result(await desk.start(channel="slack"))
+    async with running_turns(client, store, task_queue, catalog, ScriptedModel(react)) as turns:
+        there = await turns.signoff.result(await turns.start(channel="whatsapp"))
+        here = await turns.signoff.result(await turns.start(channel="slack"))
     assert [(each.code, each.gate) for each in there.calls] == [("not_available", "surface")]
     assert [each.code for each in here.calls] == ["ok"]
     assert told == [["respond"]] * 2 + [["pay", "respond"]] * 2

@@ -26,11 +26,11 @@ def finished(calls: list[CallOutcome]) -> TurnResult:
 def test_what_fits_is_whole() -> None:
     """Up to the last byte: nothing is touched, and at one byte more something is."""
     calls = [outcome(n, structured=Content(inline=EURO * 2_500)) for n in range(90)]
-    room = TURN_RESULT_BYTES - json_size(finished([*calls, outcome(90, value=Content(inline=""))]))
-    full = finished([*calls, outcome(90, value=Content(inline="a" * room))])
+    deps = TURN_RESULT_BYTES - json_size(finished([*calls, outcome(90, value=Content(inline=""))]))
+    full = finished([*calls, outcome(90, value=Content(inline="a" * deps))])
     assert json_size(full) == TURN_RESULT_BYTES
     assert bound_result(full) is full
-    more = bound_result(finished([*calls, outcome(90, value=Content(inline="a" * (room + 1)))]))
+    more = bound_result(finished([*calls, outcome(90, value=Content(inline="a" * (deps + 1)))]))
     assert json_size(more) <= TURN_RESULT_BYTES
     assert [each.left_out for each in more.calls] == [("structured",), *[()] * 90]
 

@@ -1,8 +1,8 @@
 """An actor's bounds in a turn that runs: people are asked, those whom the actor's file names, and then it runs."""
 
 import pytest
-from desk_fixtures import Ledger, bench, catalog_of, pay_tool, yes
 from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns, yes
 
 from signoff.contracts.person import Person
 from signoff.people.directory import DevelopmentDirectory, FixedDirectory
@@ -29,11 +29,11 @@ async def test_what_an_actor_may_not_do_unasked_is_asked_of_those_its_file_names
     catalog = catalog_of(tools, actors=[actor], people=PEOPLE)
     script = [calls(("look", {"amount": 1}), ("pay", {"amount": 20})), respond("done")]
     people = DevelopmentDirectory(FixedDirectory(PEOPLE))
-    async with bench(client, store, task_queue, catalog, script, people=people) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        assert (await desk.signoff.decide(yes(key, "c1.2", subject="ana"))).code == "not_allowed"
-        await desk.signoff.decide(yes(key, "c1.2", subject="lea"))
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog, script, people=people) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        assert (await turns.signoff.decide(yes(key, "c1.2", subject="ana"))).code == "not_allowed"
+        await turns.signoff.decide(yes(key, "c1.2", subject="lea"))
+        result = await turns.signoff.result(key)
     assert [call.code for call in result.calls] == ["ok", "ok"]
     assert len(ledger.rows) == 2

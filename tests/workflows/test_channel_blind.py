@@ -4,8 +4,8 @@ import dataclasses
 from typing import Any
 
 import pytest
-from desk_fixtures import Ledger, bench, catalog_of, pay_tool, yes
 from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns, yes
 
 from signoff.keys.signature_form import unsigned_principal
 from signoff.registry.tool_context import ToolContext
@@ -27,12 +27,12 @@ async def test_a_handler_is_told_nothing_of_channels(client: Client, store: Stor
     catalog = catalog_of([pay_tool(Ledger(), handler=handler)])
     script = [calls(("pay", {"amount": 20})), respond("done")]
     doors = (("api", "inbox"), ("chat", "mail"))
-    async with bench(client, store, task_queue, catalog, script) as desk:
+    async with running_turns(client, store, task_queue, catalog, script) as turns:
         for asked, answered in doors:
-            key = await desk.start(channel=asked)
-            await desk.waiting(key)
-            await desk.signoff.decide(yes(key, channel=answered, reason="fine"))
-            result = await desk.signoff.result(key)
+            key = await turns.start(channel=asked)
+            await turns.waiting(key)
+            await turns.signoff.decide(yes(key, channel=answered, reason="fine"))
+            result = await turns.signoff.result(key)
             assert [outcome.code for outcome in result.calls] == ["ok"]
     first, second = (
         {

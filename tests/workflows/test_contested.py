@@ -5,9 +5,9 @@ import contextlib
 from collections import Counter
 
 import pytest
-from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
 from temporalio.service import RPCError
+from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns, yes
 
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts import names
@@ -26,22 +26,22 @@ MODEL = ScriptedModel(lambda asked: respond("done") if results(asked) else calls
 async def test_a_contested_turn_that_is_looked_at_replays(client: Client, store: Store, task_queue: str) -> None:
     """Twelve deciders by both doors, four onlookers without a pause: one execution, one winner, and it replays."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), MODEL, people=PEOPLE) as desk:
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), MODEL, people=PEOPLE) as turns:
         for round_number in range(4):
-            key = await desk.start()
-            await desk.waiting(key)
+            key = await turns.start()
+            await turns.waiting(key)
             handle = client.get_workflow_handle(key.workflow_id)
             over = asyncio.Event()
 
             async def look(key: TurnKey = key, over: asyncio.Event = over) -> None:
                 while not over.is_set():
                     with contextlib.suppress(Exception):
-                        await desk.signoff.view(key)
+                        await turns.signoff.view(key)
 
             async def decide(number: int, key: TurnKey = key) -> Receipt | None:
                 decision = yes(key, subject=f"p{number}")
                 if number % 3:
-                    return await desk.signoff.decide(decision)
+                    return await turns.signoff.decide(decision)
                 body = decision.model_dump(mode="json", exclude_none=True)
                 with contextlib.suppress(RPCError):
                     await client.get_workflow_handle(key.workflow_id).signal(names.APPROVAL_RESPONSE, body)
@@ -49,7 +49,7 @@ async def test_a_contested_turn_that_is_looked_at_replays(client: Client, store:
 
             looking = [asyncio.create_task(look()) for _ in range(4)]
             told = await asyncio.gather(*(decide(number) for number in range(12)))
-            result = await desk.signoff.result(key)
+            result = await turns.signoff.result(key)
             over.set()
             await asyncio.gather(*looking)
             assert [outcome.code for outcome in result.calls] == ["ok"]
@@ -57,7 +57,7 @@ async def test_a_contested_turn_that_is_looked_at_replays(client: Client, store:
             assert Counter(receipt.status for receipt in told if receipt is not None)["accepted"] <= 1
             receipt = await handle.query(names.RECEIPT, result.calls[0].approval_id, result_type=Receipt)
             assert receipt.decided_by in {f"p{number}" for number in range(12)}
-            await desk.replays(key)
+            await turns.replays(key)
 
 
 async def test_the_first_answer_wins_also_when_its_author_is_identified_last(
@@ -66,24 +66,24 @@ async def test_the_first_answer_wins_also_when_its_author_is_identified_last(
     """Read anew the first answer is always first; who waited behind it is told so without being identified."""
     directory_for = WorkerDeps.directory_for
 
-    async def slow(room: WorkerDeps, tenant: str, *ids: str) -> Directory:
+    async def slow(deps: WorkerDeps, tenant: str, *ids: str) -> Directory:
         await asyncio.sleep(0.1 if "p0" in ids else 0)
-        return await directory_for(room, tenant, *ids)
+        return await directory_for(deps, tenant, *ids)
 
     monkeypatch.setattr(WorkerDeps, "directory_for", slow)
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger)])
-    async with bench(client, store, task_queue, catalog, MODEL, people=PEOPLE) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
+    async with running_turns(client, store, task_queue, catalog, MODEL, people=PEOPLE) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
     handle = client.get_workflow_handle(key.workflow_id)
     for decision in (no(key, subject="p0"), yes(key, subject="p1"), yes(key, subject="p2")):
         await handle.signal(names.APPROVAL_RESPONSE, decision.model_dump(mode="json", exclude_none=True))
-    async with bench(client, store, task_queue, catalog, MODEL, people=PEOPLE) as desk:
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog, MODEL, people=PEOPLE) as turns:
+        result = await turns.signoff.result(key)
         assert [outcome.code for outcome in result.calls] == ["denied"]
         assert ledger.rows == []
-        await desk.replays(key)
+        await turns.replays(key)
         receipt = await handle.query(names.RECEIPT, result.calls[0].approval_id, result_type=Receipt)
     assert receipt.decided_by == "p0"
     events = (await handle.fetch_history()).events

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from desk_fixtures import GUEST
 from session_rig import message
+from turn_fixtures import GUEST
 
 from signoff.contracts import names
 from signoff.contracts.call import CallOutcome

@@ -4,9 +4,9 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, pay_tool, withdrawn, yes
 from temporalio.client import Client
 from temporalio.worker import Worker
+from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns, withdrawn, yes
 
 from signoff.activities.tool_activity import tool_activities
 from signoff.contracts import names
@@ -23,12 +23,12 @@ SCRIPT = [calls(PAY), respond("done")]
 async def test_silence_denies_after_the_deadline(client: Client, store: Store, task_queue: str) -> None:
     """After 24 hours the call is denied with source `timeout`; whoever answers then is told it has expired."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
-        key = await desk.start()
-        view = await desk.waiting(key)
-        await desk.forward(key, hours=24, minutes=1)
-        result = await desk.signoff.result(key)
-        late = await desk.signoff.decide(yes(key))
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+        key = await turns.start()
+        view = await turns.waiting(key)
+        await turns.forward(key, hours=24, minutes=1)
+        result = await turns.signoff.result(key)
+        late = await turns.signoff.decide(yes(key))
     request = view.calls[0].approval
     assert request is not None
     assert request.opened_at is not None
@@ -45,13 +45,13 @@ async def test_silence_denies_after_the_deadline(client: Client, store: Store, t
 async def test_a_decision_before_the_deadline_stands_after_it(client: Client, store: Store, task_queue: str) -> None:
     """Decided first, the deadline changes nothing: 23 hours of waiting count for nothing."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.forward(key, hours=23)
-        assert (await desk.signoff.view(key)).state == "suspended"
-        receipt = await desk.signoff.decide(yes(key))
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.forward(key, hours=23)
+        assert (await turns.signoff.view(key)).state == "suspended"
+        receipt = await turns.signoff.decide(yes(key))
+        result = await turns.signoff.result(key)
     assert (receipt.status, receipt.state) == ("accepted", "approved")
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert len(ledger.rows) == 1
@@ -67,13 +67,13 @@ async def test_a_deadline_that_passes_for_one_call_leaves_the_other_waiting(
         pay_tool(ledger, ApprovalPolicy(timeout=7_200.0), name="wire"),
     ]
     script = [calls(PAY, ("wire", {"amount": 1})), respond("done")]
-    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
-        key = await desk.start()
-        await desk.waiting(key, 2)
-        await desk.forward(key, minutes=10)
-        view = await desk.until(key, lambda view: _states(view) == ["timed_out", "pending"])
-        await desk.signoff.decide(yes(key, "c1.2"))
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
+        key = await turns.start()
+        await turns.waiting(key, 2)
+        await turns.forward(key, minutes=10)
+        view = await turns.until(key, lambda view: _states(view) == ["timed_out", "pending"])
+        await turns.signoff.decide(yes(key, "c1.2"))
+        result = await turns.signoff.result(key)
     assert view.state == "suspended"
     assert [outcome.code for outcome in result.calls] == ["denied", "ok"]
     assert [row[0] for row in ledger.rows] == ["wire"]
@@ -87,15 +87,15 @@ async def test_a_deadline_that_passes_without_a_worker_is_kept(client: Client, s
     """An answer that comes after it, with no worker to say so, is no approval when the worker is back."""
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(timeout=3_600))])
-    async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
-        key = await desk.start()
-        await desk.suspended(key)
+    async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
+        key = await turns.start()
+        await turns.suspended(key)
     # Not before the worker is gone: a machine that is busy for the whole of a short deadline would settle it there.
-    await desk.fire(key, hours=2)
+    await turns.fire(key, hours=2)
     handle = client.get_workflow_handle(key.workflow_id)
     late = await TurnClient(client, task_queue=task_queue).decide(yes(key))
-    async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
+        result = await turns.signoff.result(key)
         receipt = await handle.query(names.RECEIPT, yes(key).approval_id, result_type=Receipt)
     assert late.status == "pending"
     assert [outcome.code for outcome in result.calls] == ["denied"]
@@ -109,16 +109,16 @@ async def test_an_approval_that_no_worker_uses_in_time_lapses_and_is_asked_again
     """Not begun within `grant_ttl`: revision 2 is asked, a yes to revision 1 is stale, the new one runs once."""
     ledger = Ledger()
     tool = pay_tool(ledger, ApprovalPolicy(grant_ttl=1.0), task_queue=f"{task_queue}-tools")
-    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        first = await desk.signoff.decide(yes(key))
-        view = await desk.until(key, _asked_again)
+    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        first = await turns.signoff.decide(yes(key))
+        view = await turns.until(key, _asked_again)
         assert ledger.rows == []
-        stale = await desk.signoff.decide(yes(key))
-        async with Worker(client, task_queue=tool.task_queue, activities=tool_activities(desk.room)):
-            second = await desk.signoff.decide(yes(key, revision=2))
-            result = await desk.signoff.result(key)
+        stale = await turns.signoff.decide(yes(key))
+        async with Worker(client, task_queue=tool.task_queue, activities=tool_activities(turns.deps)):
+            second = await turns.signoff.decide(yes(key, revision=2))
+            result = await turns.signoff.result(key)
     assert (first.status, stale.code, second.status) == ("accepted", "stale", "accepted")
     assert view.calls[0].approval is not None
     assert view.calls[0].approval.card.note == "this was answered before, and has not run"
@@ -130,14 +130,14 @@ async def test_a_worker_that_comes_too_late_runs_nothing(client: Client, store: 
     """After an approval lapsed a worker that appears runs nothing until somebody approves again."""
     ledger = Ledger()
     tool = pay_tool(ledger, ApprovalPolicy(grant_ttl=1.0), task_queue=f"{task_queue}-tools")
-    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key))
-        await desk.until(key, _asked_again)
-        async with Worker(client, task_queue=tool.task_queue, activities=tool_activities(desk.room)):
-            await desk.signoff.withdraw(withdrawn(key))
-            result = await asyncio.wait_for(desk.signoff.result(key), 60)
+    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key))
+        await turns.until(key, _asked_again)
+        async with Worker(client, task_queue=tool.task_queue, activities=tool_activities(turns.deps)):
+            await turns.signoff.withdraw(withdrawn(key))
+            result = await asyncio.wait_for(turns.signoff.result(key), 60)
     assert [outcome.code for outcome in result.calls] == ["denied"]
     assert ledger.rows == []
 

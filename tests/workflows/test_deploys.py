@@ -4,8 +4,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from desk_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
+from turn_fixtures import (
+    AMOUNT_SCHEMA,
+    ApprovalPolicy,
+    Ledger,
+    RunningTurns,
+    catalog_of,
+    no,
+    pay_tool,
+    running_turns,
+    yes,
+)
 
 from signoff.activities import tool_activity
 from signoff.contracts.completion import Completion
@@ -24,16 +34,16 @@ WIDER_SCHEMA = AMOUNT_SCHEMA | {"properties": {**AMOUNT_SCHEMA["properties"], "m
 
 async def suspended(client: Client, store: Store, task_queue: str, tools: Sequence[Tool]) -> TurnKey:
     """A turn that waits for an answer, its worker stopped."""
-    async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
     return key
 
 
-async def approve_and_finish(desk: Bench, key: TurnKey) -> TurnResult:
+async def approve_and_finish(turns: RunningTurns, key: TurnKey) -> TurnResult:
     """Approve the first revision and wait for the end."""
-    assert (await desk.signoff.decide(yes(key))).status == "accepted"
-    return await desk.signoff.result(key)
+    assert (await turns.signoff.decide(yes(key))).status == "accepted"
+    return await turns.signoff.result(key)
 
 
 def _asked_again(view: TurnView) -> bool:
@@ -49,8 +59,8 @@ async def test_an_approval_outlives_a_deploy_that_edits_another_tool(
     pay, look = pay_tool(ledger), pay_tool(ledger, False, name="look", effect="")
     key = await suspended(client, store, task_queue, [pay, look])
     changed = catalog_of([pay, replace(look, input_schema=WIDER_SCHEMA)])
-    async with bench(client, store, task_queue, changed, SCRIPT) as desk:
-        result = await approve_and_finish(desk, key)
+    async with running_turns(client, store, task_queue, changed, SCRIPT) as turns:
+        result = await approve_and_finish(turns, key)
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert len(ledger.rows) == 1
 
@@ -62,8 +72,8 @@ async def test_an_approval_outlives_a_deploy_that_rewords_its_tool(
     ledger = Ledger()
     key = await suspended(client, store, task_queue, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, description="Pay somebody, nicely", tags=("money",))])
-    async with bench(client, store, task_queue, changed, SCRIPT) as desk:
-        result = await approve_and_finish(desk, key)
+    async with running_turns(client, store, task_queue, changed, SCRIPT) as turns:
+        result = await approve_and_finish(turns, key)
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert len(ledger.rows) == 1
 
@@ -77,14 +87,14 @@ async def test_an_approval_of_a_tool_that_changed_is_stale_and_asked_again(
     ledger = Ledger()
     key = await suspended(client, store, task_queue, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, input_schema=WIDER_SCHEMA)])
-    async with bench(client, store, task_queue, changed, SCRIPT) as desk:
-        first = await desk.signoff.decide(yes(key))
-        view = await desk.until(key, _asked_again)
+    async with running_turns(client, store, task_queue, changed, SCRIPT) as turns:
+        first = await turns.signoff.decide(yes(key))
+        view = await turns.until(key, _asked_again)
         assert ledger.rows == []
-        old = await desk.signoff.decide(yes(key, revision=1))
-        bare = await desk.signoff.decide(yes(key, revision=None))
-        second = await desk.signoff.decide(yes(key, revision=2))
-        result = await desk.signoff.result(key)
+        old = await turns.signoff.decide(yes(key, revision=1))
+        bare = await turns.signoff.decide(yes(key, revision=None))
+        second = await turns.signoff.decide(yes(key, revision=2))
+        result = await turns.signoff.result(key)
     assert (first.status, second.status) == ("accepted", "accepted")
     assert view.calls[0].approval is not None
     assert view.calls[0].approval.card.note == CHANGED_NOTE
@@ -98,11 +108,11 @@ async def test_revision_two_can_be_denied(client: Client, store: Store, task_que
     ledger = Ledger()
     key = await suspended(client, store, task_queue, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, version="2")])
-    async with bench(client, store, task_queue, changed, SCRIPT) as desk:
-        await desk.signoff.decide(yes(key))
-        await desk.until(key, _asked_again)
-        await desk.signoff.decide(no(key, revision=2))
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, changed, SCRIPT) as turns:
+        await turns.signoff.decide(yes(key))
+        await turns.until(key, _asked_again)
+        await turns.signoff.decide(no(key, revision=2))
+        result = await turns.signoff.result(key)
     assert [outcome.code for outcome in result.calls] == ["denied"]
     assert ledger.rows == []
 
@@ -113,8 +123,8 @@ async def test_a_policy_tightened_to_deny_while_waiting_denies(client: Client, s
     ledger = Ledger()
     key = await suspended(client, store, task_queue, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, ApprovalPolicy(deny_if="args.amount > 1.0"))])
-    async with bench(client, store, task_queue, changed, SCRIPT) as desk:
-        result = await approve_and_finish(desk, key)
+    async with running_turns(client, store, task_queue, changed, SCRIPT) as turns:
+        result = await approve_and_finish(turns, key)
     assert [outcome.code for outcome in result.calls] == ["denied"]
     assert result.calls[0].denied is not None
     assert result.calls[0].denied.source == "policy"
@@ -128,8 +138,8 @@ async def test_a_tool_off_the_actors_list_is_not_available(client: Client, store
     tools = [pay_tool(ledger), pay_tool(ledger, False, name="look", effect="")]
     key = await suspended(client, store, task_queue, tools)
     changed = catalog_of(tools, actors=[Actor(name="desk", model="scripted", tools=("look",))])
-    async with bench(client, store, task_queue, changed, SCRIPT) as desk:
-        result = await approve_and_finish(desk, key)
+    async with running_turns(client, store, task_queue, changed, SCRIPT) as turns:
+        result = await approve_and_finish(turns, key)
     assert [outcome.code for outcome in result.calls] == ["not_available"]
     assert ledger.rows == []
 
@@ -143,8 +153,8 @@ async def test_a_tool_that_no_worker_has_any_more_is_not_available(
     ledger = Ledger()
     key = await suspended(client, store, task_queue, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, False, name="look", effect="")])
-    async with bench(client, store, task_queue, changed, SCRIPT) as desk:
-        result = await approve_and_finish(desk, key)
+    async with running_turns(client, store, task_queue, changed, SCRIPT) as turns:
+        result = await approve_and_finish(turns, key)
     assert [outcome.code for outcome in result.calls] == ["not_available"]
     assert result.state == "complete"
     assert ledger.rows == []
@@ -155,11 +165,11 @@ async def test_a_policy_loosened_while_waiting_releases_nothing(client: Client, 
     ledger = Ledger()
     key = await suspended(client, store, task_queue, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount > 0.0"))])
-    async with bench(client, store, task_queue, changed, SCRIPT) as desk:
-        stranger = await desk.signoff.decide(yes(key, subject="guest"))
-        view = await desk.signoff.view(key)
+    async with running_turns(client, store, task_queue, changed, SCRIPT) as turns:
+        stranger = await turns.signoff.decide(yes(key, subject="guest"))
+        view = await turns.signoff.view(key)
         assert ledger.rows == []
-        result = await approve_and_finish(desk, key)
+        result = await approve_and_finish(turns, key)
     assert (stranger.status, view.state) == ("refused", "suspended")
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert len(ledger.rows) == 1
@@ -170,11 +180,11 @@ async def test_a_quorum_raised_while_waiting_asks_again(client: Client, store: S
     ledger = Ledger()
     key = await suspended(client, store, task_queue, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, ApprovalPolicy(quorum=2))])
-    async with bench(client, store, task_queue, changed, SCRIPT) as desk:
-        await desk.signoff.decide(yes(key))
-        view = await desk.until(key, _asked_again)
-        await desk.signoff.cancel_turn(key)
-        await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, changed, SCRIPT) as turns:
+        await turns.signoff.decide(yes(key))
+        view = await turns.until(key, _asked_again)
+        await turns.signoff.cancel_turn(key)
+        await turns.signoff.result(key)
     assert view.calls[0].approval is not None
     assert view.calls[0].approval.quorum == 2
     assert ledger.rows == []
@@ -188,10 +198,10 @@ async def test_an_answer_given_between_two_workers_is_used_by_the_next(
     key = await suspended(client, store, task_queue, [pay_tool(ledger)])
     between = await TurnClient(client, task_queue=task_queue).decide(yes(key))
     changed = catalog_of([pay_tool(ledger, input_schema=WIDER_SCHEMA)])
-    async with bench(client, store, task_queue, changed, SCRIPT) as desk:
-        await desk.until(key, _asked_again)
-        await desk.signoff.decide(yes(key, revision=2))
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, changed, SCRIPT) as turns:
+        await turns.until(key, _asked_again)
+        await turns.signoff.decide(yes(key, revision=2))
+        result = await turns.signoff.result(key)
     assert between.status == "pending"
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert len(ledger.rows) == 1

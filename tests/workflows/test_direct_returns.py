@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns, yes
 
 from signoff.contracts.content import text_of
 from signoff.contracts.turn import TurnResult
@@ -34,13 +34,13 @@ async def test_a_direct_return_ends_the_turn_with_its_value(client: Client, stor
     plain = pay_tool(ledger)
     tools = [plain, _direct("report", ledger, {"rows": 3}), _direct("other", ledger, "second")]
     batch = calls(("pay", ONE), ("report", ONE), ("other", ONE))
-    async with bench(client, store, task_queue, catalog_of(tools), [batch, respond("never asked")]) as desk:
-        key = await desk.start()
-        view = await desk.waiting(key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), [batch, respond("never asked")]) as turns:
+        key = await turns.start()
+        view = await turns.waiting(key)
         assert view.result is None
-        await desk.signoff.decide(yes(key))
-        result = await desk.signoff.result(key)
-        await desk.replays(key)
+        await turns.signoff.decide(yes(key))
+        result = await turns.signoff.result(key)
+        await turns.replays(key)
     assert (result.state, result.completions, _said(result)) == ("complete", 1, ['{"rows":3}'])
     assert [(each.call, each.code, each.direct) for each in result.calls] == [
         ("c1.1", "ok", False),
@@ -59,13 +59,13 @@ async def test_only_a_call_that_succeeded_returns_directly(client: Client, store
         _direct("asked", ledger, "done", asks=True),
     ]
     script = [calls(("broken", ONE), ("asked", ONE)), calls(("asked", {"amount": 2})), respond("never asked")]
-    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(no(key, "c1.2"))
-        await desk.until(key, lambda view: any(c.call == "c2.1" and c.approval is not None for c in view.calls))
-        await desk.signoff.decide(yes(key, "c2.1"))
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(no(key, "c1.2"))
+        await turns.until(key, lambda view: any(c.call == "c2.1" and c.approval is not None for c in view.calls))
+        await turns.signoff.decide(yes(key, "c2.1"))
+        result = await turns.signoff.result(key)
     assert (result.state, result.completions, _said(result)) == ("complete", 2, ["done"])
     assert [(each.code, each.direct) for each in result.calls] == [
         ("execution_failed", False),
@@ -82,8 +82,10 @@ async def test_a_dry_run_returns_nothing_directly(client: Client, store: Store, 
         raise AssertionError
 
     tool = pay_tool(Ledger(), False, handler=never, return_direct=True)
-    async with bench(client, store, task_queue, catalog_of([tool]), [calls(("pay", ONE)), respond("told")]) as desk:
-        result = await desk.signoff.result(await desk.start(dry_run=True))
+    async with running_turns(
+        client, store, task_queue, catalog_of([tool]), [calls(("pay", ONE)), respond("told")]
+    ) as turns:
+        result = await turns.signoff.result(await turns.start(dry_run=True))
     assert (_said(result), [each.direct for each in result.calls]) == (["told"], [False])
 
 
@@ -92,7 +94,7 @@ async def test_work_that_is_handed_off_is_no_answer(client: Client, store: Store
     ledger = Ledger()
     tools = [_direct("export", ledger, lambda args, ctx: ctx.hand_off())]
     script = [calls(("export", ONE)), respond("It is on its way.")]
-    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
-        result = await desk.signoff.result(await desk.start())
+    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
+        result = await turns.signoff.result(await turns.start())
     assert (result.completions, _said(result)) == (2, ["It is on its way."])
     assert [(each.code, each.direct, each.handed) for each in result.calls] == [("ok", False, True)]

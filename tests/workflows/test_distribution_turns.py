@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool
 from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns
 
 from signoff.audit.export import export_lines
 from signoff.audit.log import AuditLog
@@ -47,11 +47,11 @@ async def test_specialists_are_dispatched_as_declared_and_recorded_alike(
         named("all"),
     ]
     batch = calls(*((tool.name, ONE) for tool in tools))
-    async with bench(client, store, task_queue, catalog_of(tools), [batch, respond("so")]) as desk:
-        key = await desk.start()
-        result = await desk.signoff.result(key)
-        events = await desk.events(key)
-        await desk.replays(key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), [batch, respond("so")]) as turns:
+        key = await turns.start()
+        result = await turns.signoff.result(key)
+        events = await turns.events(key)
+        await turns.replays(key)
     assert [each.code for each in result.calls] == ["ok"] * 4
     assert events.count("ACTIVITY_TASK_SCHEDULED") == result.completions + 3
     began = await recorded(store, key.workflow_id, "execution")
@@ -94,10 +94,10 @@ async def test_the_model_reads_its_view_whatever_becomes_of_the_others(
         Destination(name="ui-streaming", filter=identity, sink=fail),
     ]
     catalog = catalog_of([named("fares", RECORD)], destinations=to)
-    async with bench(client, store, task_queue, catalog, [calls(("fares", ONE)), respond("so")]) as desk:
-        key = await desk.start()
-        result = await desk.signoff.result(key)
-        told = await desk.told(key)
+    async with running_turns(client, store, task_queue, catalog, [calls(("fares", ONE)), respond("so")]) as turns:
+        key = await turns.start()
+        result = await turns.signoff.result(key)
+        told = await turns.results(key)
         history = await client.get_workflow_handle(key.workflow_id).fetch_history()
     assert [part.value.inline for part in told] == ['{"fare":120}']
     assert (result.calls[0].code, result.state) == ("ok", "complete")
@@ -112,11 +112,13 @@ async def test_denied_calls_and_bypasses_are_recorded_too(client: Client, store:
     tools = [named("look", read_only=True, **BYPASS), named("asked", asks=True, **OWN), named("ruled", tags=("ice",))]
     rules = [GlobalRule(name="frozen", rule="'ice' in tool.tags", effect="deny")]
     batch = calls(*((tool.name, ONE) for tool in tools))
-    async with bench(client, store, task_queue, catalog_of(tools, policies=rules), [batch, respond("so")]) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(no(key, "c1.2"))
-        result = await desk.signoff.result(key)
+    async with running_turns(
+        client, store, task_queue, catalog_of(tools, policies=rules), [batch, respond("so")]
+    ) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(no(key, "c1.2"))
+        result = await turns.signoff.result(key)
     assert [each.code for each in result.calls] == ["ok", "denied", "denied"]
     assert set(await recorded(store, key.workflow_id, "outcome")) == {"look"}
     assert (await recorded(store, key.workflow_id, "ending"))["asked"]["state"] == "denied"

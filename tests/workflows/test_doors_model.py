@@ -1,6 +1,6 @@
 """Whole turns in production, through both doors, against the pure rules: whatever people and keys do.
 
-Each story is drawn from a seed. Every event goes to a real turn and to a desk of `approvals/` alone, in the same order;
+Each story is drawn from a seed. Every event goes to a real turn and to a book of `approvals/` alone, in the same order;
 both must say the same of it. What ran in the end is then judged a third time, from what was sent.
 
 An answer that the rules find good lies in the store before it is sent, as the gateway has it; whatever else is signed
@@ -19,9 +19,19 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from desk_fixtures import GUEST, ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, withdrawn, yes
 from signed_askers import signed_asker
 from temporalio.client import Client
+from turn_fixtures import (
+    GUEST,
+    ApprovalPolicy,
+    Ledger,
+    RunningTurns,
+    catalog_of,
+    pay_tool,
+    running_turns,
+    withdrawn,
+    yes,
+)
 
 from signoff.approvals import binding, machine
 from signoff.approvals.approval_book import ApprovalBook
@@ -99,7 +109,7 @@ class Story:
     """One turn, its model, and what was sent to both."""
 
     seed: int
-    desk: Bench
+    turns: RunningTurns
     keys: Keys
     chance: Random = field(init=False)
     model: ApprovalBook = field(default_factory=ApprovalBook)
@@ -113,10 +123,10 @@ class Story:
         turn = f"t{uuid.uuid4().hex[:12]}"
         asker = signed_asker(self.keys.signer(self.mine[0]), GUEST, "main", turn, turn, at=datetime.now(UTC))
         tool = self.chance.choice(sorted(POLICIES))
-        self.key: TurnKey = await self.desk.start(tool, session_id=turn, turn_id=turn, principal=asker)
-        await self.desk.waiting(self.key)
+        self.key: TurnKey = await self.turns.start(tool, session_id=turn, turn_id=turn, principal=asker)
+        await self.turns.waiting(self.key)
         # Whole, as the store has it: a turn keeps of it what it needs.
-        opened = request_of(await self.desk.question(self.key))
+        opened = request_of(await self.turns.question(self.key))
         assert opened.opened_at is not None
         self.id, self.first, self.began = opened.id, opened, time.monotonic()
         self.opened: datetime = opened.opened_at
@@ -157,7 +167,7 @@ class Story:
                 retire_key(*self.keys.files, self.chance.choice(self.mine[:-1]).id, self.now)
             case "withdraw":
                 wish = withdrawn(self.key, subject="")
-                assert told(await self.desk.signoff.withdraw(wish)) == told(
+                assert told(await self.turns.signoff.withdraw(wish)) == told(
                     self.model.cancel(self.id, "", wish.reason, self.now)
                 )
             case "stop":
@@ -221,7 +231,7 @@ class Story:
             return
         who = self.found(sent)
         if machine.examine(self.request, sent.decision, who, self.now) is None:
-            await answer(self.desk.store, sent.decision, authority=who)
+            await answer(self.turns.store, sent.decision, authority=who)
             sent.kept = True
 
     def expected(self, sent: Sent) -> Receipt:
@@ -266,7 +276,7 @@ class Story:
 
     async def deliver(self, decision: Decision, signal: bool) -> Receipt | None:
         """To the turn's own workflow; the Signal has no receipt."""
-        handle = self.desk.client.get_workflow_handle(self.key.workflow_id)
+        handle = self.turns.client.get_workflow_handle(self.key.workflow_id)
         body = decision.model_dump(mode="json", exclude_none=True)
         if signal:
             await handle.signal(names.APPROVAL_RESPONSE, body)
@@ -276,7 +286,7 @@ class Story:
 
     async def stop(self) -> None:
         """The whole turn is cancelled."""
-        await self.desk.signoff.cancel_turn(self.key)
+        await self.turns.signoff.cancel_turn(self.key)
         self.model.cancel(self.id, "", "The turn was cancelled.", self.now)
 
     async def agree(self) -> None:
@@ -284,7 +294,7 @@ class Story:
         want = (self.model.refused, facts(self.request))
         deadline = time.monotonic() + 30
         while True:
-            view = await self.desk.signoff.view(self.key)
+            view = await self.turns.signoff.view(self.key)
             have = (view.refusals, facts(view.calls[0].approval))
             if have == want:
                 return
@@ -295,7 +305,7 @@ class Story:
         """Everything about how it ended; returns that."""
         if not self.over:
             await self.stop()
-        result = await self.desk.signoff.result(self.key)
+        result = await self.turns.signoff.result(self.key)
         request = self.request
         approved = request.state == "approved"
         assert [outcome.code == "ok" for outcome in result.calls] == [approved], self
@@ -310,7 +320,7 @@ class Story:
         }
         written = [
             record
-            for record in await AuditLog(self.desk.store).stream(self.key.workflow_id)
+            for record in await AuditLog(self.turns.store).stream(self.key.workflow_id)
             if record.kind in ("attempt", "ending", "execution")
         ]
         assert {record.key for record in written if record.kind != "execution"} == tried, self
@@ -354,11 +364,13 @@ def react(request: CompletionRequest) -> Completion:
 
 
 @asynccontextmanager
-async def production(client: Client, store: Store, queue: str, ledger: Ledger, keys: Keys) -> AsyncIterator[Bench]:
+async def production(
+    client: Client, store: Store, queue: str, ledger: Ledger, keys: Keys
+) -> AsyncIterator[RunningTurns]:
     """A worker of the production profile, with a tool for each policy."""
     catalog = catalog_of([pay_tool(ledger, policy, name=name) for name, policy in POLICIES.items()])
     create_key(*keys.files, datetime.now(UTC))
-    async with bench(
+    async with running_turns(
         client,
         store,
         queue,
@@ -367,8 +379,8 @@ async def production(client: Client, store: Store, queue: str, ledger: Ledger, k
         people=FixedDirectory(PEOPLE),
         profile="production",
         verifier=FileVerifier(keys.files[1]),
-    ) as desk:
-        yield desk
+    ) as turns:
+        yield turns
 
 
 async def lived(story: Story, ledger: Ledger) -> str:
@@ -385,8 +397,8 @@ async def test_both_doors_do_what_the_pure_rules_say(
 ) -> None:
     """Receipts, requests and records agree; what ran was approved, once, by enough people who were vouched for."""
     ledger, keys = Ledger(), Keys(tmp_path)
-    async with production(client, store, task_queue, ledger, keys) as desk:
-        stories = [Story(seed, desk, keys) for seed in SEEDS]
+    async with production(client, store, task_queue, ledger, keys) as turns:
+        stories = [Story(seed, turns, keys) for seed in SEEDS]
         endings = await asyncio.gather(*(lived(story, ledger) for story in stories))
     points = Checkpoints(store)
     await points.take(Signer(read_private(keys.files[0])))

@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, withdrawn, yes
 from temporalio.client import Client
+from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, withdrawn, yes
 
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
@@ -24,9 +24,9 @@ SCRIPT = [calls(PAY), respond("done")]
 PEOPLE = development_directory([Person(id=name, roles=("approvers",)) for name in ("ana", "bo", "cy")])
 
 
-async def request_of(desk: Bench, key: TurnKey) -> ApprovalRequest:
+async def request_of(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
     """The request of the turn's first call."""
-    found = (await desk.signoff.view(key)).calls[0].approval
+    found = (await turns.signoff.view(key)).calls[0].approval
     assert found is not None
     return found
 
@@ -36,21 +36,21 @@ async def request_of(desk: Bench, key: TurnKey) -> ApprovalRequest:
 async def test_an_edit_runs_what_the_editor_wrote(door: str, client: Client, store: Store, task_queue: str) -> None:
     """With a quorum of one the edit is the approval: the new arguments run once, the model is told of the change."""
     ledger = Ledger()
-    async with bench(
+    async with running_turns(
         client, store, task_queue, catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve"))]), SCRIPT
-    ) as desk:
-        key = await desk.start()
-        first = (await desk.waiting(key)).calls[0].approval
+    ) as turns:
+        key = await turns.start()
+        first = (await turns.waiting(key)).calls[0].approval
         assert first is not None
         answer = yes(key, edited_args={"amount": 380, "to": "Ana"}, question_hash=first.question_hash)
         if door == "update":
-            receipt = await desk.signoff.decide(answer)
+            receipt = await turns.signoff.decide(answer)
             assert (receipt.status, receipt.state, receipt.decided_by) == ("accepted", "approved", "approver")
         else:
             handle = client.get_workflow_handle(key.workflow_id)
             await handle.signal(names.APPROVAL_RESPONSE, answer.model_dump(mode="json", exclude_none=True))
-        result = await desk.signoff.result(key)
-        request, told = await request_of(desk, key), await desk.told(key)
+        result = await turns.signoff.result(key)
+        request, told = await request_of(turns, key), await turns.results(key)
     assert [row[1] for row in ledger.rows] == [{"amount": 380, "to": "Ana"}]
     assert [(call.code, call.edited_by, call.decided_by) for call in result.calls] == [("ok", "approver", "approver")]
     assert (request.revision, request.edited_by, request.digest != first.digest) == (2, "approver", True)
@@ -65,16 +65,16 @@ async def test_with_a_quorum_earlier_votes_are_void_and_the_others_see_the_new_a
     """Who approved 420 has not approved 380; the editor has; one more is asked, and lists show the new revision."""
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=2))])
-    async with bench(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key, subject="ana"))
-        edit = await desk.signoff.decide(yes(key, subject="bo", edited_args={"amount": 380, "to": "Ana"}))
+    async with running_turns(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key, subject="ana"))
+        edit = await turns.signoff.decide(yes(key, subject="bo", edited_args={"amount": 380, "to": "Ana"}))
         before, listed = (await RequestLists(store).of_turns([key]))[key]
-        waiting = await request_of(desk, key)
-        stale = await desk.signoff.decide(yes(key, subject="cy"))
-        last = await desk.signoff.decide(yes(key, subject="ana", revision=2, question_hash=waiting.question_hash))
-        await desk.signoff.result(key)
+        waiting = await request_of(turns, key)
+        stale = await turns.signoff.decide(yes(key, subject="cy"))
+        last = await turns.signoff.decide(yes(key, subject="ana", revision=2, question_hash=waiting.question_hash))
+        await turns.signoff.result(key)
     assert (edit.status, edit.votes, edit.needed) == ("counted", 1, 2)
     assert [vote.subject for vote in waiting.votes] == ["bo"]
     assert (before.revision, before.edit_of) == (1, 0)
@@ -106,14 +106,14 @@ async def test_an_edit_is_judged_like_a_proposal(
     """What the schema, a rule or the policy refuses is refused to people too; the request waits on, unchanged."""
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(**{"edit": "approve"} | policy))])
-    async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        before = await request_of(desk, key)
-        receipt = await desk.signoff.decide(yes(key, edited_args=edited))
-        after = await request_of(desk, key)
-        await desk.signoff.decide(no(key))
-        await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        before = await request_of(turns, key)
+        receipt = await turns.signoff.decide(yes(key, edited_args=edited))
+        after = await request_of(turns, key)
+        await turns.signoff.decide(no(key))
+        await turns.signoff.result(key)
     assert (receipt.status, receipt.code) == ("refused", code)
     assert says in (receipt.message or receipt.why), receipt
     assert "call it again" not in receipt.message
@@ -125,14 +125,16 @@ async def test_what_a_rule_would_let_pass_is_asked_all_the_same(client: Client, 
     """Edited below the limit of `auto_approve_if` the call still needs its people: an edit is nobody's rule."""
     ledger = Ledger()
     policy = ApprovalPolicy(edit="approve", auto_approve_if="args.amount < 50.0", quorum=2)
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, policy)]), SCRIPT, people=PEOPLE) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        receipt = await desk.signoff.decide(yes(key, subject="ana", edited_args={"amount": 5}))
+    async with running_turns(
+        client, store, task_queue, catalog_of([pay_tool(ledger, policy)]), SCRIPT, people=PEOPLE
+    ) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        receipt = await turns.signoff.decide(yes(key, subject="ana", edited_args={"amount": 5}))
         assert (receipt.status, receipt.votes) == ("counted", 1)
         assert ledger.rows == []
-        await desk.signoff.decide(yes(key, subject="bo", revision=2))
-        await desk.signoff.result(key)
+        await turns.signoff.decide(yes(key, subject="bo", revision=2))
+        await turns.signoff.result(key)
     assert [row[1] for row in ledger.rows] == [{"amount": 5}]
 
 
@@ -143,12 +145,12 @@ async def test_an_edit_below_a_limit_stays_with_those_it_was_routed_to(
     ledger = Ledger()
     policy = ApprovalPolicy(edit="approve", auto_approve_if="args.amount < 50.0", route_to="['role:approvers']")
     catalog = catalog_of([pay_tool(ledger, policy)], default_approvers=("role:others",))
-    async with bench(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        receipt = await desk.signoff.decide(yes(key, subject="ana", edited_args={"amount": 5}))
+    async with running_turns(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        receipt = await turns.signoff.decide(yes(key, subject="ana", edited_args={"amount": 5}))
         assert receipt.status == "accepted", receipt.message
-        result = await desk.signoff.result(key)
+        result = await turns.signoff.result(key)
     assert [each.code for each in result.calls] == ["ok"]
     assert [row[1] for row in ledger.rows] == [{"amount": 5}]
 
@@ -157,14 +159,14 @@ async def test_an_edit_of_an_edit(client: Client, store: Store, task_queue: str)
     """The last arguments run; the model is told of the change from what it proposed."""
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=2))])
-    async with bench(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key, subject="ana", edited_args={"amount": 380, "to": "Ana"}))
-        await desk.signoff.decide(yes(key, subject="bo", edited_args={"amount": 300, "to": "Ana"}, revision=2))
-        await desk.signoff.decide(yes(key, subject="ana", revision=3))
-        result = await desk.signoff.result(key)
-        told = await desk.told(key)
+    async with running_turns(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key, subject="ana", edited_args={"amount": 380, "to": "Ana"}))
+        await turns.signoff.decide(yes(key, subject="bo", edited_args={"amount": 300, "to": "Ana"}, revision=2))
+        await turns.signoff.decide(yes(key, subject="ana", revision=3))
+        result = await turns.signoff.result(key)
+        told = await turns.results(key)
     assert [row[1]["amount"] for row in ledger.rows] == [300]
     assert result.calls[0].edited_by == "bo"
     assert told[0].note.endswith("amount is 300 (was 420).")
@@ -173,14 +175,14 @@ async def test_an_edit_of_an_edit(client: Client, store: Store, task_queue: str)
 async def test_two_editors_at_once(client: Client, store: Store, task_queue: str) -> None:
     """One is first, the other is told that this was asked again or decided; exactly one set of arguments runs."""
     ledger = Ledger()
-    async with bench(
+    async with running_turns(
         client, store, task_queue, catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve"))]), SCRIPT, people=PEOPLE
-    ) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
+    ) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
         edits = [yes(key, subject=who, edited_args={"amount": n}) for n, who in ((1, "ana"), (2, "bo"), (3, "cy"))]
-        receipts = await asyncio.gather(*(desk.signoff.decide(edit) for edit in edits))
-        result = await desk.signoff.result(key)
+        receipts = await asyncio.gather(*(turns.signoff.decide(edit) for edit in edits))
+        result = await turns.signoff.result(key)
     assert sorted(receipt.status for receipt in receipts) == ["accepted", "refused", "refused"]
     assert {receipt.code for receipt in receipts} <= {"", "stale", "already_decided"}
     assert len(ledger.rows) == 1
@@ -190,19 +192,19 @@ async def test_two_editors_at_once(client: Client, store: Store, task_queue: str
 
 async def test_who_may_not_decide_may_not_edit(client: Client, store: Store, task_queue: str) -> None:
     """A stranger and the requester change nothing, and the gates are not even asked."""
-    async with bench(
+    async with running_turns(
         client, store, task_queue, catalog_of([pay_tool(Ledger(), ApprovalPolicy(edit="approve"))]), SCRIPT
-    ) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        before = len(await desk.events(key))
+    ) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        before = len(await turns.events(key))
         codes = [
-            (await desk.signoff.decide(yes(key, subject=who, edited_args={"amount": 1}))).code
+            (await turns.signoff.decide(yes(key, subject=who, edited_args={"amount": 1}))).code
             for who in ("guest", "stranger")
         ]
-        grown = (await desk.events(key))[before:]
-        await desk.signoff.withdraw(withdrawn(key))
-        await desk.signoff.result(key)
+        grown = (await turns.events(key))[before:]
+        await turns.signoff.withdraw(withdrawn(key))
+        await turns.signoff.result(key)
     assert set(codes) <= {"not_allowed", "self_approval"}
     assert grown.count("MARKER_RECORDED") == 2
 
@@ -210,14 +212,14 @@ async def test_who_may_not_decide_may_not_edit(client: Client, store: Store, tas
 async def test_large_edited_arguments_lie_in_the_store(client: Client, store: Store, task_queue: str) -> None:
     """What is too large for a history is kept by reference there, and runs whole."""
     ledger, long = Ledger(), "é" * INLINE_BYTES
-    async with bench(
+    async with running_turns(
         client, store, task_queue, catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve"))]), SCRIPT
-    ) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key, edited_args={"amount": 1, "to": long}))
-        await desk.signoff.result(key)
-        request = await request_of(desk, key)
+    ) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key, edited_args={"amount": 1, "to": long}))
+        await turns.signoff.result(key)
+        request = await request_of(turns, key)
     assert request.args.blob is not None
     assert [row[1]["to"] for row in ledger.rows] == [long]
 
@@ -225,13 +227,13 @@ async def test_large_edited_arguments_lie_in_the_store(client: Client, store: St
 async def test_an_edited_call_is_found_under_one_code(client: Client, store: Store, task_queue: str) -> None:
     """The code stays with every revision."""
     catalog = catalog_of([pay_tool(Ledger(), ApprovalPolicy(edit="approve", quorum=2))])
-    async with bench(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as desk:
-        key = await desk.start()
-        code = (await request_of(desk, key)).code if (await desk.waiting(key)) else ""
-        await desk.signoff.decide(yes(key, subject="ana", edited_args={"amount": 1}))
+    async with running_turns(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as turns:
+        key = await turns.start()
+        code = (await request_of(turns, key)).code if (await turns.waiting(key)) else ""
+        await turns.signoff.decide(yes(key, subject="ana", edited_args={"amount": 1}))
         asked = (await RequestLists(store).of_turns([key]))[key]
-        await desk.signoff.decide(no(key, subject="bo", revision=2))
-        await desk.signoff.result(key)
+        await turns.signoff.decide(no(key, subject="bo", revision=2))
+        await turns.signoff.result(key)
     assert [(each.revision, each.code) for each in asked] == [(1, code), (2, code)]
 
 
@@ -247,21 +249,23 @@ async def test_what_a_person_wrote_is_corrected_only_before_their_eyes(
     """A deploy brings a check that corrects them: people are asked again, with what it makes of them, by no rule."""
     ledger = Ledger()
     policy = ApprovalPolicy(edit="approve", auto_approve_if="args.amount < 50.0", quorum=2)
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, policy)]), SCRIPT, people=PEOPLE) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key, subject="ana", edited_args={"amount": 5, "to": "bo"}))
+    async with running_turns(
+        client, store, task_queue, catalog_of([pay_tool(ledger, policy)]), SCRIPT, people=PEOPLE
+    ) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key, subject="ana", edited_args={"amount": 5, "to": "bo"}))
     changed = catalog_of([pay_tool(ledger, policy, validate_input=capitals)])
-    async with bench(client, store, task_queue, changed, SCRIPT, people=PEOPLE) as desk:
-        await desk.signoff.decide(yes(key, subject="bo", revision=2))
-        view = await desk.until(key, lambda view: any(c.approval and c.approval.revision == 3 for c in view.calls))
+    async with running_turns(client, store, task_queue, changed, SCRIPT, people=PEOPLE) as turns:
+        await turns.signoff.decide(yes(key, subject="bo", revision=2))
+        view = await turns.until(key, lambda view: any(c.approval and c.approval.revision == 3 for c in view.calls))
         assert ledger.rows == []
         again = view.calls[0].approval
         assert again is not None
         for person in ("ana", "bo"):
-            await desk.signoff.decide(yes(key, subject=person, revision=3))
-        result = await desk.signoff.result(key)
-        await desk.replays(key)
+            await turns.signoff.decide(yes(key, subject=person, revision=3))
+        result = await turns.signoff.result(key)
+        await turns.replays(key)
     assert (again.state, again.card.effect, again.args.inline) == ("pending", "Pay 5 to Bo", {"amount": 5, "to": "Bo"})
     assert "The arguments were corrected (`to`): names have a capital." in again.card.note
     assert [row[1] for row in ledger.rows] == [{"amount": 5, "to": "Bo"}]

@@ -3,9 +3,9 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, yes
 from temporalio import activity
 from temporalio.client import Client
+from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
 
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
@@ -28,9 +28,9 @@ WEEKS = ApprovalPolicy(
 )
 
 
-async def request_of(desk: Bench, key: TurnKey) -> ApprovalRequest:
+async def request_of(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
     """The request of the turn's first call."""
-    found = (await desk.signoff.view(key)).calls[0].approval
+    found = (await turns.signoff.view(key)).calls[0].approval
     assert found is not None
     return found
 
@@ -40,29 +40,29 @@ async def test_weeks_of_silence(client: Client, store: Store, task_queue: str) -
     """Reminded after a week, escalated after two, put off after four, denied after eight; each shows in the turn."""
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger, WEEKS)])
-    async with bench(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as desk:
-        key = await desk.start()
-        opened = (await desk.waiting(key)).calls[0].approval
+    async with running_turns(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as turns:
+        key = await turns.start()
+        opened = (await turns.waiting(key)).calls[0].approval
         assert opened is not None
         assert opened.opened_at is not None
-        refused = await desk.signoff.decide(yes(key, subject="cfo"))
+        refused = await turns.signoff.decide(yes(key, subject="cfo"))
 
-        await desk.forward(key, days=8)
-        reminded = await desk.until(
+        await turns.forward(key, days=8)
+        reminded = await turns.until(
             key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.reminded == 1
         )
 
-        await desk.forward(key, days=7)
-        await desk.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.escalated)
-        escalated = await request_of(desk, key)
+        await turns.forward(key, days=7)
+        await turns.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.escalated)
+        escalated = await request_of(turns, key)
         assert (escalated.approvers, escalated.expires_at) == (("role:approvers", "role:cfo"), opened.expires_at)
 
-        await desk.forward(key, days=14)
-        await desk.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.extended)
-        put_off = await request_of(desk, key)
-        await desk.forward(key, days=28)
-        result = await desk.signoff.result(key)
-        late = await desk.signoff.decide(yes(key, subject="cfo"))
+        await turns.forward(key, days=14)
+        await turns.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.extended)
+        put_off = await request_of(turns, key)
+        await turns.forward(key, days=28)
+        result = await turns.signoff.result(key)
+        late = await turns.signoff.decide(yes(key, subject="cfo"))
     assert reminded.state == "suspended"
     assert refused.code == "not_allowed"
     assert (put_off.state, put_off.expires_at) == ("pending", opened.opened_at + timedelta(days=56))
@@ -76,11 +76,13 @@ async def test_who_it_was_escalated_to_may_decide(client: Client, store: Store, 
     """After the escalation the chief's yes runs the call; by the store's clock, which nobody moves forward."""
     ledger = Ledger()
     policy = ApprovalPolicy(escalate_after=1.0, escalate_to=("role:cfo",))
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, policy)]), SCRIPT, people=PEOPLE) as desk:
-        key = await desk.start()
-        await desk.until(key, _escalated)
-        receipt = await desk.signoff.decide(yes(key, subject="cfo"))
-        await desk.signoff.result(key)
+    async with running_turns(
+        client, store, task_queue, catalog_of([pay_tool(ledger, policy)]), SCRIPT, people=PEOPLE
+    ) as turns:
+        key = await turns.start()
+        await turns.until(key, _escalated)
+        receipt = await turns.signoff.decide(yes(key, subject="cfo"))
+        await turns.signoff.result(key)
     assert (receipt.status, receipt.decided_by) == ("accepted", "cfo")
     assert len(ledger.rows) == 1
 
@@ -115,18 +117,20 @@ async def test_the_first_word_after_an_escalation_counts_where_clocks_differ(
     policy = ApprovalPolicy(escalate_after=1.0, escalate_to=("role:cfo",))
     people = _AwayAtFirst(PEOPLE.all())
     catalog = catalog_of([pay_tool(ledger, policy)])
-    async with bench(client, store, task_queue, catalog, SCRIPT, people=people, verifier=signer.verifier()) as desk:
-        key = await desk.start()
+    async with running_turns(
+        client, store, task_queue, catalog, SCRIPT, people=people, verifier=signer.verifier()
+    ) as turns:
+        key = await turns.start()
         began = (await client.get_workflow_handle(key.workflow_id).describe()).start_time
-        await desk.until(key, _escalated)
-        request = await request_of(desk, key)
+        await turns.until(key, _escalated)
+        request = await request_of(turns, key)
         assert request.escalate_at is not None
         given = {"subject": "cfo", "question_hash": request.question_hash, "received_at": request.escalate_at}
         decision = signer.sign_decision(yes(key, **given))
         await answer(store, decision)
-        receipt = await desk.signoff.decide(decision)
+        receipt = await turns.signoff.decide(decision)
         # Asked anew it would wait for people again, for as long as the first time.
-        view = await desk.until(key, lambda v: v.result is not None or _revision(v) > 1)
+        view = await turns.until(key, lambda v: v.result is not None or _revision(v) > 1)
     assert request.opened_at is not None
     assert (request.opened_at - began).total_seconds() > 0.5
     assert (receipt.status, _revision(view), view.calls[0].state) == ("accepted", 1, "ok")
@@ -137,16 +141,16 @@ async def test_an_edit_starts_the_clocks_anew(client: Client, store: Store, task
     """The others need their time for the new arguments; a timer of the old revision does nothing to the new one."""
     policy = ApprovalPolicy(edit="approve", timeout=8.0, remind_after=2.0, quorum=2)
     catalog = catalog_of([pay_tool(Ledger(), policy)])
-    async with bench(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as desk:
-        key = await desk.start()
-        first = (await desk.waiting(key)).calls[0].approval
+    async with running_turns(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as turns:
+        key = await turns.start()
+        first = (await turns.waiting(key)).calls[0].approval
         assert first is not None
-        await desk.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.reminded == 1)
-        await desk.signoff.decide(yes(key, subject="ana", edited_args={"amount": 1}))
-        edited = await request_of(desk, key)
-        await desk.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.reminded == 1)
-        result = await desk.signoff.result(key)
-        receipt = await desk.signoff.decide(yes(key, subject="approver", revision=2))
+        await turns.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.reminded == 1)
+        await turns.signoff.decide(yes(key, subject="ana", edited_args={"amount": 1}))
+        edited = await request_of(turns, key)
+        await turns.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.reminded == 1)
+        result = await turns.signoff.result(key)
+        receipt = await turns.signoff.decide(yes(key, subject="approver", revision=2))
     assert first.remind_at
     assert edited.opened_at is not None
     assert edited.expires_at is not None
@@ -163,15 +167,15 @@ async def test_an_edit_starts_the_clocks_anew(client: Client, store: Store, task
 async def test_nobody_says_what_happened(client: Client, store: Store, task_queue: str) -> None:
     """A doubt that nobody answers is given up at its deadline."""
     tool = pay_tool(Ledger(), ApprovalPolicy(timeout=DAY))
-    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
-        key = await desk.start()
-        request = (await desk.waiting(key)).calls[0].approval
+    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
+        key = await turns.start()
+        request = (await turns.waiting(key)).calls[0].approval
         assert request is not None
         await store.claim(request.digest, workflow=key.workflow_id, call="c1.1", tool="pay")
-        await desk.signoff.decide(yes(key))
-        await desk.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.kind == "in_doubt")
-        await desk.forward(key, days=2)
-        result = await desk.signoff.result(key)
-        late = await desk.signoff.decide(yes(key, revision=2))
+        await turns.signoff.decide(yes(key))
+        await turns.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.kind == "in_doubt")
+        await turns.forward(key, days=2)
+        result = await turns.signoff.result(key)
+        late = await turns.signoff.decide(yes(key, revision=2))
     assert [outcome.code for outcome in result.calls] == ["in_doubt"]
     assert (late.code, late.state, late.message) == ("expired", "timed_out", "")

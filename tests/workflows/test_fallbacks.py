@@ -4,8 +4,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from desk_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
+from turn_fixtures import (
+    AMOUNT_SCHEMA,
+    ApprovalPolicy,
+    Ledger,
+    RunningTurns,
+    catalog_of,
+    no,
+    pay_tool,
+    running_turns,
+    yes,
+)
 
 from signoff.contracts.activity_messages import GateDecision
 from signoff.contracts.content import Content
@@ -52,10 +62,10 @@ def failing(text: str) -> Any:
     return lambda args, ctx: ToolFailure(text)
 
 
-async def ended(desk: Bench, key: TurnKey) -> TurnResult:
+async def ended(turns: RunningTurns, key: TurnKey) -> TurnResult:
     """The turn's result; its history reads the same on another worker."""
-    result = await desk.signoff.result(key)
-    await desk.replays(key)
+    result = await turns.signoff.result(key)
+    await turns.replays(key)
     return result
 
 
@@ -70,11 +80,11 @@ async def test_a_fallback_answers_in_place_of_a_tool_that_failed(client: Client,
     ledger = Ledger()
     costly = other(ledger, "older", lambda args, ctx: ToolResult(f"{ctx.call_id}: 1.08", cost=0.25))
     tools = [rates(ledger, "older", "oldest"), costly, other(ledger, "oldest")]
-    async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
-        key = await desk.start()
-        result = await ended(desk, key)
-        told = await desk.told(key)
-        view = await desk.signoff.view(key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
+        key = await turns.start()
+        result = await ended(turns, key)
+        told = await turns.results(key)
+        view = await turns.signoff.view(key)
     [outcome] = result.calls
     assert (outcome.call, outcome.tool, outcome.code) == ("c1.1", "rates", "ok")
     assert (outcome.fallback, outcome.primary_error) == ("older", "the market is shut")
@@ -104,10 +114,10 @@ async def test_fallbacks_are_tried_in_order_and_have_none_of_their_own(
     ]
     actor = Actor(name="desk", model="scripted", tools=("rates", "older", "oldest"))
     catalog = catalog_of(tools, actors=[actor])
-    async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
-        key = await desk.start()
-        result = await ended(desk, key)
-        told = await desk.told(key)
+    async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
+        key = await turns.start()
+        result = await ended(turns, key)
+        told = await turns.results(key)
     # A fallback off the actor's list is as if it did not exist, and ends the search.
     assert ran(ledger) == ["rates", "older"]
     [outcome] = result.calls
@@ -122,16 +132,16 @@ async def test_a_fallback_is_asked_like_any_other_call(client: Client, store: St
     """Its own policy, request, digest and decision; approved, it runs under the right of that."""
     ledger = Ledger()
     tools = [rates(ledger, "pay"), other(ledger, "pay", "paid", asks=True)]
-    async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
-        key = await desk.start()
-        view = await desk.waiting(key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
+        key = await turns.start()
+        view = await turns.waiting(key)
         asked = view.calls[1].approval
         assert asked is not None
         assert ran(ledger) == ["rates"]
         assert (asked.call, asked.tool) == ("c1.1001", "pay")
         assert asked.card.note == "this is a fallback of `rates`"
-        await desk.signoff.decide(yes(key, "c1.1001"))
-        result = await ended(desk, key)
+        await turns.signoff.decide(yes(key, "c1.1001"))
+        result = await ended(turns, key)
     [outcome] = result.calls
     assert (outcome.call, outcome.code, outcome.fallback, outcome.decided_by) == ("c1.1", "ok", "pay", "approver")
     assert outcome.approval_id == asked.id
@@ -143,11 +153,11 @@ async def test_a_denied_fallback_is_the_calls_denial(client: Client, store: Stor
     """No further one is tried: a person has said no."""
     ledger = Ledger()
     tools = [rates(ledger, "pay", "older"), other(ledger, "pay", asks=True), other(ledger, "older")]
-    async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(no(key, "c1.1001"))
-        result = await ended(desk, key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(no(key, "c1.1001"))
+        result = await ended(turns, key)
     [outcome] = result.calls
     assert (outcome.code, outcome.fallback, ran(ledger)) == ("denied", "pay", ["rates"])
 
@@ -159,11 +169,11 @@ async def test_no_fallback_after_a_denial_or_wrong_arguments(client: Client, sto
     ledger = Ledger()
     tools = [rates(ledger, "older", requires_approval=True), other(ledger, "older")]
     script = [calls(("rates", ARGS), ("rates", {"amount": "?"})), respond("done")]
-    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(no(key))
-        result = await ended(desk, key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(no(key))
+        result = await ended(turns, key)
     assert [outcome.code for outcome in result.calls] == ["denied", "input_invalid"]
     assert ledger.rows == []
 
@@ -175,8 +185,8 @@ async def test_nothing_follows_a_fallback_that_may_have_had_an_effect(
     """It failed, but nobody can say before which point."""
     ledger = Ledger()
     tools = [rates(ledger, "pay", "wire"), other(ledger, "pay", failing("line dropped")), other(ledger, "wire")]
-    async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
-        result = await ended(desk, await desk.start())
+    async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
+        result = await ended(turns, await turns.start())
     assert ran(ledger) == ["rates", "pay"]
     assert (result.calls[0].code, result.calls[0].fallback) == ("execution_failed", "pay")
 
@@ -187,11 +197,11 @@ async def test_arguments_that_people_changed_are_for_the_tool_they_saw(
     """An edited call that fails has failed; what a person wrote runs nowhere else by rule."""
     ledger = Ledger()
     tools = [rates(ledger, "older", requires_approval=ApprovalPolicy(edit="approve")), other(ledger, "older")]
-    async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key, edited_args={"amount": 5, "to": "Ana"}))
-        result = await ended(desk, key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key, edited_args={"amount": 5, "to": "Ana"}))
+        result = await ended(turns, key)
     assert [(each.code, each.edited_by) for each in result.calls] == [("execution_failed", "approver")]
     assert ran(ledger) == ["rates"]
 
@@ -206,11 +216,11 @@ async def test_arguments_that_people_changed_for_a_fallback_are_for_it_alone(
         other(ledger, "older", failing("no file"), asks=ApprovalPolicy(edit="approve"), idempotent=True),
         other(ledger, "oldest"),
     ]
-    async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key, "c1.1001", edited_args={"amount": 5, "to": "Bo"}))
-        result = await ended(desk, key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key, "c1.1001", edited_args={"amount": 5, "to": "Bo"}))
+        result = await ended(turns, key)
     [outcome] = result.calls
     assert (outcome.code, outcome.fallback, outcome.edited_by) == ("execution_failed", "older", "approver")
     assert [(name, args["amount"]) for name, args, _ in ledger.rows] == [("rates", 20), ("older", 5)]
@@ -225,16 +235,16 @@ async def test_what_people_changed_stays_theirs_when_they_are_asked_again(
     asked_first, asked_then = (
         catalog_of([each, other(ledger, "older")]) for each in (before, replace(before, version="2"))
     )
-    async with bench(client, store, task_queue, asked_first, SCRIPT, people=PEOPLE) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key, subject="ana", edited_args={"amount": 5, "to": "Ana"}))
-    async with bench(client, store, task_queue, asked_then, SCRIPT, people=PEOPLE) as desk:
-        await desk.signoff.decide(yes(key, subject="bo", revision=2))
-        await desk.until(key, lambda view: view.calls[0].approval.revision == 3)
+    async with running_turns(client, store, task_queue, asked_first, SCRIPT, people=PEOPLE) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key, subject="ana", edited_args={"amount": 5, "to": "Ana"}))
+    async with running_turns(client, store, task_queue, asked_then, SCRIPT, people=PEOPLE) as turns:
+        await turns.signoff.decide(yes(key, subject="bo", revision=2))
+        await turns.until(key, lambda view: view.calls[0].approval.revision == 3)
         for who in ("ana", "bo"):
-            await desk.signoff.decide(yes(key, subject=who, revision=3))
-        result = await ended(desk, key)
+            await turns.signoff.decide(yes(key, subject=who, revision=3))
+        result = await ended(turns, key)
     assert [(each.code, each.fallback) for each in result.calls] == [("execution_failed", "")]
     assert [(name, args["amount"]) for name, args, _ in ledger.rows] == [("rates", 5)]
 
@@ -243,15 +253,15 @@ async def test_what_stands_in_is_what_the_tool_that_ran_allows(client: Client, s
     """A tool that was harmless to repeat when it was proposed, and no longer is when it runs, is not stood in for."""
     ledger = Ledger()
     before = rates(ledger, "older", read_only=False, idempotent=True, requires_approval=True)
-    async with bench(client, store, task_queue, catalog_of([before, other(ledger, "older")]), SCRIPT) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
+    async with running_turns(client, store, task_queue, catalog_of([before, other(ledger, "older")]), SCRIPT) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
     after = replace(before, idempotent=False, fallbacks=())
-    async with bench(client, store, task_queue, catalog_of([after, other(ledger, "older")]), SCRIPT) as desk:
-        await desk.signoff.decide(yes(key))
-        await desk.until(key, lambda view: view.calls[0].approval.revision == 2)
-        await desk.signoff.decide(yes(key, revision=2))
-        result = await ended(desk, key)
+    async with running_turns(client, store, task_queue, catalog_of([after, other(ledger, "older")]), SCRIPT) as turns:
+        await turns.signoff.decide(yes(key))
+        await turns.until(key, lambda view: view.calls[0].approval.revision == 2)
+        await turns.signoff.decide(yes(key, revision=2))
+        result = await ended(turns, key)
     assert [(each.code, each.fallback) for each in result.calls] == [("execution_failed", "")]
     assert ran(ledger) == ["rates"]
 
@@ -261,8 +271,8 @@ async def test_nothing_stands_in_for_a_tool_whose_work_was_done(client: Client, 
     ledger = Ledger()
     done = {"handler": ledger.handler("rates", "booked"), "output_schema": {"type": "object"}}
     tool = rates(ledger, "older", read_only=False, idempotent=True, **done)
-    async with bench(client, store, task_queue, catalog_of([tool, other(ledger, "older")]), SCRIPT) as desk:
-        result = await ended(desk, await desk.start())
+    async with running_turns(client, store, task_queue, catalog_of([tool, other(ledger, "older")]), SCRIPT) as turns:
+        result = await ended(turns, await turns.start())
     assert [(each.code, each.gate, each.fallback) for each in result.calls] == [("execution_failed", "output", "")]
     assert ran(ledger) == ["rates"]
 
@@ -287,10 +297,10 @@ async def test_a_fallback_whose_schema_differs_is_checked_like_any_call(
     ledger = Ledger()
     narrow = AMOUNT_SCHEMA | {"properties": {"amount": {"type": "number"}}}
     tools = [rates(ledger, "older"), other(ledger, "older", input_schema=narrow)]
-    async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
-        key = await desk.start()
-        result = await ended(desk, key)
-        told = await desk.told(key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
+        key = await turns.start()
+        result = await ended(turns, key)
+        told = await turns.results(key)
     [outcome] = result.calls
     assert (outcome.code, outcome.value.inline, outcome.fallback) == ("execution_failed", "the market is shut", "")
     assert told[0].note.startswith("`older` could not be used: the arguments of `older` are not valid")
@@ -306,10 +316,10 @@ async def test_a_fallback_that_ran_and_says_so_itself_is_told_as_one_that_failed
     ledger = Ledger()
     says = other(ledger, "pay", lambda args, ctx: ToolFailure("no such account", code))
     tools = [rates(ledger, "pay", "older"), says, other(ledger, "older")]
-    async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
-        key = await desk.start()
-        result = await ended(desk, key)
-        told = await desk.told(key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
+        key = await turns.start()
+        result = await ended(turns, key)
+        told = await turns.results(key)
     [outcome] = result.calls
     assert (outcome.code, outcome.value.inline, outcome.fallback) == (code, "no such account", "pay")
     assert outcome.primary_error == "the market is shut"
@@ -327,8 +337,8 @@ async def test_a_fallback_that_ran_and_failed_in_its_own_words_stops_the_sibling
     actor = Actor(name="desk", model="scripted", on_failure="abort_siblings")
     catalog = catalog_of([rates(ledger, "older"), says, asked], actors=[actor])
     script = [calls(("rates", ARGS), ("wire", ARGS)), respond("done")]
-    async with bench(client, store, task_queue, catalog, script) as desk:
-        result = await ended(desk, await desk.start())
+    async with running_turns(client, store, task_queue, catalog, script) as turns:
+        result = await ended(turns, await turns.start())
     assert [(each.code, each.fallback) for each in result.calls] == [("input_invalid", "older"), ("skipped", "")]
 
 
@@ -341,10 +351,10 @@ async def test_a_tool_that_is_not_there_now_is_stood_in_for(client: Client, stor
         return False
 
     tools = [rates(ledger, "older", available=never), other(ledger, "older")]
-    async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
-        key = await desk.start()
-        result = await ended(desk, key)
-        told = await desk.told(key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
+        key = await turns.start()
+        result = await ended(turns, key)
+        told = await turns.results(key)
     [outcome] = result.calls
     assert (outcome.code, outcome.fallback, ran(ledger)) == ("ok", "older", ["older"])
     assert told[0].note == (
@@ -358,8 +368,8 @@ async def test_fallbacks_do_not_hide_that_a_model_repeats_itself(client: Client,
     ledger = Ledger()
     tools = [rates(ledger, "older"), other(ledger, "older")]
     script = [*[calls(("rates", ARGS))] * 6, respond("done")]
-    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
-        result = await ended(desk, await desk.start())
+    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
+        result = await ended(turns, await turns.start())
     assert [outcome.code for outcome in result.calls] == ["ok"] * 5 + ["too_many_calls"]
     assert ran(ledger) == ["rates", "older"] * 5
     assert result.tool_calls == 11

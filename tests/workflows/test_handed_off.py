@@ -1,9 +1,9 @@
 """Work that a handler hands off: the call succeeds at once, its result comes later, to the turn or to its heir."""
 
 import pytest
-from desk_fixtures import Ledger, bench, catalog_of, pay_tool, yes
 from session_rig import talk, words
 from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns, yes
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.content import Content
@@ -36,19 +36,19 @@ def waiting(request: CompletionRequest) -> Completion:
 @pytest.mark.row("B43")
 async def test_a_result_that_comes_later_lets_the_turn_go_on(client: Client, store: Store, task_queue: str) -> None:
     """The handler has an id of its call to give away; by that id the result is brought once, and goes to the heir."""
-    async with bench(client, store, task_queue, catalog_of([export()]), ScriptedModel(waiting)) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, catalog_of([export()]), ScriptedModel(waiting)) as turns:
+        session = talk(turns)
         await session.say("export all", "a")
         await session.turn("a", "awaiting")
-        (outcome,) = (await desk.signoff.result(session.turn_key("a"))).calls
+        (outcome,) = (await turns.signoff.result(session.turn_key("a"))).calls
         event = f"main.{session.key.session}.a.c1.1"
         assert (outcome.code, outcome.structured) == ("ok", Content(inline={"event_id": event}))
         assert f"handed the work off as `{event}`" in str(outcome.value.inline)
-        receipt = await desk.signoff.deliver_result(event, "42 rows")
+        receipt = await turns.signoff.deliver_result(event, "42 rows")
         assert (receipt.status, receipt.turn) == ("accepted", "a-2")
         assert await session.answer("a-2") == f"It came. Result of `{event}`: 42 rows"
-        again = await desk.signoff.deliver_result(event, "42 rows")
-        other = await desk.signoff.deliver_result(event, "43 rows")
+        again = await turns.signoff.deliver_result(event, "42 rows")
+        other = await turns.signoff.deliver_result(event, "43 rows")
     assert (again.code, other.code) == ("duplicate", "conflict")
 
 
@@ -64,23 +64,23 @@ async def test_a_result_that_comes_while_the_turn_goes_on_is_told_to_it(
         return respond(" | ".join(filter(None, map(words, request.messages))))
 
     tools = [export(), pay_tool(Ledger())]
-    async with bench(client, store, task_queue, catalog_of(tools), ScriptedModel(driver)) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, catalog_of(tools), ScriptedModel(driver)) as turns:
+        session = talk(turns)
         await session.say("both", "a")
         await session.turn("a", "waiting")
         event = f"main.{session.key.session}.a.c1.1"
-        assert (await desk.signoff.deliver_result(event, "42 rows")).turn == "a"
-        await desk.signoff.decide(yes(session.turn_key("a"), "c1.2"))
+        assert (await turns.signoff.deliver_result(event, "42 rows")).turn == "a"
+        await turns.signoff.decide(yes(session.turn_key("a"), "c1.2"))
         assert await session.answer("a") == f"both | Result of `{event}`: 42 rows"
-        view = await desk.signoff.session(session.key)
+        view = await turns.signoff.session(session.key)
     assert [turn.turn for turn in view.turns] == ["a"]
 
 
 async def test_what_cannot_be_brought_says_so(client: Client, store: Store, task_queue: str) -> None:
     """An id that names nothing, a turn without a session, a text that no history should hold."""
-    async with bench(client, store, task_queue, catalog_of([export()]), ScriptedModel(waiting)) as desk:
+    async with running_turns(client, store, task_queue, catalog_of([export()]), ScriptedModel(waiting)) as turns:
         with pytest.raises(NotFound, match="is not the id of an event"):
-            await desk.signoff.deliver_result("c1.1", "42 rows")
+            await turns.signoff.deliver_result("c1.1", "42 rows")
         with pytest.raises(NotFound):
-            await desk.signoff.deliver_result("main.nobody.nothing.c1.1", "42 rows")
-        assert (await desk.signoff.deliver_result("main.nobody.nothing.c1.1", "x" * 9_000)).code == "malformed"
+            await turns.signoff.deliver_result("main.nobody.nothing.c1.1", "42 rows")
+        assert (await turns.signoff.deliver_result("main.nobody.nothing.c1.1", "x" * 9_000)).code == "malformed"

@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, withdrawn, yes
 from temporalio.client import Client
+from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, withdrawn, yes
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, RuleReference
@@ -22,9 +22,9 @@ SCRIPT = [calls(PAY), respond("done")]
 FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0", timeout=7_200.0)
 
 
-async def in_doubt(desk: Bench, key: TurnKey, revision: int = 2) -> ApprovalRequest:
+async def in_doubt(turns: RunningTurns, key: TurnKey, revision: int = 2) -> ApprovalRequest:
     """The question what became of the turn's first call, once it waits."""
-    view = await desk.until(key, lambda view: bool(view.calls) and _asks(view.calls[0].approval, revision))
+    view = await turns.until(key, lambda view: bool(view.calls) and _asks(view.calls[0].approval, revision))
     found = view.calls[0].approval
     assert found is not None
     return found
@@ -34,25 +34,25 @@ def _asks(request: ApprovalRequest | None, revision: int) -> bool:
     return request is not None and (request.kind, request.state, request.revision) == ("in_doubt", "pending", revision)
 
 
-async def lost(desk: Bench, key: TurnKey) -> ApprovalRequest:
+async def lost(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
     """Approve the first call, whose ticket a worker has claimed that is lost; the question that follows."""
-    request = (await desk.waiting(key)).calls[0].approval
+    request = (await turns.waiting(key)).calls[0].approval
     assert request is not None
-    await desk.store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
-    await desk.signoff.decide(yes(key))
-    return await in_doubt(desk, key)
+    await turns.store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
+    await turns.signoff.decide(yes(key))
+    return await in_doubt(turns, key)
 
 
 async def test_the_question_says_what_is_asked_of_whom(client: Client, store: Store, task_queue: str) -> None:
     """The same id and people, the next revision, a digest of its own; it cannot be edited or remembered."""
     tool = pay_tool(Ledger(), ApprovalPolicy(approvers=("role:approvers", "user:cfo"), allow_remember=True))
-    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
-        key = await desk.start()
-        first = (await desk.waiting(key)).calls[0].approval
-        doubt = await lost(desk, key)
-        view = await desk.signoff.view(key)
+    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
+        key = await turns.start()
+        first = (await turns.waiting(key)).calls[0].approval
+        doubt = await lost(turns, key)
+        view = await turns.signoff.view(key)
         codes = [
-            (await desk.signoff.decide(answer)).code
+            (await turns.signoff.decide(answer)).code
             for answer in (
                 yes(key, revision=None),
                 yes(key, revision=2, question_hash=first.question_hash if first else ""),
@@ -62,8 +62,8 @@ async def test_the_question_says_what_is_asked_of_whom(client: Client, store: St
                 yes(key, revision=2, subject="guest"),
             )
         ]
-        await desk.signoff.decide(no(key, revision=2))
-        await desk.signoff.result(key)
+        await turns.signoff.decide(no(key, revision=2))
+        await turns.signoff.result(key)
     assert first is not None
     assert (doubt.id, doubt.code, doubt.approvers) == (first.id, first.code, first.approvers)
     assert (doubt.edit, doubt.allow_remember, doubt.digest != first.digest) == ("off", False, True)
@@ -77,13 +77,13 @@ async def test_the_question_says_what_is_asked_of_whom(client: Client, store: St
 async def test_it_happened(result: str, value: str, client: Client, store: Store, task_queue: str) -> None:
     """The person's words are the call's result, marked as such; nothing runs."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
-        key = await desk.start()
-        await lost(desk, key)
-        receipt = await desk.signoff.decide(yes(key, revision=2, verdict="happened", result=result))
-        outcome = (await desk.signoff.result(key)).calls[0]
-        told = await desk.told(key)
-        late = await desk.signoff.decide(yes(key, revision=2))
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+        key = await turns.start()
+        await lost(turns, key)
+        receipt = await turns.signoff.decide(yes(key, revision=2, verdict="happened", result=result))
+        outcome = (await turns.signoff.result(key)).calls[0]
+        told = await turns.results(key)
+        late = await turns.signoff.decide(yes(key, revision=2))
     assert (receipt.status, receipt.state, receipt.verdict) == ("accepted", "happened", "happened")
     assert (outcome.code, outcome.decided_by, outcome.value.inline) == ("ok", "approver", value)
     assert (told[0].value.inline, told[0].note) == (
@@ -97,12 +97,12 @@ async def test_it_happened(result: str, value: str, client: Client, store: Store
 async def test_it_did_not_happen_run_it(client: Client, store: Store, task_queue: str) -> None:
     """The first approval still stands: the call runs once, under the next ticket."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
-        key = await desk.start()
-        first = (await desk.waiting(key)).calls[0].approval
-        doubt = await lost(desk, key)
-        await desk.signoff.decide(yes(key, revision=2, question_hash=doubt.question_hash))
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+        key = await turns.start()
+        first = (await turns.waiting(key)).calls[0].approval
+        doubt = await lost(turns, key)
+        await turns.signoff.decide(yes(key, revision=2, question_hash=doubt.question_hash))
+        result = await turns.signoff.result(key)
     assert first is not None
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert [row[2] for row in ledger.rows] == [f"{first.digest}/2"]
@@ -111,16 +111,16 @@ async def test_it_did_not_happen_run_it(client: Client, store: Store, task_queue
 async def test_it_did_not_happen_twice(client: Client, store: Store, task_queue: str) -> None:
     """Lost again, it is asked again, of the second try; the third ticket runs."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
-        key = await desk.start()
-        first = (await desk.waiting(key)).calls[0].approval
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+        key = await turns.start()
+        first = (await turns.waiting(key)).calls[0].approval
         assert first is not None
-        await lost(desk, key)
+        await lost(turns, key)
         await store.claim(ticket_key(first.digest, 2), workflow=key.workflow_id, call="c1.1", tool="pay")
-        await desk.signoff.decide(yes(key, revision=2))
-        await in_doubt(desk, key, 3)
-        await desk.signoff.decide(yes(key, revision=3))
-        result = await desk.signoff.result(key)
+        await turns.signoff.decide(yes(key, revision=2))
+        await in_doubt(turns, key, 3)
+        await turns.signoff.decide(yes(key, revision=3))
+        result = await turns.signoff.result(key)
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert [row[2] for row in ledger.rows] == [f"{first.digest}/3"]
 
@@ -128,15 +128,15 @@ async def test_it_did_not_happen_twice(client: Client, store: Store, task_queue:
 async def test_a_worker_that_answers_after_all_is_believed(client: Client, store: Store, task_queue: str) -> None:
     """People said that it did not happen, but the slow worker has written down that it did: nothing runs again."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
-        key = await desk.start()
-        first = (await desk.waiting(key)).calls[0].approval
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+        key = await turns.start()
+        first = (await turns.waiting(key)).calls[0].approval
         assert first is not None
-        await lost(desk, key)
+        await lost(turns, key)
         late = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid late"))
         await store.record(ticket_key(first.digest, 1), late)
-        await desk.signoff.decide(yes(key, revision=2))
-        result = await desk.signoff.result(key)
+        await turns.signoff.decide(yes(key, revision=2))
+        result = await turns.signoff.result(key)
     assert [(outcome.code, outcome.value.inline) for outcome in result.calls] == [("ok", "paid late")]
     assert ledger.rows == []
 
@@ -145,16 +145,16 @@ async def test_a_worker_that_answers_after_all_is_believed(client: Client, store
 async def test_given_up(how: str, client: Client, store: Store, task_queue: str) -> None:
     """Nothing runs, and the model is told that nobody knows."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
-        key = await desk.start()
-        await lost(desk, key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+        key = await turns.start()
+        await lost(turns, key)
         if how == "denied":
-            await desk.signoff.decide(no(key, revision=2))
+            await turns.signoff.decide(no(key, revision=2))
         elif how == "withdrawn":
-            await desk.signoff.withdraw(withdrawn(key))
+            await turns.signoff.withdraw(withdrawn(key))
         else:
-            await desk.signoff.cancel_turn(key)
-        result = await desk.signoff.result(key)
+            await turns.signoff.cancel_turn(key)
+        result = await turns.signoff.result(key)
     assert result.state == ("cancelled" if how == "cancelled" else "complete")
     assert [(outcome.code, outcome.value.inline) for outcome in result.calls] == [("in_doubt", IN_DOUBT_TEXT)]
     assert result.calls[0].decided_by == {"denied": "approver", "withdrawn": "guest", "cancelled": "approver"}[how]
@@ -165,11 +165,11 @@ async def test_a_call_that_ran_by_rule_is_asked_about_too(client: Client, store:
     """Nobody was asked before; now the tenant's approvers are, and the call runs again by its rule."""
     ledger = Ledger()
     tool = pay_tool(ledger, FREE, handler=_slow_once(ledger), timeout=0.2)
-    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
-        key = await desk.start()
-        doubt = await in_doubt(desk, key, 1)
-        await desk.signoff.decide(yes(key, revision=doubt.revision))
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
+        key = await turns.start()
+        doubt = await in_doubt(turns, key, 1)
+        await turns.signoff.decide(yes(key, revision=doubt.revision))
+        result = await turns.signoff.result(key)
     assert doubt.approvers == ("role:approvers",)
     assert [(outcome.code, outcome.rule) for outcome in result.calls] == [("ok", RuleReference(name="auto_approve_if"))]
     assert len(ledger.rows) == 1
@@ -181,19 +181,19 @@ async def test_to_run_it_again_takes_as_many_people_as_to_run_it(client: Client,
     ledger = Ledger()
     people = development_directory([Person(id=name, roles=("approvers",)) for name in ("ana", "bo")])
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(quorum=2))])
-    async with bench(client, store, task_queue, catalog, SCRIPT, people=people) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key, subject="bo"))
-        request = (await desk.signoff.view(key)).calls[0].approval
+    async with running_turns(client, store, task_queue, catalog, SCRIPT, people=people) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key, subject="bo"))
+        request = (await turns.signoff.view(key)).calls[0].approval
         assert request is not None
         await store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
-        await desk.signoff.decide(yes(key, subject="ana"))
-        await in_doubt(desk, key)
-        one = await desk.signoff.decide(yes(key, subject="ana", revision=2))
+        await turns.signoff.decide(yes(key, subject="ana"))
+        await in_doubt(turns, key)
+        one = await turns.signoff.decide(yes(key, subject="ana", revision=2))
         assert ledger.rows == []
-        await desk.signoff.decide(yes(key, subject="bo", revision=2))
-        await desk.signoff.result(key)
+        await turns.signoff.decide(yes(key, subject="bo", revision=2))
+        await turns.signoff.result(key)
     assert (one.status, one.votes, one.needed) == ("counted", 1, 2)
     assert len(ledger.rows) == 1
 

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, pay_tool, yes
 from temporalio.client import Client
+from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns, yes
 
 from signoff.approvals.digest import question_hash
 from signoff.contracts.call import CallContext
@@ -32,10 +32,10 @@ async def test_a_yes_to_changed_arguments_takes_the_change_to_a_turn_that_has_lo
     """
     ledger = Ledger()
     tool = pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=2))
-    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT, people=PEOPLE) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        first = await desk.question(key)
+    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT, people=PEOPLE) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        first = await turns.question(key)
         change = yes(
             key,
             subject="ana",
@@ -47,14 +47,14 @@ async def test_a_yes_to_changed_arguments_takes_the_change_to_a_turn_that_has_lo
         ctx = CallContext(
             actor=first.actor, session=first.session, turn=first.turn, tenant=first.tenant, user=first.requester
         )
-        await ask(desk.room, ctx, tool, EDITED, edit=change)
+        await ask(turns.deps, ctx, tool, EDITED, edit=change)
         rows = await Questions(store).read(ApprovalKey(key, "c1.1").id)
         assert rows is not None
         asked = rows.request(rows.latest)
-        writer = DecisionWriter(store, desk.signoff, PEOPLE, None, system_clock, development=True)
+        writer = DecisionWriter(store, turns.signoff, PEOPLE, None, system_clock, development=True)
         agreed = yes(key, revision=asked.revision, question_hash=asked.question_hash)
         receipt = await writer.decide(asked, agreed)
         assert (receipt.status, receipt.state) == ("accepted", "approved")
-        result = await desk.signoff.result(key)
+        result = await turns.signoff.result(key)
     assert [call.code for call in result.calls] == ["ok"]
     assert [row[1] for row in ledger.rows] == [EDITED]

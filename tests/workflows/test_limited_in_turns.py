@@ -4,8 +4,8 @@ import asyncio
 from datetime import UTC, datetime
 
 import pytest
-from desk_fixtures import Ledger, bench, catalog_of, pay_tool, yes
 from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns, yes
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.usage import UsageLimit
@@ -28,20 +28,20 @@ async def test_two_turns_that_people_approve_do_not_share_the_last_use(
     """Both were asked while there was a use; one runs, the other is told when it is possible again."""
     ledger = Ledger()
     pay = pay_tool(ledger, usage_limit=UsageLimit(1, "user", 86_400.0))
-    async with bench(client, store, task_queue, catalog_of([pay]), ScriptedModel(once)) as desk:
-        keys = [await desk.start() for _ in range(2)]
+    async with running_turns(client, store, task_queue, catalog_of([pay]), ScriptedModel(once)) as turns:
+        keys = [await turns.start() for _ in range(2)]
         for key in keys:
-            await desk.waiting(key)
-        await asyncio.gather(*(desk.signoff.decide(yes(key)) for key in keys))
-        found = [await desk.signoff.result(key) for key in keys]
+            await turns.waiting(key)
+        await asyncio.gather(*(turns.signoff.decide(yes(key)) for key in keys))
+        found = [await turns.signoff.result(key) for key in keys]
         outcomes = sorted((call for result in found for call in result.calls), key=lambda each: each.code)
         assert [(each.code, each.gate) for each in outcomes] == [("not_available", "usage"), ("ok", "execute")]
         assert "it is possible again at" in str(outcomes[0].value.inline)
         assert len(ledger.rows) == 1
-        third = await desk.signoff.result(await desk.start())
+        third = await turns.signoff.result(await turns.start())
         assert [(each.code, each.gate) for each in third.calls] == [("not_available", "usage")]
         for key in keys:
-            await desk.replays(key)
+            await turns.replays(key)
 
 
 async def test_what_is_closed_is_not_told_and_not_run(client: Client, store: Store, task_queue: str) -> None:
@@ -55,9 +55,9 @@ async def test_what_is_closed_is_not_told_and_not_run(client: Client, store: Sto
     closed = DAYS[(datetime.now(UTC).weekday() + 3) % 7]
     pay = pay_tool(ledger, False, hours=(f"{closed} 10:00-11:00 UTC",))
     look = pay_tool(ledger, False, name="look", hours=("Mo-Su 00:00-24:00 Europe/Lisbon",))
-    async with bench(client, store, task_queue, catalog_of([pay, look]), ScriptedModel(react)) as desk:
-        key = await desk.start()
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of([pay, look]), ScriptedModel(react)) as turns:
+        key = await turns.start()
+        result = await turns.signoff.result(key)
         assert [(each.code, each.gate) for each in result.calls] == [("not_available", "available")]
         assert (told, ledger.rows) == ([["look", "respond"]] * 2, [])
-        await desk.replays(key)
+        await turns.replays(key)

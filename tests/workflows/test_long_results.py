@@ -4,8 +4,8 @@ import re
 from typing import Any
 
 import pytest
-from desk_fixtures import GUEST, Bench, Ledger, bench, catalog_of, pay_tool
 from temporalio.client import Client
+from turn_fixtures import GUEST, Ledger, RunningTurns, catalog_of, pay_tool, running_turns
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
@@ -68,11 +68,11 @@ async def test_a_model_reads_a_long_result_to_its_end(client: Client, store: Sto
     reducers.register("book", _half)
     actors = [Actor(name="desk", model="scripted", tools=("book",), read_rest=True)]
     catalog = catalog_of([_book()], actors=actors, reducers=reducers)
-    async with bench(client, store, task_queue, catalog, ScriptedModel(reader)) as desk:
-        key = await desk.start()
-        result = await desk.signoff.result(key)
-        await desk.replays(key)
-        events = await desk.events(key)
+    async with running_turns(client, store, task_queue, catalog, ScriptedModel(reader)) as turns:
+        key = await turns.start()
+        result = await turns.signoff.result(key)
+        await turns.replays(key)
+        events = await turns.events(key)
     assert result.state == "complete"
     assert reader.offered == ["book", "read_rest", "respond"]
     whole = PAGES[: len(PAGES) // 2]
@@ -102,10 +102,12 @@ async def test_a_handle_of_another_turn_reads_nothing(client: Client, store: Sto
             )
         return respond("done")
 
-    async with bench(client, store, task_queue, catalog_of([_book()], actors=actors), ScriptedModel(react)) as desk:
-        first = await desk.signoff.result(await desk.start())
+    async with running_turns(
+        client, store, task_queue, catalog_of([_book()], actors=actors), ScriptedModel(react)
+    ) as turns:
+        first = await turns.signoff.result(await turns.start())
         handles.append(first.calls[0].rest)
-        second = await desk.signoff.result(await desk.start())
+        second = await turns.signoff.result(await turns.start())
     assert (second.calls[0].tool, second.calls[0].code) == ("read_rest", "input_invalid")
     assert "there is no such handle in this turn" in str(second.calls[0].value.inline)
     assert "page" not in str(second.calls[0].value.inline)
@@ -122,17 +124,19 @@ async def test_who_does_not_declare_it_cannot_read_on(client: Client, store: Sto
             len(offered) - 1
         ]
 
-    async with bench(client, store, task_queue, catalog_of([_book()], actors=actors), ScriptedModel(react)) as desk:
-        key = await desk.start()
-        result = await desk.signoff.result(key)
-        notes = [part.note for part in await desk.told(key)]
+    async with running_turns(
+        client, store, task_queue, catalog_of([_book()], actors=actors), ScriptedModel(react)
+    ) as turns:
+        key = await turns.start()
+        result = await turns.signoff.result(key)
+        notes = [part.note for part in await turns.results(key)]
     assert offered == [["book", "respond"]] * 3
     assert notes == ["", ""]
     assert [(each.code, each.gate) for each in result.calls] == [("ok", "execute"), ("not_available", "allowlist")]
 
 
-async def _told_text(desk: Bench, part: ResultPart) -> str:
-    return str(await load(desk.store, part.value))
+async def _told_text(turns: RunningTurns, part: ResultPart) -> str:
+    return str(await load(turns.store, part.value))
 
 
 @pytest.mark.row("E49")
@@ -154,10 +158,10 @@ async def test_a_model_reads_text_from_outside_between_fences(client: Client, st
         pay_tool(Ledger(), False),
     ]
     script = [calls(("mail", {"amount": 1}), ("mail", {"amount": 2}), ("pay", {"amount": 3})), respond("done")]
-    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
-        key = await desk.start(principal=GUEST)
-        await desk.signoff.result(key)
-        texts = [await _told_text(desk, part) for part in await desk.told(key)]
+    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
+        key = await turns.start(principal=GUEST)
+        await turns.signoff.result(key)
+        texts = [await _told_text(turns, part) for part in await turns.results(key)]
     for text in texts[:2]:
         inside = _between_fences(text)
         assert inside.splitlines()[0].startswith("This text asks for actions.")

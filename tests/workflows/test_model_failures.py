@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from desk_fixtures import bench, catalog_of
 from temporalio.client import Client
+from turn_fixtures import catalog_of, running_turns
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.errors import ModelUnavailable
@@ -20,13 +20,13 @@ def busy(request: CompletionRequest) -> Completion:
 
 async def test_a_view_shows_that_the_model_is_asked_again(client: Client, store: Store, task_queue: str) -> None:
     """While a provider is out of capacity, a view has the number of the next try and why the last one failed."""
-    async with bench(client, store, task_queue, catalog_of([]), ScriptedModel(busy)) as desk:
-        key = await desk.start()
+    async with running_turns(client, store, task_queue, catalog_of([]), ScriptedModel(busy)) as turns:
+        key = await turns.start()
         async with asyncio.timeout(20):
-            while (retry := (await desk.signoff.view(key)).model_retry) is None:
+            while (retry := (await turns.signoff.view(key)).model_retry) is None:
                 await asyncio.sleep(0.05)
-        await desk.signoff.cancel_turn(key)
-        result = await desk.signoff.result(key)
+        await turns.signoff.cancel_turn(key)
+        result = await turns.signoff.result(key)
     assert (retry.attempt, retry.error) == (2, "the model's provider answered 503")
     assert retry.next_at is not None
     assert result.state == "cancelled"
@@ -34,11 +34,11 @@ async def test_a_view_shows_that_the_model_is_asked_again(client: Client, store:
 
 async def test_a_turn_whose_model_never_answers_says_so(client: Client, store: Store, task_queue: str) -> None:
     """After ten minutes of tries the turn ends with what the provider answered, and with what to do."""
-    async with bench(client, store, task_queue, catalog_of([]), ScriptedModel(busy)) as desk:
-        key = await desk.start()
-        await desk.until(key, lambda view: view.model_retry is not None)
-        await desk.forward(key, minutes=11)
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of([]), ScriptedModel(busy)) as turns:
+        key = await turns.start()
+        await turns.until(key, lambda view: view.model_retry is not None)
+        await turns.forward(key, minutes=11)
+        result = await turns.signoff.result(key)
     assert (result.state, result.error is not None and result.error.code) == ("error", "model_unavailable")
     assert result.error is not None
     assert result.error.message.startswith("the model's provider answered 503; it was asked again for ten minutes")
@@ -56,8 +56,8 @@ async def ended(client: Client, store: Store, task_queue: str, *script: Completi
             raise answer
         return answer
 
-    async with bench(client, store, task_queue, catalog_of([]), ScriptedModel(react)) as desk:
-        return await desk.signoff.result(await desk.start())
+    async with running_turns(client, store, task_queue, catalog_of([]), ScriptedModel(react)) as turns:
+        return await turns.signoff.result(await turns.start())
 
 
 async def test_a_model_that_answers_with_nothing_is_asked_once_more(

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
+from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, yes
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.ids import TurnKey
@@ -99,30 +99,30 @@ def dealt(chance: random.Random) -> Deal:
     return Deal((batch(), batch()), chance.choice(ACTORS).name, chance.random(), cancel)
 
 
-async def lived(desk: Bench, deal: Deal, number: int, chance: random.Random) -> tuple[TurnKey, TurnResult]:
+async def lived(turns: RunningTurns, deal: Deal, number: int, chance: random.Random) -> tuple[TurnKey, TurnResult]:
     """The turn of a deal to its end, with people who answer what they are asked."""
-    key = await desk.start(str(number), actor=deal.actor)
-    result = asyncio.create_task(desk.signoff.result(key))
+    key = await turns.start(str(number), actor=deal.actor)
+    result = asyncio.create_task(turns.signoff.result(key))
     began = asyncio.get_running_loop().time()
     cancelled, answered = False, set[tuple[str, int]]()
     while not result.done():
-        for request, revision in await _asked(desk, key):
+        for request, revision in await _asked(turns, key):
             if (request, revision) not in answered:
                 answered.add((request, revision))
                 answer = yes if chance.random() < deal.approve else no
-                await desk.signoff.decide(answer(key, approval_id=request, revision=revision))
+                await turns.signoff.decide(answer(key, approval_id=request, revision=revision))
         late = asyncio.get_running_loop().time() - began
         if deal.cancel_after is not None and not cancelled and late > deal.cancel_after:
             cancelled = True
-            await desk.signoff.cancel_turn(key)
+            await turns.signoff.cancel_turn(key)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(result), 0.1)
     return key, await result
 
 
-async def _asked(desk: Bench, key: TurnKey) -> list[tuple[str, int]]:
+async def _asked(turns: RunningTurns, key: TurnKey) -> list[tuple[str, int]]:
     """The requests in the store, with their revisions: nobody asks the worker in the middle of its work."""
-    asked = (await RequestLists(desk.store).of_turns([key])).get(key, ())
+    asked = (await RequestLists(turns.store).of_turns([key])).get(key, ())
     return [(request.id, request.revision) for request in asked]
 
 
@@ -144,12 +144,12 @@ async def test_every_call_has_one_result_in_the_models_order(
         return calls(*batches[done]) if done < len(batches) else respond("done")
 
     catalog = catalog_of(toolbox(ledger, chance), actors=[replace(actor) for actor in ACTORS])
-    async with bench(client, store, task_queue, catalog, ScriptedModel(react)) as desk:
+    async with running_turns(client, store, task_queue, catalog, ScriptedModel(react)) as turns:
         lives = await asyncio.gather(
-            *(lived(desk, deal, number, random.Random(f"{seed}.{number}")) for number, deal in enumerate(deals))
+            *(lived(turns, deal, number, random.Random(f"{seed}.{number}")) for number, deal in enumerate(deals))
         )
         for key, result in lives:
-            messages = await desk.signoff.transcript(key)
+            messages = await turns.signoff.transcript(key)
             proposed = [part for each in messages for part in each.parts if isinstance(part, CallPart)]
             told = [part for each in messages for part in each.parts if isinstance(part, ResultPart)]
             named = [(part.call, part.provider_call, part.tool) for part in proposed if part.tool != "respond"]
@@ -157,7 +157,7 @@ async def test_every_call_has_one_result_in_the_models_order(
             assert [(each.call, each.tool) for each in result.calls] == [(call, tool) for call, _, tool in named]
             assert [each.code for each in result.calls] == [part.code for part in told]
             assert all(part.value.inline not in ("", None) for part in told)
-            await desk.replays(key)
+            await turns.replays(key)
     began = [
         (turn, each["call"], name) for turn, each, name in ledger.rows if name in ("act", "alone", "fails", "asks")
     ]

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from desk_fixtures import bench, catalog_of
 from temporalio.client import Client
+from turn_fixtures import catalog_of, running_turns
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.person import Principal
@@ -53,10 +53,10 @@ async def test_a_factory_makes_the_tool_of_each_user(client: Client, store: Stor
     def react(request: CompletionRequest) -> Completion:
         return respond("done") if results(request) else calls(("user_search", {"query": "tea"}))
 
-    async with bench(client, store, task_queue, catalog_of([tool]), ScriptedModel(react)) as desk:
-        keys = [await desk.start(principal=Principal(user=user)) for user in ("ana", "ben", "ana", "cid", "dan")]
-        found = [(await desk.signoff.result(key)).calls[0] for key in keys]
-        await desk.replays(keys[0])
+    async with running_turns(client, store, task_queue, catalog_of([tool]), ScriptedModel(react)) as turns:
+        keys = [await turns.start(principal=Principal(user=user)) for user in ("ana", "ben", "ana", "cid", "dan")]
+        found = [(await turns.signoff.result(key)).calls[0] for key in keys]
+        await turns.replays(keys[0])
     assert [each.code for each in found] == ["ok", "ok", "ok", "execution_failed", "execution_failed"]
     said = [str(each.value.inline) for each in found]
     assert said[:3] == [f'Found 1 results for "tea" of {user} at main' for user in ("ana", "ben", "ana")]

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from desk_fixtures import Ledger, bench, catalog_of, pay_tool, yes
 from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns, yes
 
 from signoff.audit.log import AuditLog
 from signoff.contracts.call import CallContext
@@ -55,13 +55,13 @@ async def test_the_person_reaches_handler_rules_record_and_separation_of_duties(
     tool = pay_tool(Ledger(), policy, handler=Ledger().handler("pay", note), check_permissions=check)
     script = [calls(("pay", {"amount": 20})), respond("done")]
     people = DevelopmentDirectory(KNOWN)
-    async with bench(client, store, task_queue, catalog_of([tool]), script, people=people) as desk:
-        key = await desk.start(principal=ASKER)
-        await desk.waiting(key)
-        assert (await desk.signoff.decide(yes(key, subject="ana"))).code == "self_approval"
-        assert (await desk.signoff.decide(yes(key, subject="ana-admin"))).code == "self_approval"
-        await desk.signoff.decide(yes(key, subject="bo"))
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of([tool]), script, people=people) as turns:
+        key = await turns.start(principal=ASKER)
+        await turns.waiting(key)
+        assert (await turns.signoff.decide(yes(key, subject="ana"))).code == "self_approval"
+        assert (await turns.signoff.decide(yes(key, subject="ana-admin"))).code == "self_approval"
+        await turns.signoff.decide(yes(key, subject="bo"))
+        result = await turns.signoff.result(key)
     assert [call.code for call in result.calls] == ["ok"]
     assert [(each.user_id, each.person_id) for each in told] == [("ana-admin", "ana")]
     assert {(each.user.user, each.person_id) for each in hooked} == {("ana-admin", "ana")}
@@ -81,14 +81,14 @@ async def test_who_asked_by_an_account_that_is_gone_does_not_approve_it(
     ledger = Ledger()
     script = [calls(("pay", {"amount": 20})), respond("done")]
     people = DevelopmentDirectory(KNOWN)
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), script, people=people) as desk:
-        key = await desk.start(principal=ASKER)
-        await desk.waiting(key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), script, people=people) as turns:
+        key = await turns.start(principal=ASKER)
+        await turns.waiting(key)
         people.declared = FixedDirectory([ANA, BO])
-        assert (await desk.signoff.decide(yes(key, subject="ana"))).code == "self_approval"
+        assert (await turns.signoff.decide(yes(key, subject="ana"))).code == "self_approval"
         assert ledger.rows == []
-        await desk.signoff.decide(yes(key, subject="bo"))
-        result = await desk.signoff.result(key)
+        await turns.signoff.decide(yes(key, subject="bo"))
+        result = await turns.signoff.result(key)
     assert [call.code for call in result.calls] == ["ok"]
 
 
@@ -99,15 +99,15 @@ async def test_two_accounts_of_one_person_are_one_voter(client: Client, store: S
     script = [calls(("pay", {"amount": 20})), respond("done")]
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(quorum=2))])
     people = DevelopmentDirectory(KNOWN)
-    async with bench(client, store, task_queue, catalog, script, people=people) as desk:
-        key = await desk.start(principal=Principal(user="bo"))
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key, subject="ana"))
-        assert (await desk.signoff.decide(yes(key, subject="ana-admin"))).votes == 1
+    async with running_turns(client, store, task_queue, catalog, script, people=people) as turns:
+        key = await turns.start(principal=Principal(user="bo"))
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key, subject="ana"))
+        assert (await turns.signoff.decide(yes(key, subject="ana-admin"))).votes == 1
         assert ledger.rows == []
-        assert (await desk.signoff.decide(yes(key, subject="bo"))).code == "self_approval"
-        await desk.signoff.decide(yes(key, subject="cy"))
-        await desk.signoff.result(key)
+        assert (await turns.signoff.decide(yes(key, subject="bo"))).code == "self_approval"
+        await turns.signoff.decide(yes(key, subject="cy"))
+        await turns.signoff.result(key)
     assert len(ledger.rows) == 1
 
 
@@ -120,9 +120,9 @@ async def test_no_rule_runs_a_call_for_an_account_that_is_somebody_elses_by_now(
     tool = pay_tool(ledger, ApprovalPolicy(auto_approve_if="ctx.user.person_id == 'bo'"))
     script = [calls(("pay", {"amount": 20})), respond("done")]
     people = DevelopmentDirectory(KNOWN)
-    async with bench(client, store, task_queue, catalog_of([tool]), script, people=people) as desk:
-        key = await desk.start(principal=ASKER.model_copy(update={"person_id": "bo"}))
-        await desk.waiting(key)
+    async with running_turns(client, store, task_queue, catalog_of([tool]), script, people=people) as turns:
+        key = await turns.start(principal=ASKER.model_copy(update={"person_id": "bo"}))
+        await turns.waiting(key)
         assert ledger.rows == []
-        await desk.signoff.decide(yes(key, subject="cy"))
-        await desk.signoff.result(key)
+        await turns.signoff.decide(yes(key, subject="cy"))
+        await turns.signoff.result(key)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from desk_fixtures import Bench, Ledger, bench, catalog_of, pay_tool, yes
 from temporalio.client import Client
+from turn_fixtures import Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
 
 from signoff.contracts.limits import MAX_TOOLS_AT_ONCE
 from signoff.contracts.turn import TurnView
@@ -51,12 +51,12 @@ def states(*wanted: str) -> Callable[[TurnView], bool]:
     return lambda view: [call.state for call in view.calls] == list(wanted)
 
 
-async def answers(desk: Bench) -> list[Any]:
+async def answers(turns: RunningTurns) -> list[Any]:
     """What the model was told of each call, in its order, once a turn has ended."""
-    key = await desk.start()
-    await desk.signoff.result(key)
-    await desk.replays(key)
-    return [part.value.inline for part in await desk.told(key)]
+    key = await turns.start()
+    await turns.signoff.result(key)
+    await turns.replays(key)
+    return [part.value.inline for part in await turns.results(key)]
 
 
 @pytest.mark.row("X16")
@@ -65,15 +65,15 @@ async def test_at_most_ten_tools_of_a_batch_run_at_once(client: Client, store: S
     """Of 12 the last two wait for a place, though all may run."""
     gauge = Gauge()
     script = proposed(*["look"] * 12)
-    async with bench(client, store, task_queue, catalog_of([gauge.tool("look")]), script) as desk:
-        key = await desk.start()
-        await desk.until(key, states(*["running"] * MAX_TOOLS_AT_ONCE, "proposed", "proposed"))
+    async with running_turns(client, store, task_queue, catalog_of([gauge.tool("look")]), script) as turns:
+        key = await turns.start()
+        await turns.until(key, states(*["running"] * MAX_TOOLS_AT_ONCE, "proposed", "proposed"))
         while len(gauge.inside) < MAX_TOOLS_AT_ONCE:
             await asyncio.sleep(0.01)
         gauge.open.set()
-        result = await desk.signoff.result(key)
-        await desk.replays(key)
-        told = [part.value.inline for part in await desk.told(key)]
+        result = await turns.signoff.result(key)
+        await turns.replays(key)
+        told = [part.value.inline for part in await turns.results(key)]
     assert [outcome.code for outcome in result.calls] == ["ok"] * 12
     assert told == [str(number) for number in range(1, 13)]
     assert max(len(others) for others in gauge.beside.values()) < MAX_TOOLS_AT_ONCE
@@ -87,8 +87,8 @@ async def test_an_exclusive_tool_runs_alone(client: Client, store: Store, task_q
     gauge.open.set()
     tools = [gauge.tool("look"), gauge.tool("move", concurrency="exclusive")]
     script = proposed("look", "look", "move", "look", "move", "look")
-    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
-        told = await answers(desk)
+    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
+        told = await answers(turns)
     assert told == ["1", "2", "3", "4", "5", "6"]
     assert gauge.beside["c1.3"] == gauge.beside["c1.5"] == ()
     assert not {"c1.3", "c1.5"} & {other for others in gauge.beside.values() for other in others}
@@ -107,8 +107,8 @@ async def test_calls_of_a_sequential_actor_run_one_after_the_other(
     gauge.open.set()
     actor = Actor(name="desk", model="scripted", mode="sequential")
     catalog = catalog_of([gauge.tool("look")], actors=[actor])
-    async with bench(client, store, task_queue, catalog, proposed(*["look"] * 4)) as desk:
-        told = await answers(desk)
+    async with running_turns(client, store, task_queue, catalog, proposed(*["look"] * 4)) as turns:
+        told = await answers(turns)
     assert told == ["1", "2", "3", "4"]
     assert gauge.beside == {"c1.1": (), "c1.2": (), "c1.3": (), "c1.4": ()}
     assert list(gauge.beside) == ["c1.1", "c1.2", "c1.3", "c1.4"]
@@ -119,17 +119,17 @@ async def test_who_waits_for_a_person_holds_no_place(client: Client, store: Stor
     """An exclusive call that is asked keeps nobody out; approved, it runs alone."""
     gauge = Gauge()
     tools = [gauge.tool("look"), gauge.tool("move", concurrency="exclusive", requires_approval=True)]
-    async with bench(client, store, task_queue, catalog_of(tools), proposed("move", "look", "look")) as desk:
-        key = await desk.start()
-        await desk.until(key, states("waiting", "running", "running"))
+    async with running_turns(client, store, task_queue, catalog_of(tools), proposed("move", "look", "look")) as turns:
+        key = await turns.start()
+        await turns.until(key, states("waiting", "running", "running"))
         while len(gauge.inside) < 2:
             await asyncio.sleep(0.01)
-        await desk.signoff.decide(yes(key))
+        await turns.signoff.decide(yes(key))
         # Approved, and still in the line.
-        await desk.until(key, states("waiting", "running", "running"))
+        await turns.until(key, states("waiting", "running", "running"))
         gauge.open.set()
-        result = await desk.signoff.result(key)
-        await desk.replays(key)
+        result = await turns.signoff.result(key)
+        await turns.replays(key)
     assert [outcome.code for outcome in result.calls] == ["ok"] * 3
     assert list(gauge.beside)[2] == "c1.1"
     assert gauge.beside["c1.1"] == ()
@@ -142,17 +142,17 @@ async def test_an_approval_that_ran_out_in_the_line_is_asked_again(
     gauge = Gauge()
     policy = ApprovalPolicy(grant_ttl=0.05)
     tools = [gauge.tool("look"), gauge.tool("move", concurrency="exclusive", requires_approval=policy)]
-    async with bench(client, store, task_queue, catalog_of(tools), proposed("look", "move")) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key, "c1.2"))
+    async with running_turns(client, store, task_queue, catalog_of(tools), proposed("look", "move")) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key, "c1.2"))
         await asyncio.sleep(0.1)
         gauge.open.set()
-        await desk.until(key, lambda view: view.calls[1].approval is not None and view.calls[1].approval.revision == 2)
-        assert (await desk.question(key, "c1.2")).revision == 2
-        await desk.signoff.cancel_turn(key)
-        await desk.signoff.result(key)
-        await desk.replays(key)
+        await turns.until(key, lambda view: view.calls[1].approval is not None and view.calls[1].approval.revision == 2)
+        assert (await turns.question(key, "c1.2")).revision == 2
+        await turns.signoff.cancel_turn(key)
+        await turns.signoff.result(key)
+        await turns.replays(key)
     assert list(gauge.beside) == ["c1.1"]
 
 
@@ -163,16 +163,16 @@ async def test_what_waits_in_the_line_of_a_cancelled_turn_never_begins(
     """It has its result like any other: skipped, because the turn was cancelled."""
     gauge = Gauge()
     tools = [gauge.tool("move", concurrency="exclusive")]
-    async with bench(client, store, task_queue, catalog_of(tools), proposed("move", "move")) as desk:
-        key = await desk.start()
-        await desk.until(key, states("running", "proposed"))
+    async with running_turns(client, store, task_queue, catalog_of(tools), proposed("move", "move")) as turns:
+        key = await turns.start()
+        await turns.until(key, states("running", "proposed"))
         while not gauge.inside:
             await asyncio.sleep(0.01)
-        await desk.signoff.cancel_turn(key)
-        await desk.until(key, states("running", "skipped"))
+        await turns.signoff.cancel_turn(key)
+        await turns.until(key, states("running", "skipped"))
         gauge.open.set()
-        result = await desk.signoff.result(key)
-        await desk.replays(key)
+        result = await turns.signoff.result(key)
+        await turns.replays(key)
     assert result.state == "cancelled"
     assert [(outcome.code, outcome.value.inline) for outcome in result.calls][1:] == [
         ("skipped", "Not executed: the turn was cancelled.")

@@ -8,10 +8,10 @@ from functools import cache
 from typing import Any
 
 import pytest
-from desk_fixtures import GUEST, Ledger, bench, catalog_of, pay_tool, yes
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from temporalio.client import Client
+from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool, running_turns, yes
 
 from signoff.activities.gate_activity import digest_of
 from signoff.activities.permit_check import SignaturePolicy, approval_of, check_permit, voter_set
@@ -228,12 +228,12 @@ async def test_on_the_server_only_what_needs_nobody_runs_undecided(
     tool_names, amounts = ["pay", "wire", "look", "secret", "nothing"], [1, 20, "x"]
     proposed = [(chance.choice(tool_names), {"amount": chance.choice(amounts)}) for _ in range(12)]
     script = [calls(*proposed, ("wire", {"amount": 1})), respond("done")]
-    async with bench(client, store, task_queue, catalog, script) as desk:
-        key = await desk.start()
+    async with running_turns(client, store, task_queue, catalog, script) as turns:
+        key = await turns.start()
         # What runs while another waits is let finish: cancelled in its middle, it may have run without being told so.
-        await desk.until(key, lambda view: len(view.calls) == 13 and not {"proposed", "running"} & _states(view))
-        await desk.signoff.cancel_turn(key)
-        result = await desk.signoff.result(key)
+        await turns.until(key, lambda view: len(view.calls) == 13 and not {"proposed", "running"} & _states(view))
+        await turns.signoff.cancel_turn(key)
+        result = await turns.signoff.result(key)
     ran = [(outcome.tool, outcome.code) for outcome in result.calls if outcome.code == "ok"]
     assert len(ran) == len(ledger.rows)
     assert {row[0] for row in ledger.rows} <= {"pay", "look"}

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from desk_fixtures import Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
+from turn_fixtures import Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, yes
 
 from signoff.activities import gate_activity
 from signoff.activities.gate_activity import GateActivity
@@ -34,8 +34,8 @@ class Held:
         write = gate_activity.write
 
         # The last that the gates do: what they ask lies in the store by then.
-        async def held_back(room: WorkerDeps, entries: Sequence[AuditEntry]) -> None:
-            await write(room, entries)
+        async def held_back(deps: WorkerDeps, entries: Sequence[AuditEntry]) -> None:
+            await write(deps, entries)
             self.batches += 1
             if self.batches == 1:
                 await self.go.wait()
@@ -45,25 +45,25 @@ class Held:
         monkeypatch.setattr(gate_activity, "write", held_back)
 
 
-async def asked(desk: Bench, key: TurnKey) -> None:
+async def asked(turns: RunningTurns, key: TurnKey) -> None:
     """Wait until the question lies in the store."""
-    while not (await RequestLists(desk.store).of_turns([key])).get(key):
+    while not (await RequestLists(turns.store).of_turns([key])).get(key):
         await asyncio.sleep(0.02)
 
 
-async def taken_in(desk: Bench, key: TurnKey, sending: Coroutine[Any, Any, Receipt]) -> "asyncio.Task[Receipt]":
+async def taken_in(turns: RunningTurns, key: TurnKey, sending: Coroutine[Any, Any, Receipt]) -> "asyncio.Task[Receipt]":
     """An answer that the turn has taken in, and to which it has said nothing while the gates are held."""
     accepted = "WORKFLOW_EXECUTION_UPDATE_ACCEPTED"
-    before = (await desk.events(key)).count(accepted)
+    before = (await turns.events(key)).count(accepted)
     answering = asyncio.create_task(sending)
-    await desk.happened(key, accepted, before + 1)
+    await turns.happened(key, accepted, before + 1)
     assert not answering.done()
     return answering
 
 
-async def held_back(desk: Bench, key: TurnKey, sending: Coroutine[Any, Any, Receipt], held: Held) -> Receipt:
+async def held_back(turns: RunningTurns, key: TurnKey, sending: Coroutine[Any, Any, Receipt], held: Held) -> Receipt:
     """The receipt of an answer that came in while the gates were held."""
-    answering = await taken_in(desk, key, sending)
+    answering = await taken_in(turns, key, sending)
     held.go.set()
     return await answering
 
@@ -77,11 +77,11 @@ async def test_an_answer_that_comes_before_the_completion_counts(
     Without `_caught_up` the turn refused it as one to no request, which voids a yes that the gateway has taken.
     """
     held, ledger = Held(monkeypatch, fails=fails), Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
-        key = await desk.start()
-        await asked(desk, key)
-        receipt = await held_back(desk, key, desk.signoff.decide(yes(key)), held)
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+        key = await turns.start()
+        await asked(turns, key)
+        receipt = await held_back(turns, key, turns.signoff.decide(yes(key)), held)
+        result = await turns.signoff.result(key)
         revisions = (await RequestLists(store).of_turns([key]))[key]
     assert (receipt.status, receipt.state) == ("accepted", "approved")
     assert [call.code for call in result.calls] == ["ok"]
@@ -93,12 +93,12 @@ async def test_a_withdrawal_that_comes_before_the_completion_counts(
 ) -> None:
     """The same for whoever takes a request back at once."""
     held, ledger = Held(monkeypatch), Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
-        key = await desk.start()
-        await asked(desk, key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+        key = await turns.start()
+        await asked(turns, key)
         wish = no(key).model_copy(update={"verdict": "withdrawn"})
-        receipt = await held_back(desk, key, desk.signoff.withdraw(wish), held)
-        result = await desk.signoff.result(key)
+        receipt = await held_back(turns, key, turns.signoff.withdraw(wish), held)
+        result = await turns.signoff.result(key)
     assert receipt.status == "accepted"
     assert [call.code for call in result.calls] == ["denied"]
     assert ledger.rows == []
@@ -112,15 +112,15 @@ async def test_a_turn_that_asks_the_gates_itself_tells_them_since_when_its_reply
     Without the time of the reply in `CallLoop.batch` what was answered meanwhile was asked a second time.
     """
     held, ledger = Held(monkeypatch, fails=True), Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
-        key = await desk.start()
-        await asked(desk, key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+        key = await turns.start()
+        await asked(turns, key)
         (question,) = (await RequestLists(store).of_turns([key]))[key]
         given = {"question_hash": question.question_hash, "received_at": datetime.now(UTC)}
         decision = yes(key, **given)
         await answer(store, decision)
-        receipt = await held_back(desk, key, desk.signoff.decide(decision), held)
-        result = await desk.signoff.result(key)
+        receipt = await held_back(turns, key, turns.signoff.decide(decision), held)
+        result = await turns.signoff.result(key)
         revisions = (await RequestLists(store).of_turns([key]))[key]
     assert (receipt.status, [call.code for call in result.calls]) == ("accepted", ["ok"])
     assert (len(ledger.rows), len(revisions)) == (1, 1)
@@ -140,8 +140,8 @@ async def test_a_batch_hands_the_gates_the_time_at_which_its_reply_was_kept(
         return await judged(self, task, known)
 
     monkeypatch.setattr(GateActivity, "_judge_calls", failing_once)
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger(), False)]), SCRIPT) as desk:
-        result = await desk.signoff.result(await desk.start())
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger(), False)]), SCRIPT) as turns:
+        result = await turns.signoff.result(await turns.start())
     assert [call.code for call in result.calls] == ["ok"]
     in_activity, in_turn = seen
     assert in_turn.asked_since is not None
@@ -153,14 +153,14 @@ async def test_an_answer_to_what_is_never_asked_is_refused(
 ) -> None:
     """One to a call that the completion does not have waits for the completion, and no longer; one to another, not."""
     held = Held(monkeypatch)
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as desk:
-        key = await desk.start()
-        await asked(desk, key)
-        at_once = await desk.signoff.decide(yes(key, "c7.1"))
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
+        key = await turns.start()
+        await asked(turns, key)
+        at_once = await turns.signoff.decide(yes(key, "c7.1"))
         assert (at_once.status, at_once.code) == ("refused", "unknown")
-        receipt = await held_back(desk, key, desk.signoff.decide(yes(key, "c1.9")), held)
-        await desk.signoff.decide(no(key))
-        await desk.signoff.result(key)
+        receipt = await held_back(turns, key, turns.signoff.decide(yes(key, "c1.9")), held)
+        await turns.signoff.decide(no(key))
+        await turns.signoff.result(key)
     assert (receipt.status, receipt.code) == ("refused", "unknown")
 
 
@@ -169,13 +169,13 @@ async def test_a_turn_that_is_stopped_lets_no_answer_wait(
 ) -> None:
     """Stopped while its completion is judged, it ends, and whoever answered is told that there is no such request."""
     held = Held(monkeypatch)
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as desk:
-        key = await desk.start()
-        await asked(desk, key)
-        sending = await taken_in(desk, key, desk.signoff.decide(yes(key)))
-        await desk.signoff.cancel_turn(key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
+        key = await turns.start()
+        await asked(turns, key)
+        sending = await taken_in(turns, key, turns.signoff.decide(yes(key)))
+        await turns.signoff.cancel_turn(key)
         receipt = await sending
-        result = await desk.signoff.result(key)
+        result = await turns.signoff.result(key)
         held.go.set()
     assert receipt.status == "refused"
     assert result.state == "cancelled"

@@ -5,12 +5,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from desk_fixtures import Ledger, bench, catalog_of, pay_tool, yes
 from temporalio.api.enums.v1 import TaskQueueKind
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import PollWorkflowTaskQueueRequest, RespondWorkflowTaskCompletedRequest
 from temporalio.client import Client, Interceptor, OutboundInterceptor, StartWorkflowUpdateInput
 from temporalio.service import RPCError, RPCStatusCode
+from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns, yes
 
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import TurnKey
@@ -55,11 +55,11 @@ async def test_an_answer_that_fits_into_no_update_goes_as_a_signal(
     """The receipt is `pending`, and the call runs by the approver's name, once."""
     ledger = Ledger()
     script = [calls(("pay", {"amount": 1})), respond("done")]
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
         receipt = await _over(client, status).decide(yes(key))
-        result = await desk.signoff.result(key)
+        result = await turns.signoff.result(key)
     assert (receipt.status, receipt.verdict) == ("pending", "approved")
     assert [(call.code, call.decided_by) for call in result.calls] == [("ok", "approver")]
     assert len(ledger.rows) == 1
@@ -86,16 +86,16 @@ async def test_an_answer_that_a_worker_drops_goes_as_a_signal(client: Client, st
     ledger = Ledger()
     script = [calls(("pay", {"amount": 1})), respond("done")]
     catalog = catalog_of([pay_tool(ledger)])
-    async with bench(client, store, task_queue, catalog, script) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
+    async with running_turns(client, store, task_queue, catalog, script) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
     async with asyncio.timeout(60):
         patient = TurnClient(client, task_queue=task_queue, patience=timedelta(seconds=50))
         receipt, dropped = await asyncio.gather(patient.decide(yes(key)), drop_update(client, task_queue))
     assert (receipt.status, receipt.verdict, len(dropped)) == ("pending", "approved", 1)
     assert ledger.rows == []
-    async with bench(client, store, task_queue, catalog, [respond("done")]) as desk:
-        result = await asyncio.wait_for(desk.signoff.result(key), 60)
+    async with running_turns(client, store, task_queue, catalog, [respond("done")]) as turns:
+        result = await asyncio.wait_for(turns.signoff.result(key), 60)
     assert [(call.code, call.decided_by) for call in result.calls] == [("ok", "approver")]
     assert len(ledger.rows) == 1
 

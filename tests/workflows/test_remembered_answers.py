@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from desk_fixtures import Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
+from turn_fixtures import Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, yes
 
 from signoff.approvals.digest import question_hash
 from signoff.contracts.decision import Decision, GrantRequest
@@ -32,12 +32,12 @@ def react(request: Any) -> Any:
     )
 
 
-def desk(ledger: Ledger, **policy: Any) -> Catalog:
+def catalog_with(ledger: Ledger, **policy: Any) -> Catalog:
     """One tool that always asks and lets answers be remembered."""
     return catalog_of([pay_tool(ledger, ApprovalPolicy(**({"allow_remember": True} | policy)))])
 
 
-async def said(found: Bench, decision: Decision) -> Receipt:
+async def said(found: RunningTurns, decision: Decision) -> Receipt:
     """The turn's receipt of an answer that came by the gateway, which remembers it."""
     rows = await Questions(found.store).read(decision.approval_id)
     assert rows is not None
@@ -47,7 +47,7 @@ async def said(found: Bench, decision: Decision) -> Receipt:
     return await found.signoff.decide(named)
 
 
-async def ended(found: Bench, key: TurnKey) -> TurnResult:
+async def ended(found: RunningTurns, key: TurnKey) -> TurnResult:
     """The turn's result."""
     return await found.signoff.result(key)
 
@@ -58,7 +58,7 @@ async def test_an_approval_is_remembered_for_calls_like_it_until_it_is_spent(
 ) -> None:
     """Two more small payments ask nobody and say by which grant; a large one and the third small one ask."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, desk(ledger), ScriptedModel(react)) as found:
+    async with running_turns(client, store, task_queue, catalog_with(ledger), ScriptedModel(react)) as found:
         first = await found.start("20")
         await found.waiting(first)
         receipt = await said(found, yes(first, remember=SMALL))
@@ -87,7 +87,7 @@ async def test_turns_that_race_for_the_last_use_run_it_once_and_ask_for_the_othe
 ) -> None:
     """Whoever finds the grant spent asks a person instead; nothing runs twice and nothing is lost."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, desk(ledger), ScriptedModel(react)) as found:
+    async with running_turns(client, store, task_queue, catalog_with(ledger), ScriptedModel(react)) as found:
         first = await found.start("20")
         await found.waiting(first)
         await said(found, yes(first, remember=SMALL.model_copy(update={"uses": 1})))
@@ -111,7 +111,7 @@ def _asks(view: Any) -> bool:
 async def test_a_denial_is_remembered_and_names_who_denied(client: Client, store: Store, task_queue: str) -> None:
     """The next call like it is denied at once, as a repetition of the first decision."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, desk(ledger), ScriptedModel(react)) as found:
+    async with running_turns(client, store, task_queue, catalog_with(ledger), ScriptedModel(react)) as found:
         first = await found.start("700")
         await found.waiting(first)
         wish = GrantRequest(scope="tenant", where="args.amount > 500.0", seconds=600, uses=5)
@@ -129,7 +129,7 @@ async def test_what_came_past_the_gateway_is_not_remembered_and_decides_nothing(
 ) -> None:
     """The request still waits, and the receipt says so."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, desk(ledger), ScriptedModel(react)) as found:
+    async with running_turns(client, store, task_queue, catalog_with(ledger), ScriptedModel(react)) as found:
         key = await found.start("20")
         await found.waiting(key)
         for decision in (yes(key, remember=SMALL), no(key, remember=SMALL)):
@@ -144,7 +144,9 @@ async def test_what_came_past_the_gateway_is_not_remembered_and_decides_nothing(
 async def test_a_policy_that_does_not_allow_it_remembers_nothing(client: Client, store: Store, task_queue: str) -> None:
     """`allow_remember` is off unless the policy says so."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, desk(ledger, allow_remember=False), ScriptedModel(react)) as found:
+    async with running_turns(
+        client, store, task_queue, catalog_with(ledger, allow_remember=False), ScriptedModel(react)
+    ) as found:
         key = await found.start("20")
         await found.waiting(key)
         receipt = await found.signoff.decide(yes(key, remember=SMALL))
@@ -160,7 +162,7 @@ async def test_a_frozen_tenant_runs_nothing_not_even_what_was_approved_before(
     ledger = Ledger()
     free = pay_tool(ledger, False, name="free", read_only=True)
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(allow_remember=True)), free])
-    async with bench(client, store, task_queue, catalog, ScriptedModel(react)) as found:
+    async with running_turns(client, store, task_queue, catalog, ScriptedModel(react)) as found:
         waiting = await found.start("20")
         await found.waiting(waiting)
         await Freezes(store).freeze("main", reason="the laptop is gone", by="approver")

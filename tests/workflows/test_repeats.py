@@ -4,8 +4,8 @@ import asyncio
 from functools import partial
 
 import pytest
-from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, no, pay_tool, withdrawn, yes
 from temporalio.client import Client
+from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, no, pay_tool, running_turns, withdrawn, yes
 
 from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
@@ -30,12 +30,12 @@ async def test_the_same_call_again_is_denied_at_once_with_the_first_decision(
     """Same tool, same arguments however written: nobody is asked, the model reads who denied it, when and why."""
     ledger = Ledger()
     script = [calls(PAY), calls(SAME), respond("done")]
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(no(key))
-        result = await asyncio.wait_for(desk.signoff.result(key), 60)
-        view = await desk.signoff.view(key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(no(key))
+        result = await asyncio.wait_for(turns.signoff.result(key), 60)
+        view = await turns.signoff.view(key)
     first, second = (outcome.denied for outcome in result.calls)
     assert first is not None
     assert second is not None
@@ -58,16 +58,16 @@ async def test_a_denied_edit_is_what_was_denied_and_not_what_was_proposed(
     ledger = Ledger()
     tools = [pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=2))]
     script = [calls(PAY), calls(OTHER), calls(PAY), respond("done")]
-    async with bench(client, store, task_queue, catalog_of(tools), script, people=PEOPLE) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key, subject="ana", edited_args=OTHER[1]))
-        await desk.signoff.decide(no(key, subject="bo", revision=2))
-        await desk.until(key, lambda view: view.state == "suspended" and len(view.calls) > 1)
+    async with running_turns(client, store, task_queue, catalog_of(tools), script, people=PEOPLE) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key, subject="ana", edited_args=OTHER[1]))
+        await turns.signoff.decide(no(key, subject="bo", revision=2))
+        await turns.until(key, lambda view: view.state == "suspended" and len(view.calls) > 1)
         for subject in ("ana", "bo"):
-            await desk.signoff.decide(yes(key, "c3.1", subject=subject))
-        result = await asyncio.wait_for(desk.signoff.result(key), 60)
-        await desk.replays(key)
+            await turns.signoff.decide(yes(key, "c3.1", subject=subject))
+        result = await asyncio.wait_for(turns.signoff.result(key), 60)
+        await turns.replays(key)
     assert [outcome.code for outcome in result.calls] == ["denied", "denied", "ok"]
     assert [call.denied.source for call in result.calls if call.denied] == ["human", "repeat"]
     assert [args for _, args, _ in ledger.rows] == [PAY[1]]
@@ -77,15 +77,15 @@ async def test_another_call_is_asked_all_the_same(client: Client, store: Store, 
     """Other arguments are another question; so is the same one after it was withdrawn or nobody answered."""
     ledger = Ledger()
     script = [calls(PAY), calls(OTHER), calls(OTHER), respond("done")]
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(no(key))
-        await desk.until(key, partial(_waits_for, 2))
-        await desk.signoff.withdraw(withdrawn(key, "c2.1"))
-        await desk.until(key, partial(_waits_for, 3))
-        await desk.signoff.decide(yes(key, "c3.1"))
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(no(key))
+        await turns.until(key, partial(_waits_for, 2))
+        await turns.signoff.withdraw(withdrawn(key, "c2.1"))
+        await turns.until(key, partial(_waits_for, 3))
+        await turns.signoff.decide(yes(key, "c3.1"))
+        result = await turns.signoff.result(key)
     assert [outcome.code for outcome in result.calls] == ["denied", "denied", "ok"]
 
 
@@ -93,8 +93,8 @@ async def test_silence_is_not_repeated_as_a_denial(client: Client, store: Store,
     """A request that timed out may be asked again: nobody has said no."""
     policy = ApprovalPolicy(timeout=0.1)
     script = [calls(PAY), calls(PAY), respond("done")]
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger(), policy)]), script) as desk:
-        result = await desk.signoff.result(await desk.start())
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger(), policy)]), script) as turns:
+        result = await turns.signoff.result(await turns.start())
     assert [call.denied.source for call in result.calls if call.denied] == ["timeout", "timeout"]
 
 
@@ -104,11 +104,11 @@ async def test_repeats_count_among_three_denials_in_a_row(client: Client, store:
     ledger = Ledger()
     tools = [pay_tool(ledger), pay_tool(ledger, False, name="look", effect="")]
     script = [calls(("look", {"amount": 1})), calls(PAY), calls(PAY), calls(PAY), respond("never")]
-    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
-        key = await desk.start()
-        await desk.until(key, partial(_waits_for, 2))
-        await desk.signoff.decide(no(key, "c2.1"))
-        result = await asyncio.wait_for(desk.signoff.result(key), 60)
+    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
+        key = await turns.start()
+        await turns.until(key, partial(_waits_for, 2))
+        await turns.signoff.decide(no(key, "c2.1"))
+        result = await asyncio.wait_for(turns.signoff.result(key), 60)
     assert (result.state, result.error.code if result.error else "") == ("error", "denial_limit")
     assert [outcome.code for outcome in result.calls] == ["ok", "denied", "denied", "denied"]
     assert [call.denied.source for call in result.calls if call.denied] == ["human", "repeat", "repeat"]

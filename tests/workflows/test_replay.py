@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from broken_turn import Hesitant
-from desk_fixtures import catalog_of
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+from turn_fixtures import catalog_of
 
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts import names
@@ -41,10 +41,10 @@ def _history(path: Path) -> WorkflowHistory:
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 async def test_a_recorded_turn_replays(path: Path, store: Store) -> None:
     """What a turn did once it does again, in the workers' own sandbox."""
-    room = WorkerDeps(
+    deps = WorkerDeps(
         catalog=catalog_of([]), store=store, people=development_directory(), drivers={}, mark_key=b"replay" * 8
     )
-    replayer = Replayer(workflows=[], plugins=[SignoffPlugin(room)])
+    replayer = Replayer(workflows=[], plugins=[SignoffPlugin(deps)])
     result = await replayer.replay_workflow(_history(path), raise_on_replay_failure=False)
     assert result.replay_failure is None
 

@@ -5,8 +5,8 @@ import contextlib
 from typing import Any
 
 import pytest
-from desk_fixtures import Ledger, bench, catalog_of, pay_tool
 from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns
 
 from signoff.contracts.turn import TurnResult
 from signoff.registry.actor import Actor
@@ -45,19 +45,21 @@ async def ended_at_once(
     catalog = catalog_of(tools, actors=[actor])
     script = [calls(*((tool.name, {"amount": 1}) for tool in tools)), respond("done")]
     async with contextlib.AsyncExitStack() as stack:
-        tools_desk = await stack.enter_async_context(bench(client, store, elsewhere.task_queue, catalog, script))
-        async with bench(client, store, task_queue, catalog, script) as desk:
-            key = await desk.start()
+        tools_turns = await stack.enter_async_context(
+            running_turns(client, store, elsewhere.task_queue, catalog, script)
+        )
+        async with running_turns(client, store, task_queue, catalog, script) as turns:
+            key = await turns.start()
             while len(elsewhere.inside) < len(tools):
                 await asyncio.sleep(0.01)
         if cancel:
-            await tools_desk.signoff.cancel_turn(key)
+            await tools_turns.signoff.cancel_turn(key)
         for count, tool in enumerate(tools, 2):
             elsewhere.gates[tool.name].set()
-            await tools_desk.happened(key, "ACTIVITY_TASK_COMPLETED", count)
-        async with bench(client, store, task_queue, catalog, script) as desk:
-            result = await desk.signoff.result(key)
-            await desk.replays(key)
+            await tools_turns.happened(key, "ACTIVITY_TASK_COMPLETED", count)
+        async with running_turns(client, store, task_queue, catalog, script) as turns:
+            result = await turns.signoff.result(key)
+            await turns.replays(key)
     return result
 
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from desk_fixtures import AMOUNT_SCHEMA, Bench, Ledger, bench, pay_tool, yes
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
+from turn_fixtures import AMOUNT_SCHEMA, Ledger, RunningTurns, pay_tool, running_turns, yes
 
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import TurnView
@@ -34,9 +34,9 @@ def layered(far: Tool, near: Tool, **fields: Any) -> Catalog:
     return build_catalog(tools=[far, look], actors=[Actor(**given | fields)])
 
 
-async def activities(desk: Bench, key: TurnKey) -> list[str]:
+async def activities(turns: RunningTurns, key: TurnKey) -> list[str]:
     """The types of the turn's activities, those of the framework left out."""
-    history = await desk.client.get_workflow_handle(key.workflow_id).fetch_history()
+    history = await turns.client.get_workflow_handle(key.workflow_id).fetch_history()
     kinds = [
         event.activity_task_scheduled_event_attributes.activity_type.name
         for event in history.events
@@ -51,13 +51,13 @@ async def test_one_name_runs_the_tool_of_the_place(client: Client, store: Store,
     """On the route its own one, elsewhere that of the registry; each by its own activity, and histories replay."""
     ledger = Ledger()
     catalog = layered(tool(ledger, "registry"), tool(ledger, "route"))
-    async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
+    async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
         for route, who, kind in (("trip", "route", "pay@desk.trip"), ("", "registry", "pay")):
-            key = await desk.start(route=route)
-            result = await desk.signoff.result(key)
+            key = await turns.start(route=route)
+            result = await turns.signoff.result(key)
             assert [(each.tool, each.code, each.value.inline) for each in result.calls] == [("pay", "ok", who)]
-            assert await activities(desk, key) == [kind]
-            await desk.replays(key)
+            assert await activities(turns, key) == [kind]
+            await turns.replays(key)
     assert [row[0] for row in ledger.rows] == ["route", "registry"]
 
 
@@ -68,13 +68,13 @@ async def test_a_shadow_asks_and_runs_once_approved(client: Client, store: Store
     catalog = layered(tool(ledger, "registry", True), tool(ledger, "route"))
     near = catalog.tool("pay@desk.trip")
     assert near is not None
-    async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
-        key = await desk.start(route="trip")
-        await desk.waiting(key)
-        request = await desk.question(key)
+    async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
+        key = await turns.start(route="trip")
+        await turns.waiting(key)
+        request = await turns.question(key)
         assert (request.definition, request.approvers) == (near.definition, ("role:approvers",))
-        assert (await desk.signoff.decide(yes(key))).status == "accepted"
-        assert [each.value.inline for each in (await desk.signoff.result(key)).calls] == ["route"]
+        assert (await turns.signoff.decide(yes(key))).status == "accepted"
+        assert [each.value.inline for each in (await turns.signoff.result(key)).calls] == ["route"]
     assert [row[0] for row in ledger.rows] == ["route"]
 
 
@@ -87,19 +87,19 @@ async def test_an_approval_does_not_carry_over_to_another_tool_of_the_name(
     without = build_catalog(
         tools=[far], actors=[Actor(name="desk", model="scripted:x:y", routes=(Route(name="trip"),))]
     )
-    async with bench(client, store, task_queue, without, SCRIPT) as desk:
-        key = await desk.start(route="trip")
-        await desk.waiting(key)
-    async with bench(client, store, task_queue, layered(far, near), SCRIPT) as desk:
-        assert (await desk.signoff.decide(yes(key))).status == "accepted"
-        again = await desk.until(key, _asked_again)
+    async with running_turns(client, store, task_queue, without, SCRIPT) as turns:
+        key = await turns.start(route="trip")
+        await turns.waiting(key)
+    async with running_turns(client, store, task_queue, layered(far, near), SCRIPT) as turns:
+        assert (await turns.signoff.decide(yes(key))).status == "accepted"
+        again = await turns.until(key, _asked_again)
         assert ledger.rows == []
         request = again.calls[0].approval
         assert request is not None
         assert (
-            await desk.signoff.decide(yes(key, revision=2, question_hash=request.question_hash))
+            await turns.signoff.decide(yes(key, revision=2, question_hash=request.question_hash))
         ).status == "accepted"
-        assert [each.value.inline for each in (await desk.signoff.result(key)).calls] == ["route"]
+        assert [each.value.inline for each in (await turns.signoff.result(key)).calls] == ["route"]
     assert [row[0] for row in ledger.rows] == ["route"]
 
 
@@ -116,14 +116,14 @@ async def test_a_step_alone_has_its_own_tools_and_a_turn_may_bring_one(
     """What the step keeps back does not run, unless the turn was begun with it."""
     ledger = Ledger()
     catalog = layered(tool(ledger, "registry"), tool(ledger, "route", input_schema=AMOUNT_SCHEMA))
-    async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
-        key = await desk.start(route="trip", step="buy")
-        (outcome,) = (await desk.signoff.result(key)).calls
+    async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
+        key = await turns.start(route="trip", step="buy")
+        (outcome,) = (await turns.signoff.result(key)).calls
         assert (outcome.code, outcome.gate) == ("not_available", "layer")
-        key = await desk.start(route="trip", step="buy", transient=("pay",))
-        (outcome,) = (await desk.signoff.result(key)).calls
+        key = await turns.start(route="trip", step="buy", transient=("pay",))
+        (outcome,) = (await turns.signoff.result(key)).calls
         assert (outcome.code, outcome.value.inline) == ("ok", "registry")
-        assert await activities(desk, key) == ["pay@desk.trip.buy.*"]
+        assert await activities(turns, key) == ["pay@desk.trip.buy.*"]
         assert len(ledger.rows) == 1
 
 
@@ -142,10 +142,10 @@ async def test_what_a_function_did_not_choose_is_recorded_and_does_not_run(
     script = [calls(PAY), calls(PAY), respond("done")]
     tools = [tool(ledger, "registry"), pay_tool(ledger, False, name="look", effect="")]
     catalog = build_catalog(tools=tools, actors=[Actor(name="desk", model="scripted:x:y", select=select)])
-    async with bench(client, store, task_queue, catalog, script) as desk:
-        key = await desk.start(context={"data": {"city": "Porto"}})
-        result = await desk.signoff.result(key)
-        await desk.replays(key)
+    async with running_turns(client, store, task_queue, catalog, script) as turns:
+        key = await turns.start(context={"data": {"city": "Porto"}})
+        result = await turns.signoff.result(key)
+        await turns.replays(key)
     assert [(each.code, each.gate) for each in result.calls] == [("not_available", "available"), ("ok", "execute")]
     assert asked == [{"city": "Porto"}] * 3
     assert len(ledger.rows) == 1

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from desk_fixtures import Ledger, bench, pay_tool
 from temporalio.client import Client
+from turn_fixtures import Ledger, pay_tool, running_turns
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.registry.actor import Actor
@@ -47,12 +47,12 @@ async def test_a_function_of_context_and_data_chooses_the_tenants_routes(
         route_select=routes,
     )
     catalog = build_catalog(tools=[pay_tool(ledger, False)], actors=[actor])
-    async with bench(client, store, task_queue, catalog, ScriptedModel(react)) as desk:
+    async with running_turns(client, store, task_queue, catalog, ScriptedModel(react)) as turns:
 
         async def codes(**where: Any) -> list[str]:
-            key = await desk.start(**where)
-            found = await desk.signoff.result(key)
-            await desk.replays(key)
+            key = await turns.start(**where)
+            found = await turns.signoff.result(key)
+            await turns.replays(key)
             return [f"{call.code} {call.gate}" for call in found.calls]
 
         there = await codes(route="europe")

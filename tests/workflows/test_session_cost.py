@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
-from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, pay_tool, yes
 from session_rig import model, talk
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Replayer
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns, yes
 
 from signoff.store.store import Store
 from signoff.temporal.converter import DATA_CONVERTER
@@ -37,19 +37,19 @@ async def test_a_turn_in_a_session_costs_five_events_more_and_five_when_it_waits
     """
     ledger = Ledger()
     tools = [pay_tool(ledger, AUTO)]
-    async with bench(client, store, task_queue, catalog_of(tools), model()) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, catalog_of(tools), model()) as turns:
+        session = talk(turns)
         await session.say("pay", "a")
         await session.answer("a")
-        automatic = await desk.events(session.turn_key("a"))
-    async with bench(client, store, f"{task_queue}-2", catalog_of([pay_tool(ledger)]), model()) as desk:
-        session = talk(desk)
+        automatic = await turns.events(session.turn_key("a"))
+    async with running_turns(client, store, f"{task_queue}-2", catalog_of([pay_tool(ledger)]), model()) as turns:
+        session = talk(turns)
         await session.say("pay", "b")
         await session.turn("b", "waiting")
-        await desk.signoff.decide(yes(session.turn_key("b")))
+        await turns.signoff.decide(yes(session.turn_key("b")))
         await session.answer("b")
-        await desk.signoff.result(session.turn_key("b"))
-        human = await desk.events(session.turn_key("b"))
+        await turns.signoff.result(session.turn_key("b"))
+        human = await turns.events(session.turn_key("b"))
         own = _names(await session.handle.fetch_history())
     assert len(automatic) <= 25 + 5, automatic
     assert len(human) <= 36 + 10, human
@@ -60,8 +60,8 @@ async def test_every_run_of_a_session_replays_in_a_watching_sandbox(
     client: Client, store: Store, task_queue: str
 ) -> None:
     """A session that waited, went on in a second run and took a late result does again what it did."""
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as turns:
+        session = talk(turns)
         await session.begin(events_per_run=40)
         await session.say("pay", "a")
         await session.turn("a", "waiting")

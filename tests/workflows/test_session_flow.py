@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool, yes
 from session_rig import PAY, message, model, react, talk, words
 from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns, yes
 
 from signoff.contracts import names
 from signoff.contracts.completion import Completion, CompletionRequest
@@ -18,14 +18,14 @@ async def test_messages_are_answered_in_order_with_what_was_said_before(
     client: Client, store: Store, task_queue: str
 ) -> None:
     """Three messages at once: each turn begins when the one before has answered, and reads its answer."""
-    async with bench(client, store, task_queue, catalog_of([]), model()) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, catalog_of([]), model()) as turns:
+        session = talk(turns)
         for text in ("one", "two", "three"):
             receipt = await session.say(text, text)
             assert (receipt.status, receipt.turn) == ("accepted", text)
         assert await session.answer("three") == "three after one | one | two | two after one | one"
-        view = await desk.signoff.session(session.key)
-        turn = await desk.signoff.view(session.turn_key("two"))
+        view = await turns.signoff.session(session.key)
+        turn = await turns.signoff.view(session.turn_key("two"))
     assert [turn.turn for turn in view.turns] == ["one", "two", "three"]
     assert [turn.earlier for turn in view.turns] == [0, 2, 4]
     assert (view.actor, view.queued, view.refusals) == ("desk", (), 0)
@@ -37,8 +37,8 @@ async def test_two_messages_are_answered_while_the_first_turn_waits_for_a_person
 ) -> None:
     """A waiting turn holds nobody up; its answer, when it comes, stands where its message stood."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), model()) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), model()) as turns:
+        session = talk(turns)
         await session.say("pay", "a")
         await session.turn("a", "waiting")
         await session.say("hello", "b")
@@ -47,7 +47,7 @@ async def test_two_messages_are_answered_while_the_first_turn_waits_for_a_person
         await session.say("more", "c")
         await session.answer("c")
         assert ledger.rows == []
-        receipt = await desk.signoff.decide(yes(session.turn_key("a")))
+        receipt = await turns.signoff.decide(yes(session.turn_key("a")))
         assert receipt.status == "accepted"
         assert await session.answer("a") == "pay: ok"
         heard = await session.handle.query(names.TRANSCRIPT, result_type=list)
@@ -62,15 +62,15 @@ async def test_what_a_person_denied_is_denied_at_once_in_every_later_turn_of_the
 
     Before the gates were told, its question stayed in the store until its deadline, with nobody to hear an answer.
     """
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as turns:
+        session = talk(turns)
         await session.say("pay", "a")
         await session.turn("a", "waiting")
-        await desk.signoff.decide(no(session.turn_key("a"), reason="not this month"))
+        await turns.signoff.decide(no(session.turn_key("a"), reason="not this month"))
         assert await session.answer("a") == "pay: denied"
         await session.say("pay again", "b")
         assert await session.answer("b") == "pay: denied"
-        result = await desk.signoff.result(session.turn_key("b"))
+        result = await turns.signoff.result(session.turn_key("b"))
         asked = await RequestLists(store).of_turns([session.turn_key("a"), session.turn_key("b")])
     denied = result.calls[0].denied
     assert denied is not None
@@ -83,8 +83,8 @@ async def test_what_a_person_denied_is_denied_at_once_in_every_later_turn_of_the
 @pytest.mark.parametrize("door", ["update", "signal"])
 async def test_a_message_is_taken_once_by_either_door(client: Client, store: Store, task_queue: str, door: str) -> None:
     """A second delivery changes nothing; the same id with other words is refused."""
-    async with bench(client, store, task_queue, catalog_of([]), model()) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, catalog_of([]), model()) as turns:
+        session = talk(turns)
         await session.say("one", "a")
         if door == "signal":
             await session.handle.signal(names.SAY, message("one", "a").model_dump(mode="json"))
@@ -116,8 +116,8 @@ async def test_a_message_waits_a_while_for_a_turn_at_work_and_no_longer(
 ) -> None:
     """The mailbox keeps its order; a turn that hangs is answered around, and its answer still finds its place."""
     driver = Slow()
-    async with bench(client, store, task_queue, catalog_of([]), driver) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, catalog_of([]), driver) as turns:
+        session = talk(turns)
         await session.begin(patience_seconds=1.5)
         await session.say("slow", "a")
         await session.say("next", "b")

@@ -1,9 +1,9 @@
 """What comes later: turns passed on, late results, and turns that end without a word."""
 
 import pytest
-from desk_fixtures import Ledger, bench, catalog_of, pay_tool, yes
 from session_rig import model, react, talk, words
 from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns, yes
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.limits import MAX_TURNS_PER_MESSAGE
@@ -35,13 +35,15 @@ def passing(request: CompletionRequest) -> Completion:
 async def test_a_passed_turn_goes_on_at_once_with_the_next_actor(client: Client, store: Store, task_queue: str) -> None:
     """The next actor reads what was said, has its own tools, and is who the session talks to from then on."""
     driver = ScriptedModel(lambda request: passing(request) if request.model == "first" else respond(heard(request)))
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())], actors=ACTORS), driver) as desk:
-        session = talk(desk)
+    async with running_turns(
+        client, store, task_queue, catalog_of([pay_tool(Ledger())], actors=ACTORS), driver
+    ) as turns:
+        session = talk(turns)
         await session.say("money please", "a")
         assert await session.answer("a-2") == "money please | The bank will tell you."
         await session.say("thanks", "b")
         await session.answer("b")
-        view = await desk.signoff.session(session.key)
+        view = await turns.signoff.session(session.key)
     assert [(turn.turn, turn.actor, turn.state, turn.message_id) for turn in view.turns] == [
         ("a", "desk", "passed", "a"),
         ("a-2", "bank", "complete", "a"),
@@ -58,8 +60,8 @@ async def test_a_message_is_not_passed_for_ever(client: Client, store: Store, ta
             return respond("stopped")
         return respond("you", "passed", passTo="bank" if request.model == "first" else "desk")
 
-    async with bench(client, store, task_queue, catalog_of([], actors=ACTORS), ScriptedModel(ping)) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, catalog_of([], actors=ACTORS), ScriptedModel(ping)) as turns:
+        session = talk(turns)
         await session.say("go", "a")
         last = turn_of("a", MAX_TURNS_PER_MESSAGE - 1)
         turn = await session.turn(last, "passed")
@@ -81,8 +83,8 @@ async def test_a_late_result_goes_to_the_turn_that_waits_for_people(
         return react(request) if len(read) == 1 else respond("done")
 
     tool = pay_tool(Ledger())
-    async with bench(client, store, task_queue, catalog_of([tool]), ScriptedModel(driver)) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, catalog_of([tool]), ScriptedModel(driver)) as turns:
+        session = talk(turns)
         await session.say("pay", "a")
         await session.turn("a", "waiting")
         first = await session.add("a", "the rate is 3 %", "i1")
@@ -90,10 +92,10 @@ async def test_a_late_result_goes_to_the_turn_that_waits_for_people(
         assert (first.status, first.turn, again.code) == ("accepted", "a", "duplicate")
         await session.say("hello", "b")
         await session.answer("b")
-        await desk.signoff.decide(yes(session.turn_key("a")))
+        await turns.signoff.decide(yes(session.turn_key("a")))
         assert await session.answer("a") == "done"
-        view = await desk.signoff.session(session.key)
-        told = [words(each) for each in await desk.signoff.transcript(session.turn_key("a"))]
+        view = await turns.signoff.session(session.key)
+        told = [words(each) for each in await turns.signoff.transcript(session.turn_key("a"))]
     assert [turn.turn for turn in view.turns] == ["a", "b"]
     assert told.count("the rate is 3 %") == 1
     assert "3 %" not in read[1]
@@ -107,8 +109,8 @@ async def test_a_late_result_of_an_answered_turn_is_taken_up_at_once_by_its_own_
 ) -> None:
     """A turn that ended `awaiting` goes on as its own next turn, before anybody says another word."""
     driver = ScriptedModel(lambda request: passing(request) if request.model == "first" else respond(heard(request)))
-    async with bench(client, store, task_queue, catalog_of([], actors=ACTORS), driver) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, catalog_of([], actors=ACTORS), driver) as turns:
+        session = talk(turns)
         await session.say("report", "a")
         assert (await session.turn("a", "awaiting")).error is None
         await session.say("and this", "b", actor="bank")
@@ -116,7 +118,7 @@ async def test_a_late_result_of_an_answered_turn_is_taken_up_at_once_by_its_own_
         receipt = await session.add("a", "news: it is there")
         assert receipt.turn == "a-2"
         assert await session.answer("a-2") == "Got news: it is there"
-        view = await desk.signoff.session(session.key)
+        view = await turns.signoff.session(session.key)
         unknown = await session.add("nobody", "news")
     assert [(turn.turn, turn.actor) for turn in view.turns] == [("a", "desk"), ("b", "bank"), ("a-2", "desk")]
     assert (unknown.status, unknown.code) == ("refused", "unknown")
@@ -124,8 +126,8 @@ async def test_a_late_result_of_an_answered_turn_is_taken_up_at_once_by_its_own_
 
 async def test_a_turn_that_is_terminated_holds_nobody_up(client: Client, store: Store, task_queue: str) -> None:
     """The session notices, says so in its place, and hands what was added to it to a turn of its own."""
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as turns:
+        session = talk(turns)
         await session.say("pay", "a")
         await session.turn("a", "waiting")
         await session.add("a", "late", "i1")
@@ -141,8 +143,8 @@ async def test_a_turn_whose_actor_is_gone_says_so_and_the_next_message_is_answer
     client: Client, store: Store, task_queue: str
 ) -> None:
     """An unknown actor fails its turn, not the session."""
-    async with bench(client, store, task_queue, catalog_of([]), model()) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, catalog_of([]), model()) as turns:
+        session = talk(turns)
         await session.say("one", "a", actor="nobody")
         turn = await session.turn("a", "error")
         assert turn.error is not None
@@ -156,12 +158,12 @@ async def test_parts_of_an_answer_come_with_it(client: Client, store: Store, tas
     """Parts beside the text are in the result and in the session's view; the next turn reads the words alone."""
     parts = [{"type": "citation", "content": "page 3"}, {"type": "domain-data", "content": {"n": [1, 2]}}]
     driver = ScriptedModel(lambda request: respond(heard(request), parts=parts))
-    async with bench(client, store, task_queue, catalog_of([]), driver) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, catalog_of([]), driver) as turns:
+        session = talk(turns)
         await session.say("one", "a")
         await session.say("two", "b")
         turn = await session.turn("b", "complete")
-        result = await desk.signoff.result(session.turn_key("b"))
+        result = await turns.signoff.result(session.turn_key("b"))
     assert result.parts == turn.parts
     assert [(part.type, part.content.inline) for part in turn.parts] == [
         ("response", "one | one | two"),

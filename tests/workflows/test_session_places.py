@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from desk_fixtures import bench, catalog_of
 from session_rig import message, talk, words
 from temporalio.client import Client
 from temporalio.worker import Replayer
+from turn_fixtures import catalog_of, running_turns
 
 from signoff.contracts import names
 from signoff.contracts.completion import Completion, CompletionRequest
@@ -116,8 +116,8 @@ async def test_a_person_is_told_whose_route_to_name(client: Client, store: Store
         Actor(name="desk", model="first", routes=(Route(name="trip"),)),
         Actor(name="bank", model="second", routes=(Route(name="loan"),)),
     ]
-    async with bench(client, store, task_queue, catalog_of([], actors=actors), ScriptedModel(driver)) as desk:
-        found = talk(desk)
+    async with running_turns(client, store, task_queue, catalog_of([], actors=actors), ScriptedModel(driver)) as turns:
+        found = talk(turns)
         await found.say("money", "a", route="trip")
         await found.answer("a-2")
         refused = await found.say("more", "b", route="trip")
@@ -127,5 +127,5 @@ async def test_a_person_is_told_whose_route_to_name(client: Client, store: Store
         await found.say("again", "c", route="trip")
         assert await found.answer("c") == "first: again"
         history = await found.handle.fetch_history()
-        replayer = Replayer(workflows=[], plugins=[SignoffPlugin(desk.room)])
+        replayer = Replayer(workflows=[], plugins=[SignoffPlugin(turns.deps)])
         assert (await replayer.replay_workflow(history)).replay_failure is None

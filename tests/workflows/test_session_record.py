@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool
 from session_rig import Talk, model, talk
 from temporalio.client import Client
+from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, pay_tool, running_turns
 
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
@@ -27,7 +27,7 @@ EVE = (Principal(user="eve", name="Eve"),)
 async def heard(session: Talk, turn: str) -> list[Record]:
     """What a turn has written down of its session."""
     key = session.turn_key(turn)
-    return [each for each in await AuditLog(session.desk.store).stream(key.workflow_id) if "heard" in each.facts]
+    return [each for each in await AuditLog(session.turns.store).stream(key.workflow_id) if "heard" in each.facts]
 
 
 def told(records: list[Record]) -> list[tuple[str, ...]]:
@@ -43,9 +43,9 @@ def paying() -> Any:
     return catalog_of([pay_tool(Ledger(), AUTO)])
 
 
-async def begun(desk: Bench) -> Talk:
+async def begun(turns: RunningTurns) -> Talk:
     """A session that has answered one message."""
-    session = talk(desk)
+    session = talk(turns)
     await session.say("hello", "a")
     await session.answer("a")
     return session
@@ -53,8 +53,8 @@ async def begun(desk: Bench) -> Talk:
 
 async def test_what_a_session_refused_is_found_in_the_record(client: Client, store: Store, task_queue: str) -> None:
     """Who tried, by the name they gave; a repeat and what was accepted are told by their own turns."""
-    async with bench(client, store, task_queue, paying(), model()) as desk:
-        session = await begun(desk)
+    async with running_turns(client, store, task_queue, paying(), model()) as turns:
+        session = await begun(turns)
         await session.say("mine now", "b", principals=EVE)
         await session.say("hello", "a")
         await session.say("otherwise", "a")
@@ -85,8 +85,8 @@ async def test_what_a_session_refused_is_found_in_the_record(client: Client, sto
 
 async def test_a_late_result_is_recorded_once(client: Client, store: Store, task_queue: str) -> None:
     """It has no turn of its own that would tell of it; its second delivery says nothing new."""
-    async with bench(client, store, task_queue, paying(), model()) as desk:
-        session = await begun(desk)
+    async with running_turns(client, store, task_queue, paying(), model()) as turns:
+        session = await begun(turns)
         for _ in range(2):
             await session.add("a", "later still", "i1")
         await session.answer("a-2")
@@ -98,8 +98,8 @@ async def test_a_late_result_is_recorded_once(client: Client, store: Store, task
 
 async def test_a_turn_that_was_terminated_is_told_of(client: Client, store: Store, task_queue: str) -> None:
     """It could not write that itself."""
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as turns:
+        session = talk(turns)
         await session.say("pay", "a")
         await session.turn("a", "waiting")
         await client.get_workflow_handle(session.turn_key("a").workflow_id).terminate()
@@ -113,9 +113,9 @@ async def test_a_turn_that_was_terminated_is_told_of(client: Client, store: Stor
 
 async def test_a_turn_whose_id_was_taken_hands_the_record_on(client: Client, store: Store, task_queue: str) -> None:
     """What it should have written is written by the next one, after it that it did not begin."""
-    async with bench(client, store, task_queue, paying(), model()) as desk:
-        session = await begun(desk)
-        await desk.start("hello", session_id=session.key.session, turn_id="b")
+    async with running_turns(client, store, task_queue, paying(), model()) as turns:
+        session = await begun(turns)
+        await turns.start("hello", session_id=session.key.session, turn_id="b")
         await session.say("mine now", "x", principals=EVE)
         await session.say("hello", "b")
         await session.until(lambda view: view.refusals == 2)
@@ -129,8 +129,8 @@ async def test_what_is_not_written_yet_goes_along_into_the_next_run(
     client: Client, store: Store, task_queue: str
 ) -> None:
     """A session that goes on afresh forgets no refusal."""
-    async with bench(client, store, task_queue, paying(), model()) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, paying(), model()) as turns:
+        session = talk(turns)
         await session.begin(events_per_run=20)
         await session.say("hello", "a")
         await session.answer("a")

@@ -4,12 +4,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from desk_fixtures import Bench, Ledger, bench, catalog_of, pay_tool, yes
 from killable_worker import killable
 from session_rig import Talk, message, model, talk
 from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
 from temporalio.api.workflowservice.v1 import SignalWorkflowExecutionRequest
 from temporalio.client import Client
+from turn_fixtures import Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
 
 from signoff.contracts import names
 from signoff.contracts.person import Principal
@@ -33,8 +33,8 @@ async def test_a_storm_of_duplicates_over_many_runs_is_one_turn_a_message(
     client: Client, store: Store, task_queue: str
 ) -> None:
     """Each message four times, by both doors, while the session goes from run to run: every one is answered once."""
-    async with bench(client, store, task_queue, catalog_of([]), model()) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, catalog_of([]), model()) as turns:
+        session = talk(turns)
         await session.begin(events_per_run=SMALL_RUN)
         texts = [f"n{number}" for number in range(16)]
         doors = ("update", "signal", "update", "signal")
@@ -59,8 +59,8 @@ async def test_a_storm_of_duplicates_over_many_runs_is_one_turn_a_message(
 async def test_a_waiting_turn_survives_the_runs_of_its_session(client: Client, store: Store, task_queue: str) -> None:
     """Asked in the first run, approved in a later one: the answer finds its place in the conversation."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), model()) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), model()) as turns:
+        session = talk(turns)
         await session.begin(events_per_run=SMALL_RUN)
         await session.say("pay", "a")
         await session.turn("a", "waiting")
@@ -69,9 +69,9 @@ async def test_a_waiting_turn_survives_the_runs_of_its_session(client: Client, s
             await session.say(f"n{number}", f"n{number}")
         await session.answer("n7")
         assert await session.runs() >= 2
-        assert (await desk.signoff.decide(yes(session.turn_key("a")))).status == "accepted"
+        assert (await turns.signoff.decide(yes(session.turn_key("a")))).status == "accepted"
         assert await session.answer("a") == "pay: ok"
-        view = await desk.signoff.session(session.key)
+        view = await turns.signoff.session(session.key)
         again = await session.add("a", "a late word", "i1")
     assert [turn.turn for turn in view.turns] == ["a", *(f"n{number}" for number in range(8))]
     assert again.code == "duplicate"
@@ -83,7 +83,7 @@ async def test_killed_workers_lose_no_message_and_no_turn(
 ) -> None:
     """kill -9 while a turn waits; what is said meanwhile is stored, and everything goes on with the next worker."""
     address, url, ledger = server.options.address, f"sqlite:///{tmp_path}/signoff.db", tmp_path / "ledger"
-    bare = Bench(TurnClient(client, task_queue=task_queue), client, store, task_queue, room=None)  # type: ignore[arg-type]
+    bare = RunningTurns(TurnClient(client, task_queue=task_queue), client, store, task_queue, deps=None)  # type: ignore[arg-type]
     session = talk(bare)
     async with killable(address, url, task_queue, ledger) as worker:
         await session.say("pay", "a")
@@ -131,8 +131,8 @@ async def test_nothing_that_is_sent_can_wedge_a_session_or_its_turns(
     client: Client, store: Store, task_queue: str
 ) -> None:
     """Every signal with every kind of garbage: the session counts it, and the conversation goes on."""
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as turns:
+        session = talk(turns)
         await session.say("pay", "a")
         await session.turn("a", "waiting")
         turn = session.turn_key("a").workflow_id
@@ -143,9 +143,9 @@ async def test_nothing_that_is_sent_can_wedge_a_session_or_its_turns(
             await _signal(client, turn, names.INJECT, payloads)
         await session.say("hello", "b")
         await session.answer("b")
-        await desk.signoff.decide(yes(session.turn_key("a")))
+        await turns.signoff.decide(yes(session.turn_key("a")))
         assert await session.answer("a") == "pay: ok"
-        view = await desk.signoff.session(session.key)
+        view = await turns.signoff.session(session.key)
     # What has an unknown encoding does not even reach a handler, and `turn_waits` takes what names turn `a`.
     assert view.refusals >= 4 * (len(GARBAGE) - 3)
     assert [each.turn for each in view.turns] == ["a", "b"]
@@ -155,15 +155,15 @@ async def test_words_that_say_too_much_or_are_none_are_refused_with_the_reason(
     client: Client, store: Store, task_queue: str
 ) -> None:
     """Over 64 KiB, over the mailbox, without an actor, nested too deep: a receipt each, and nothing is kept."""
-    async with bench(client, store, task_queue, catalog_of([]), model()) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, catalog_of([]), model()) as turns:
+        session = talk(turns)
         huge = await session.say("é" * 40_000, "a")
         deep: object = "x"
         for _ in range(150):
             deep = [deep]
         nested = await session.say("hello", "b", context={"deep": deep})
         lone = await session.say("\ud800", "c")
-        stranger = await desk.signoff.say(talk(desk).key, message("hello", "d"))
+        stranger = await turns.signoff.say(talk(turns).key, message("hello", "d"))
         reserved = await session.say("hello", "e-2")
         await session.say("hello", "e")
         other = await session.say("pay me", "f", principals=(Principal(user="mallory"),))

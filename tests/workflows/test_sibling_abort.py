@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from desk_fixtures import Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
+from turn_fixtures import Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, yes
 
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.ids import TurnKey
@@ -57,10 +57,10 @@ def at_once(*names: str) -> list[Any]:
     return [calls(*((name, {"amount": number}) for number, name in enumerate(names, 1))), respond("done")]
 
 
-async def ended(desk: Bench, key: TurnKey) -> TurnResult:
+async def ended(turns: RunningTurns, key: TurnKey) -> TurnResult:
     """The turn's result; its history reads the same on another worker."""
-    result = await desk.signoff.result(key)
-    await desk.replays(key)
+    result = await turns.signoff.result(key)
+    await turns.replays(key)
     return result
 
 
@@ -78,13 +78,13 @@ async def test_a_failure_leaves_its_siblings_alone(client: Client, store: Store,
         scene.tool("look", read_only=True),
         actor=Actor(name="desk", model="scripted"),
     )
-    async with bench(client, store, task_queue, catalog, at_once("bad", "look")) as desk:
-        key = await desk.start()
+    async with running_turns(client, store, task_queue, catalog, at_once("bad", "look")) as turns:
+        key = await turns.start()
         await scene.entered("bad", "look")
         scene.gates["bad"].set()
-        await desk.until(key, lambda view: view.calls[0].state == "execution_failed")
+        await turns.until(key, lambda view: view.calls[0].state == "execution_failed")
         scene.gates["look"].set()
-        assert codes(await ended(desk, key)) == ["execution_failed", "ok"]
+        assert codes(await ended(turns, key)) == ["execution_failed", "ok"]
 
 
 @pytest.mark.row("X17")
@@ -102,16 +102,20 @@ async def test_a_failure_stops_what_only_reads_and_what_has_not_begun(
         scene.tool("move", concurrency="exclusive"),
         scene.tool("pay", asks=True),
     )
-    async with bench(client, store, task_queue, catalog, at_once("bad", "look", "book", "move", "pay")) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
+    async with running_turns(
+        client, store, task_queue, catalog, at_once("bad", "look", "book", "move", "pay")
+    ) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
         await scene.entered("bad", "look", "book")
         scene.gates["bad"].set()
-        view = await desk.until(key, lambda view: {"proposed", "waiting"}.isdisjoint(call.state for call in view.calls))
+        view = await turns.until(
+            key, lambda view: {"proposed", "waiting"}.isdisjoint(call.state for call in view.calls)
+        )
         assert view.calls[2].state == "running"
         scene.gates["book"].set()
-        result = await ended(desk, key)
-        told = [(part.call, part.code, part.value.inline) for part in await desk.told(key)]
+        result = await ended(turns, key)
+        told = [(part.call, part.code, part.value.inline) for part in await turns.results(key)]
     assert codes(result) == ["execution_failed", "skipped", "ok", "skipped", "skipped"]
     assert told == [
         ("c1.1", "execution_failed", "no such account"),
@@ -139,17 +143,17 @@ async def test_what_a_person_approved_is_never_aborted(client: Client, store: St
         scene.tool("look", asks=True, read_only=True),
         scene.tool("move", asks=True, concurrency="exclusive"),
     )
-    async with bench(client, store, task_queue, catalog, at_once("bad", "look", "move")) as desk:
-        key = await desk.start()
-        await desk.waiting(key, 2)
-        await desk.signoff.decide(yes(key, "c1.2"))
+    async with running_turns(client, store, task_queue, catalog, at_once("bad", "look", "move")) as turns:
+        key = await turns.start()
+        await turns.waiting(key, 2)
+        await turns.signoff.decide(yes(key, "c1.2"))
         await scene.entered("bad", "look")
-        await desk.signoff.decide(yes(key, "c1.3"))
+        await turns.signoff.decide(yes(key, "c1.3"))
         scene.gates["bad"].set()
-        await desk.until(key, lambda view: view.calls[0].state == "execution_failed")
+        await turns.until(key, lambda view: view.calls[0].state == "execution_failed")
         scene.gates["look"].set()
         scene.gates["move"].set()
-        assert codes(await ended(desk, key)) == ["execution_failed", "ok", "ok"]
+        assert codes(await ended(turns, key)) == ["execution_failed", "ok", "ok"]
 
 
 @pytest.mark.row("X17")
@@ -160,14 +164,14 @@ async def test_a_denial_aborts_nothing(client: Client, store: Store, task_queue:
     scene = Scene()
     catalog = scene.catalog(scene.tool("pay", asks=True), scene.tool("look", read_only=True))
     script = [calls(("pay", {"amount": 1}), ("look", {"amount": 2}), ("look", {"amount": "?"})), respond("done")]
-    async with bench(client, store, task_queue, catalog, script) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
+    async with running_turns(client, store, task_queue, catalog, script) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
         await scene.entered("look")
-        await desk.signoff.decide(no(key))
-        await desk.until(key, lambda view: view.calls[0].state == "denied")
+        await turns.signoff.decide(no(key))
+        await turns.until(key, lambda view: view.calls[0].state == "denied")
         scene.gates["look"].set()
-        assert codes(await ended(desk, key)) == ["denied", "ok", "input_invalid"]
+        assert codes(await ended(turns, key)) == ["denied", "ok", "input_invalid"]
 
 
 async def test_a_fallback_that_is_stopped_while_it_waits_hides_no_failure(
@@ -182,13 +186,13 @@ async def test_a_fallback_that_is_stopped_while_it_waits_hides_no_failure(
         scene.tool("older", asks=True),
     )
     scene.gates["book"].set()
-    async with bench(client, store, task_queue, catalog, at_once("book", "bad", "look")) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
+    async with running_turns(client, store, task_queue, catalog, at_once("book", "bad", "look")) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
         await scene.entered("bad", "look")
         scene.gates["bad"].set()
-        result = await ended(desk, key)
-        [told, *_] = await desk.told(key)
+        result = await ended(turns, key)
+        [told, *_] = await turns.results(key)
     assert codes(result) == ["execution_failed", "execution_failed", "skipped"]
     assert (told.value.inline, told.note) == ("no such account", f"`older` was to be tried in its place. {ABORTED}")
     assert (result.calls[0].fallback, scene.inside) == ("", {"book", "bad", "look"})
@@ -211,5 +215,5 @@ async def test_a_sequential_batch_stops_at_the_first_failure(client: Client, sto
     script = [*at_once("book", "bad", "book")[:1], calls(("book", {"amount": 9})), respond("done")]
     for gate in scene.gates.values():
         gate.set()
-    async with bench(client, store, task_queue, catalog, script) as desk:
-        assert codes(await ended(desk, await desk.start())) == ["ok", "execution_failed", "skipped", "ok"]
+    async with running_turns(client, store, task_queue, catalog, script) as turns:
+        assert codes(await ended(turns, await turns.start())) == ["ok", "execution_failed", "skipped", "ok"]

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
-from desk_fixtures import GUEST, ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, yes
 from signed_askers import signed_asker
 from temporalio.client import Client
+from turn_fixtures import GUEST, ApprovalPolicy, Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
 
 from signoff.approvals.digest import doubt_digest
 from signoff.contracts.approval import ApprovalRequest
@@ -31,24 +31,24 @@ SCRIPT = [calls(("pay", {"amount": 420, "to": "Ana"})), respond("done")]
 @asynccontextmanager
 async def production(
     client: Client, store: Store, queue: str, ledger: Ledger, quorum: int
-) -> AsyncIterator[tuple[Bench, TurnKey, ApprovalRequest]]:
+) -> AsyncIterator[tuple[RunningTurns, TurnKey, ApprovalRequest]]:
     """A production worker, a turn that somebody signed for, and its request."""
     catalog, verifier = (
         catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=quorum))]),
         Verifier(KEYS.public().keys),
     )
-    async with bench(
+    async with running_turns(
         client, store, queue, catalog, SCRIPT, people=PEOPLE, profile="production", verifier=verifier
-    ) as desk:
+    ) as turns:
         asker = signed_asker(SIGNER, GUEST, "main", queue, queue, at=NOW)
-        key = await desk.start(session_id=queue, turn_id=queue, principal=asker)
-        await desk.waiting(key)
-        yield desk, key, await now(desk, key)
+        key = await turns.start(session_id=queue, turn_id=queue, principal=asker)
+        await turns.waiting(key)
+        yield turns, key, await now(turns, key)
 
 
-async def now(desk: Bench, key: TurnKey) -> ApprovalRequest:
+async def now(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
     """The request of the first call as it stands."""
-    found = (await desk.signoff.view(key)).calls[0].approval
+    found = (await turns.signoff.view(key)).calls[0].approval
     assert found is not None
     return found
 
@@ -64,10 +64,10 @@ def signed(key: TurnKey, request: ApprovalRequest, who: str, **fields: object) -
     return SIGNER.sign_decision(yes(key, **given | fields))
 
 
-async def given(desk: Bench, decision: Decision) -> Receipt:
+async def given(turns: RunningTurns, decision: Decision) -> Receipt:
     """Give an answer as the gateway does: it lies in the store before the turn has it."""
-    await answer(desk.store, decision)
-    return await desk.signoff.decide(decision)
+    await answer(turns.store, decision)
+    return await turns.signoff.decide(decision)
 
 
 async def test_a_signed_edit_and_a_signed_vote_run_the_edited_call(
@@ -75,10 +75,10 @@ async def test_a_signed_edit_and_a_signed_vote_run_the_edited_call(
 ) -> None:
     """The editor signed the arguments, the other one the digest that they have; together they are two people."""
     ledger = Ledger()
-    async with production(client, store, task_queue, ledger, quorum=2) as (desk, key, request):
-        edit = await given(desk, signed(key, request, "ana", edited_args={"amount": 380, "to": "Ana"}))
-        last = await given(desk, signed(key, await now(desk, key), "bo"))
-        result = await desk.signoff.result(key)
+    async with production(client, store, task_queue, ledger, quorum=2) as (turns, key, request):
+        edit = await given(turns, signed(key, request, "ana", edited_args={"amount": 380, "to": "Ana"}))
+        last = await given(turns, signed(key, await now(turns, key), "bo"))
+        result = await turns.signoff.result(key)
     assert (edit.status, last.status) == ("counted", "accepted")
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert [row[1] for row in ledger.rows] == [{"amount": 380, "to": "Ana"}]
@@ -87,12 +87,12 @@ async def test_a_signed_edit_and_a_signed_vote_run_the_edited_call(
 async def test_an_edit_altered_on_the_way_changes_nothing(client: Client, store: Store, task_queue: str) -> None:
     """Other arguments under the editor's signature are nobody's answer."""
     ledger = Ledger()
-    async with production(client, store, task_queue, ledger, quorum=1) as (desk, key, request):
+    async with production(client, store, task_queue, ledger, quorum=1) as (turns, key, request):
         honest = signed(key, request, "ana", edited_args={"amount": 380})
-        receipt = await desk.signoff.decide(honest.model_copy(update={"edited_args": {"amount": 9_000}}))
-        after = await now(desk, key)
-        await desk.signoff.cancel_turn(key)
-        await desk.signoff.result(key)
+        receipt = await turns.signoff.decide(honest.model_copy(update={"edited_args": {"amount": 9_000}}))
+        after = await now(turns, key)
+        await turns.signoff.cancel_turn(key)
+        await turns.signoff.result(key)
     assert (receipt.status, receipt.code) == ("refused", "assurance")
     assert after == request
     assert ledger.rows == []
@@ -103,14 +103,14 @@ async def test_only_a_signed_word_about_that_very_try_runs_a_call_again(
 ) -> None:
     """The answer names the question about it by its hash, and the tool's activity checks the signature over it."""
     ledger = Ledger()
-    async with production(client, store, task_queue, ledger, quorum=1) as (desk, key, request):
+    async with production(client, store, task_queue, ledger, quorum=1) as (turns, key, request):
         await store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
-        await given(desk, signed(key, request, "ana"))
-        await desk.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.kind == "in_doubt")
-        doubt = await now(desk, key)
-        other = await desk.signoff.decide(signed(key, doubt, "bo", question_hash=request.question_hash))
-        await given(desk, signed(key, doubt, "bo"))
-        result = await desk.signoff.result(key)
+        await given(turns, signed(key, request, "ana"))
+        await turns.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.kind == "in_doubt")
+        doubt = await now(turns, key)
+        other = await turns.signoff.decide(signed(key, doubt, "bo", question_hash=request.question_hash))
+        await given(turns, signed(key, doubt, "bo"))
+        result = await turns.signoff.result(key)
     assert other.code == "stale"
     assert doubt.digest == doubt_digest(request.digest, 1)
     assert [outcome.code for outcome in result.calls] == ["ok"]
@@ -122,13 +122,13 @@ async def test_the_time_in_an_answer_counts_only_with_its_signature(
 ) -> None:
     """Signed as received after the deadline it is late, though the turn reads it while the request waits."""
     ledger = Ledger()
-    async with production(client, store, task_queue, ledger, quorum=1) as (desk, key, request):
+    async with production(client, store, task_queue, ledger, quorum=1) as (turns, key, request):
         assert request.expires_at is not None
         late = signed(key, request, "ana", received_at=request.expires_at + timedelta(seconds=1))
-        codes = [(await given(desk, late)).code]
+        codes = [(await given(turns, late)).code]
         forged = late.model_copy(update={"received_at": NOW, "delivery_id": "other"})
-        codes.append((await desk.signoff.decide(forged)).code)
-        await desk.signoff.cancel_turn(key)
-        await desk.signoff.result(key)
+        codes.append((await turns.signoff.decide(forged)).code)
+        await turns.signoff.cancel_turn(key)
+        await turns.signoff.result(key)
     assert codes == ["expired", "assurance"]
     assert ledger.rows == []

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 import pytest
-from desk_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
+from turn_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Ledger, catalog_of, no, pay_tool, running_turns, yes
 
 from signoff.contracts.errors import Refused
 from signoff.contracts.limits import (
@@ -48,8 +48,8 @@ async def test_arguments_of_64_kib_run_and_one_byte_more_does_not(
         calls(("look", sized(1, ARGUMENTS_BYTES)), ("look", sized(2, ARGUMENTS_BYTES + 1))),
         respond("done"),
     ]
-    async with bench(client, store, task_queue, catalog_of([look(ledger)]), script) as desk:
-        result = await desk.signoff.result(await desk.start())
+    async with running_turns(client, store, task_queue, catalog_of([look(ledger)]), script) as turns:
+        result = await turns.signoff.result(await turns.start())
     assert [outcome.code for outcome in result.calls] == ["ok", "input_invalid"]
     assert str(ARGUMENTS_BYTES) in result.calls[1].value.inline
     assert [row[1]["amount"] for row in ledger.rows] == [1]
@@ -61,9 +61,9 @@ async def test_calls_beyond_one_mib_of_a_completion_are_too_many(client: Client,
     size = 60_000
     fit = CALLS_BYTES_PER_COMPLETION // size
     script = [calls(*(("look", sized(n, size)) for n in range(20))), respond("done")]
-    async with bench(client, store, task_queue, catalog_of([look(ledger)]), script) as desk:
-        key = await desk.start()
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of([look(ledger)]), script) as turns:
+        key = await turns.start()
+        result = await turns.signoff.result(key)
         described = await client.get_workflow_handle(key.workflow_id).describe()
     assert [outcome.code for outcome in result.calls] == ["ok"] * fit + ["too_many_calls"] * (20 - fit)
     assert len(ledger.rows) == fit
@@ -80,10 +80,10 @@ async def test_a_result_is_trimmed_with_its_marker_and_stored(
     ledger = Ledger()
     answer = ToolFailure(text) if failure else ToolResult(text, structured={"text": text})
     tool = look(ledger, handler=ledger.handler("look", answer))
-    async with bench(
+    async with running_turns(
         client, store, task_queue, catalog_of([tool]), [calls(("look", {"amount": 1})), respond("x")]
-    ) as desk:
-        result = await desk.signoff.result(await desk.start())
+    ) as turns:
+        result = await turns.signoff.result(await turns.start())
     outcome = result.calls[0]
     assert outcome.code == ("execution_failed" if failure else "ok")
     assert outcome.value.blob is not None
@@ -101,9 +101,9 @@ async def test_five_completions_of_80000_characters_each_do_not_wedge(
     ledger = Ledger()
     tool = look(ledger, handler=ledger.handler("look", EURO * 80_000))
     script = [*(calls(("look", {"amount": n})) for n in range(6)), respond("done")]
-    async with bench(client, store, task_queue, catalog_of([tool]), script) as desk:
-        key = await desk.start()
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of([tool]), script) as turns:
+        key = await turns.start()
+        result = await turns.signoff.result(key)
         described = await client.get_workflow_handle(key.workflow_id).describe()
     assert result.state == "complete"
     assert [outcome.code for outcome in result.calls] == ["ok"] * 6
@@ -116,10 +116,10 @@ async def test_a_big_user_message_is_carried_and_a_bigger_one_refused(
     """Up to 1 MiB in bytes starts; more, though fewer characters, is refused before Temporal hears of it."""
     ledger = Ledger()
     script = [calls(("look", {"amount": 1})), respond("done")]
-    async with bench(client, store, task_queue, catalog_of([look(ledger)]), script) as desk:
-        result = await desk.signoff.result(await desk.start(EURO * 340_000))
+    async with running_turns(client, store, task_queue, catalog_of([look(ledger)]), script) as turns:
+        result = await turns.signoff.result(await turns.start(EURO * 340_000))
         with pytest.raises(Refused, match=str(REQUEST_BODY_BYTES)) as refusal:
-            await desk.start(EURO * 360_000)
+            await turns.start(EURO * 360_000)
     assert result.state == "complete"
     assert refusal.value.code == "too_large"
 
@@ -129,12 +129,12 @@ async def test_odd_first_words_do_not_keep_a_turn_from_starting(
     text: str, client: Client, store: Store, task_queue: str
 ) -> None:
     """The title shown in Temporal is cut in bytes; what JSON cannot carry is refused in words."""
-    async with bench(client, store, task_queue, catalog_of([]), [respond("hi")]) as desk:
+    async with running_turns(client, store, task_queue, catalog_of([]), [respond("hi")]) as turns:
         if text == "\ud800":
             with pytest.raises(Refused, match="cannot carry"):
-                await desk.start(text)
+                await turns.start(text)
             return
-        assert (await desk.signoff.result(await desk.start(text))).state == "complete"
+        assert (await turns.signoff.result(await turns.start(text))).state == "complete"
 
 
 async def test_a_conversation_over_one_mib_ends_the_turn(client: Client, store: Store, task_queue: str) -> None:
@@ -143,8 +143,8 @@ async def test_a_conversation_over_one_mib_ends_the_turn(client: Client, store: 
     tools = [look(ledger), look(ledger, "peek")]
     many = [("look" if n % 2 else "peek", sized(n, 8_000)) for n in range(50)]
     script = [calls(*many)]
-    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
-        result = await desk.signoff.result(await desk.start(EURO * 300_000))
+    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
+        result = await turns.signoff.result(await turns.start(EURO * 300_000))
     assert result.error is not None
     assert (result.state, result.error.code) == ("error", "conversation_limit")
     assert len(ledger.rows) == 50
@@ -160,15 +160,15 @@ async def test_fifty_open_cards_with_long_words_fit_into_what_temporal_shows(
     tools = [pay_tool(ledger, policy, name=name, effect=EURO * 300, title=EURO * 300) for name in ("pay", "wire")]
     args = {"to": EURO * 5_000}
     many = [("pay" if n % 2 else "wire", {"amount": n} | args) for n in range(50)]
-    async with bench(client, store, task_queue, catalog_of(tools), [calls(*many), respond("done")]) as desk:
-        key = await desk.start()
-        await desk.suspended(key)
-        view = await desk.signoff.view(key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), [calls(*many), respond("done")]) as turns:
+        key = await turns.start()
+        await turns.suspended(key)
+        view = await turns.signoff.view(key)
         receipts = [
-            await desk.signoff.decide(answer(key, call.call))
+            await turns.signoff.decide(answer(key, call.call))
             for call, answer in zip(view.calls, [yes] * 3 + [no] * 47, strict=True)
         ]
-        result = await desk.signoff.result(key)
+        result = await turns.signoff.result(key)
     assert {receipt.status for receipt in receipts} == {"accepted"}
     assert len(ledger.rows) == 3
     assert result.state == "error"
@@ -182,12 +182,12 @@ async def test_cards_of_many_values_do_not_wedge(client: Client, store: Store, t
     many = [
         ("pay" if n % 2 else "wire", {"amount": n} | {f"{EURO}{k}": EURO * 100 for k in range(60)}) for n in range(50)
     ]
-    async with bench(client, store, task_queue, catalog_of(tools), [calls(*many), respond("done")]) as desk:
-        key = await desk.start()
-        await desk.suspended(key)
-        view = await desk.signoff.view(key)
-        await desk.signoff.cancel_turn(key)
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), [calls(*many), respond("done")]) as turns:
+        key = await turns.start()
+        await turns.suspended(key)
+        view = await turns.signoff.view(key)
+        await turns.signoff.cancel_turn(key)
+        result = await turns.signoff.result(key)
     assert sum(call.approval is not None for call in view.calls) == 50
     assert result.state == "cancelled"
 
@@ -203,8 +203,8 @@ async def test_words_about_long_names_do_not_wedge(
     ledger = Ledger()
     tool = look(ledger, input_schema=LISTS, validation=validation)
     many = [("look", {f"{EURO * (MAX_NAME_CHARS - 2)}{n:02}": ["x"] * 6}) for n in range(16)]
-    async with bench(client, store, task_queue, catalog_of([tool]), [calls(*many), respond("done")]) as desk:
-        result = await desk.signoff.result(await desk.start())
+    async with running_turns(client, store, task_queue, catalog_of([tool]), [calls(*many), respond("done")]) as turns:
+        result = await turns.signoff.result(await turns.start())
     assert (result.state, len(result.calls)) == ("complete", 16)
     told = [outcome.note if validation == "warn" else outcome.value.inline for outcome in result.calls]
     assert all("must be of type integer; and 1 more" in each and len(each) < 1_000 for each in told)
@@ -214,8 +214,8 @@ async def test_a_dry_run_of_full_arguments_does_not_wedge(client: Client, store:
     """Sixteen calls of 64 KB of short texts: each says what would be called, cut, and with how much."""
     tool = look(Ledger(), input_schema={"type": "object"})
     many = [("look", {"n": n, "a": ['"' * 490] * 66}) for n in range(16)]
-    async with bench(client, store, task_queue, catalog_of([tool]), [calls(*many), respond("done")]) as desk:
-        result = await desk.signoff.result(await desk.start(dry_run=True))
+    async with running_turns(client, store, task_queue, catalog_of([tool]), [calls(*many), respond("done")]) as turns:
+        result = await turns.signoff.result(await turns.start(dry_run=True))
     assert (result.state, len(result.calls)) == ("complete", 16)
     assert all("...[truncated, 649" in outcome.value.inline[-30:] for outcome in result.calls)
 
@@ -229,10 +229,10 @@ async def test_results_with_all_that_may_stand_beside_them_do_not_wedge(
     ledger = Ledger()
     tools = [look(ledger, f"look{n}", handler=ledger.handler("look", answer)) for n in range(4)]
     script = [calls(*((f"look{n % 4}", {"amount": n}) for n in some)) for some in (range(38), range(38, 88))]
-    async with bench(client, store, task_queue, catalog_of(tools), [*script, respond("done")]) as desk:
-        key = await desk.start()
-        result = await desk.signoff.result(key)
-        await desk.replays(key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), [*script, respond("done")]) as turns:
+        key = await turns.start()
+        result = await turns.signoff.result(key)
+        await turns.replays(key)
     assert result.error is not None
     assert (result.state, result.error.code, len(result.calls)) == ("error", "conversation_limit", 88)
     assert len(result.model_dump_json().encode()) <= TURN_RESULT_BYTES

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from desk_fixtures import Ledger, bench, catalog_of, pay_tool
 from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns
 
 from signoff.contracts.content import Content
 from signoff.contracts.errors import Refused
@@ -40,15 +40,15 @@ async def test_input_that_nests_too_deeply_is_refused(
     client: Client, store: Store, task_queue: str, fields: dict[str, Any]
 ) -> None:
     """The starter is told `malformed`; started, the turn would fail every task of its own for ever."""
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), [respond("done")]) as desk:
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), [respond("done")]) as turns:
         with pytest.raises(Refused) as refusal:
-            await desk.start(**fields)
+            await turns.start(**fields)
     assert refusal.value.code == "malformed"
 
 
 async def test_the_deepest_input_that_is_taken_runs(client: Client, store: Store, task_queue: str) -> None:
     """At the limits a turn begins, and ends."""
     deep = {"context": {"a": _nested(MAX_DEPTH - 2)}, "messages": _said(MAX_NESTING - 10)}
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), [respond("done")]) as desk:
-        result = await desk.signoff.result(await desk.start(**deep))
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), [respond("done")]) as turns:
+        result = await turns.signoff.result(await turns.start(**deep))
     assert result.state == "complete"

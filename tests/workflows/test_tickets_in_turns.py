@@ -4,9 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
+from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, yes
 
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import BlobRef
@@ -28,11 +28,11 @@ FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
 async def test_a_reset_of_an_automatic_turn_pays_once(client: Client, store: Store, task_queue: str) -> None:
     """Everything is done again, except the side effect, whose outcome is the first one's."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, FREE)]), SCRIPT) as desk:
-        key = await desk.start()
-        first = await desk.signoff.result(key)
-        await desk.reset(key)
-        second = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger, FREE)]), SCRIPT) as turns:
+        key = await turns.start()
+        first = await turns.signoff.result(key)
+        await turns.reset(key)
+        second = await turns.signoff.result(key)
     assert second.calls == first.calls
     assert len(ledger.rows) == 1
 
@@ -42,14 +42,14 @@ async def test_a_reset_to_before_the_request_asks_nobody_again_and_pays_once(
 ) -> None:
     """The same ids are computed again, so the gates find what the very action came to: nobody can deny it any more."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key))
-        first = await desk.signoff.result(key)
-        await desk.reset(key)
-        again = await desk.signoff.result(key)
-        view = await desk.signoff.view(key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key))
+        first = await turns.signoff.result(key)
+        await turns.reset(key)
+        again = await turns.signoff.result(key)
+        view = await turns.signoff.view(key)
     assert [outcome.code for outcome in again.calls] == ["ok"]
     assert again.calls[0].value == first.calls[0].value
     assert view.calls[0].approval is None
@@ -59,25 +59,25 @@ async def test_a_reset_to_before_the_request_asks_nobody_again_and_pays_once(
 async def test_a_reset_to_before_the_decision_pays_once(client: Client, store: Store, task_queue: str) -> None:
     """A decision taken twice is still one side effect."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key))
-        await desk.signoff.result(key)
-        await desk.reset(key, EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED)
-        await desk.until(key, lambda view: bool(view.calls) and view.calls[0].approval is not None)
-        await desk.signoff.decide(yes(key))
-        again = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key))
+        await turns.signoff.result(key)
+        await turns.reset(key, EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED)
+        await turns.until(key, lambda view: bool(view.calls) and view.calls[0].approval is not None)
+        await turns.signoff.decide(yes(key))
+        again = await turns.signoff.result(key)
     assert [outcome.code for outcome in again.calls] == ["ok"]
     assert len(ledger.rows) == 1
 
 
-async def claimed_elsewhere(desk: Bench, key: TurnKey, view: TurnView) -> str:
+async def claimed_elsewhere(turns: RunningTurns, key: TurnKey, view: TurnView) -> str:
     """Claim the waiting call's ticket as a worker does that is then lost; its key."""
     request = view.calls[0].approval
     assert request is not None
     ticket = ticket_key(request.digest, 1)
-    assert (await desk.store.claim(ticket, workflow=key.workflow_id, call="c1.1", tool="pay")).kind == "fresh"
+    assert (await turns.store.claim(ticket, workflow=key.workflow_id, call="c1.1", tool="pay")).kind == "fresh"
     return ticket
 
 
@@ -85,11 +85,13 @@ async def claimed_elsewhere(desk: Bench, key: TurnKey, view: TurnView) -> str:
 async def test_an_idempotent_tool_runs_again_under_the_same_key(client: Client, store: Store, task_queue: str) -> None:
     """It may be repeated, with the key that its first try had."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, idempotent=True)]), SCRIPT) as desk:
-        key = await desk.start()
-        ticket = await claimed_elsewhere(desk, key, await desk.waiting(key))
-        await desk.signoff.decide(yes(key))
-        result = await desk.signoff.result(key)
+    async with running_turns(
+        client, store, task_queue, catalog_of([pay_tool(ledger, idempotent=True)]), SCRIPT
+    ) as turns:
+        key = await turns.start()
+        ticket = await claimed_elsewhere(turns, key, await turns.waiting(key))
+        await turns.signoff.decide(yes(key))
+        result = await turns.signoff.result(key)
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert [row[2] for row in ledger.rows] == [ticket]
 
@@ -117,8 +119,8 @@ async def test_an_exception_of_the_handler_is_a_result_and_is_not_retried(
         pay_tool(ledger, FREE, name="wire", handler=failing(ledger, ConnectionError("cut"))),
     ]
     script = [calls(PAY, ("wire", {"amount": 1})), respond("done")]
-    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
-        result = await desk.signoff.result(await desk.start())
+    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
+        result = await turns.signoff.result(await turns.start())
         codes = [(outcome.code, outcome.value.inline) for outcome in result.calls]
     assert codes == [("execution_failed", "no such account"), ("execution_failed", "cut")]
     assert len(ledger.rows) == 2
@@ -131,8 +133,8 @@ async def test_a_transient_exception_of_an_idempotent_tool_is_retried_twice_at_m
     """Three tries in all, under one key; the last one's failure is the result."""
     ledger = Ledger()
     tool = pay_tool(ledger, FREE, idempotent=True, handler=failing(ledger, ConnectionError("cut"), times))
-    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
-        result = await desk.signoff.result(await desk.start())
+    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
+        result = await turns.signoff.result(await turns.start())
     assert [outcome.code for outcome in result.calls] == [code]
     assert len(ledger.rows) == 3
     assert len({row[2] for row in ledger.rows}) == 1
@@ -151,13 +153,13 @@ async def test_a_tool_that_takes_too_long(
         return "never"
 
     tool = pay_tool(ledger, FREE, handler=endless, timeout=0.1, read_only=read_only)
-    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
-        key = await desk.start()
+    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
+        key = await turns.start()
         if not read_only:
-            await desk.waiting(key)
-            await desk.signoff.decide(no(key))
-        result = await desk.signoff.result(key)
-        told = await desk.told(key)
+            await turns.waiting(key)
+            await turns.signoff.decide(no(key))
+        result = await turns.signoff.result(key)
+        told = await turns.results(key)
     assert [outcome.code for outcome in result.calls] == [code]
     assert (told[0].value.inline == IN_DOUBT) == (not read_only)
     assert len(ledger.rows) == (3 if read_only else 1)
@@ -197,8 +199,8 @@ async def test_an_outcome_waits_for_the_store(client: Client, tmp_path: Any, tas
 
     tool = pay_tool(ledger, FREE, handler=paid)
     try:
-        async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
-            result = await desk.signoff.result(await desk.start())
+        async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
+            result = await turns.signoff.result(await turns.start())
             ticket = await store.read_ticket(ledger.rows[0][2])
     finally:
         await store.close()

@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool
 from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.errors import ModelUnavailable
@@ -54,10 +54,10 @@ async def test_a_broken_connection_is_tried_again_by_the_nature_of_the_tool(
         unlucky(ledger, "inline", read_only=True, times=1, attempts=2, **INLINE),
     ]
     batch = calls(*((tool.name, {"amount": number}) for number, tool in enumerate(tools)))
-    async with bench(client, store, task_queue, catalog_of(tools), [batch, respond("done")]) as desk:
-        key = await desk.start()
-        result = await desk.signoff.result(key)
-        await desk.replays(key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), [batch, respond("done")]) as turns:
+        key = await turns.start()
+        result = await turns.signoff.result(key)
+        await turns.replays(key)
     assert [(outcome.tool, outcome.code, outcome.value.inline) for outcome in result.calls] == [
         ("read", "ok", "at attempt 3"),
         ("same", "ok", "at attempt 3"),
@@ -89,12 +89,12 @@ async def test_what_is_no_accident_is_never_tried_again(client: Client, store: S
         pay_tool(ledger, True, name="asks", effect="", read_only=True),
     ]  # fmt: skip
     batch = calls(("wrong", {"amount": 1}), ("fails", {"amount": 1}), ("asks", {"amount": 1}), ("wrong", {}))
-    async with bench(client, store, task_queue, catalog_of(tools), [batch, respond("done")]) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(no(key, "c1.3"))
-        result = await desk.signoff.result(key)
-        events = await desk.events(key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), [batch, respond("done")]) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(no(key, "c1.3"))
+        result = await turns.signoff.result(key)
+        events = await turns.events(key)
     codes = ["execution_failed", "execution_failed", "denied", "input_invalid"]
     assert [outcome.code for outcome in result.calls] == codes
     assert sorted(name for name, _, _ in ledger.rows) == ["fails", "wrong"]
@@ -115,11 +115,11 @@ async def test_each_tool_has_its_own_time(client: Client, store: Store, task_que
         pay_tool(Ledger(), False, name="act", effect="", handler=slow, timeout=0.1),
     ]
     batch = calls(("read", {"amount": 1}), ("act", {"amount": 1}))
-    async with bench(client, store, task_queue, catalog_of(tools), [batch, respond("done")]) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(no(key, "c1.2"))
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), [batch, respond("done")]) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(no(key, "c1.2"))
+        result = await turns.signoff.result(key)
     assert [outcome.code for outcome in result.calls] == ["execution_failed", "in_doubt"]
     assert result.calls[0].value.inline == "no answer within 0.1 s"
 
@@ -135,8 +135,8 @@ async def test_a_model_that_is_busy_is_asked_again(client: Client, store: Store,
             raise ModelUnavailable("busy")
         return respond("done")
 
-    async with bench(client, store, task_queue, catalog_of([]), ScriptedModel(react)) as desk:
-        result = await desk.signoff.result(await desk.start())
+    async with running_turns(client, store, task_queue, catalog_of([]), ScriptedModel(react)) as turns:
+        result = await turns.signoff.result(await turns.start())
     first, second, third = asked
     assert (result.state, result.completions) == ("complete", 1)
     # No more can be said of a machine that is busy: a pause is never shorter than what was asked for.

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from desk_fixtures import GUEST, ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, yes
 from signed_askers import signed_asker
 from temporalio import workflow
 from temporalio.client import Client
 from temporalio.common import RetryPolicy
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+from turn_fixtures import GUEST, ApprovalPolicy, Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
 
 from signoff.activities.gate_activity import digest_of
 from signoff.approvals.digest import question_hash
@@ -70,30 +70,30 @@ class Impostor:
 
 @dataclass
 class Forge:
-    """A desk with one gated tool, and a worker of an intruder beside it."""
+    """Turns with one gated tool, and a worker of an intruder beside it."""
 
-    desk: Bench
+    turns: RunningTurns
     ledger: Ledger
     key: TurnKey
 
     def permit(self, args: dict[str, Any] | None = None, **fields: Any) -> Permit:
         """A permit that holds for call `c1.1` of the forged turn, as far as an intruder can make one."""
-        tool = self.desk.room.catalog.registry.resolve("pay")
+        tool = self.turns.deps.catalog.registry.resolve("pay")
         assert tool is not None
         ctx = CallContext(
             actor="desk", session=self.key.session, turn=self.key.turn, tenant=self.key.tenant, user=GUEST
         ).model_copy(update=fields.pop("ctx", {}))
         call = fields.pop("call", "c1.1")
         digest = digest_of(ctx, call, tool, args or ARGS)
-        policy_hash = self.desk.room.catalog.policy("pay").hash
+        policy_hash = self.turns.deps.catalog.policy("pay").hash
         given = {"kind": "approved", "call": call, "digest": digest, "ctx": ctx, "policy_hash": policy_hash} | fields
         return Permit(**given)
 
     async def ask(self, call: str = "c1.1", user: Principal = GUEST) -> None:
         """Asks people about a call with `ARGS` of the forged turn, as its gates would."""
-        tool = self.desk.room.catalog.registry.resolve("pay")
+        tool = self.turns.deps.catalog.registry.resolve("pay")
         assert tool is not None
-        await ask(self.desk.room, self.permit(call=call, ctx={"user": user}).ctx, tool, ARGS, call=call)
+        await ask(self.turns.deps, self.permit(call=call, ctx={"user": user}).ctx, tool, ARGS, call=call)
 
     def decision(self, **fields: Any) -> Decision:
         """A decision that approves call `c1.1` of the forged turn."""
@@ -114,11 +114,11 @@ class Forge:
 
     async def schedule(self, activity: str, task: Any, workflow_type: str, activity_id: str = "c1.1") -> Any:
         """The answer of any activity to an intruder."""
-        return await self.desk.client.execute_workflow(
+        return await self.turns.client.execute_workflow(
             workflow_type,
-            args=[activity, activity_id, self.desk.task_queue, task],
+            args=[activity, activity_id, self.turns.task_queue, task],
             id=self.key.workflow_id,
-            task_queue=f"{self.desk.task_queue}-intruder",
+            task_queue=f"{self.turns.task_queue}-intruder",
         )
 
 
@@ -126,7 +126,7 @@ class Forge:
 async def forging(
     client: Client, store: Store, task_queue: str, requires_approval: RequiresApproval = True, **fields: Any
 ) -> AsyncIterator[Forge]:
-    """A running desk whose people were asked about call `c1.1` by `user`, and a running intruder."""
+    """Running turns whose people were asked about call `c1.1` by `user`, and a running intruder."""
     ledger = Ledger()
     user = fields.pop("user", GUEST)
     worker = {name: fields.pop(name) for name in ("profile", "verifier") if name in fields}
@@ -138,8 +138,11 @@ async def forging(
         workflows=[Intruder, Impostor],
         workflow_runner=UnsandboxedWorkflowRunner(),
     )
-    async with bench(client, store, task_queue, catalog, [respond("hi")], people=people, **worker) as desk, intruder:
-        forge = Forge(desk, ledger, TurnKey("main", "s", task_queue))
+    async with (
+        running_turns(client, store, task_queue, catalog, [respond("hi")], people=people, **worker) as turns,
+        intruder,
+    ):
+        forge = Forge(turns, ledger, TurnKey("main", "s", task_queue))
         await forge.ask(user=user)
         yield forge
 
@@ -292,12 +295,12 @@ async def test_a_turn_started_with_a_raised_tier_asks_a_person(client: Client, s
     ledger = Ledger()
     script = [calls(("pay", {"amount": 5})), respond("done")]
     trusted = GUEST.model_copy(update={"tier": "trusted"})
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, RULE)]), script) as desk:
-        key = await desk.start(principal=trusted)
-        await desk.waiting(key)
-        question = await desk.question(key)
-        await desk.signoff.decide(yes(key))
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger, RULE)]), script) as turns:
+        key = await turns.start(principal=trusted)
+        await turns.waiting(key)
+        question = await turns.question(key)
+        await turns.signoff.decide(yes(key))
+        result = await turns.signoff.result(key)
     assert question.rule == REQUESTER_RULE
     assert "directory" in question.rule_text
     assert [outcome.code for outcome in result.calls] == ["ok"]
@@ -339,7 +342,7 @@ SIGNER = Signer(PrivateKeys(keys=(new_key(SIGNED_AT),)))
 
 @contextlib.asynccontextmanager
 async def signed_forging(client: Client, store: Store, task_queue: str, policy: RequiresApproval) -> AsyncIterator[Any]:
-    """A desk of the production profile, and what the gateway signed for its one turn."""
+    """Turns of the production profile, and what the gateway signed for its one turn."""
     asker = signed_asker(SIGNER, GUEST, "main", "s", task_queue, at=SIGNED_AT)
     production: dict[str, Any] = {"profile": "production", "verifier": SIGNER.verifier(), "user": asker}
     async with forging(client, store, task_queue, policy, **production) as forge:

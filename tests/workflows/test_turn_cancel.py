@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, pay_tool, withdrawn, yes
 from temporalio.client import Client
+from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns, withdrawn, yes
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.registry.tool_context import ToolContext
@@ -19,13 +19,15 @@ async def test_a_cancel_while_people_are_asked_withdraws_the_requests(
 ) -> None:
     """State `cancelled`, the request `cancelled`, whoever answers afterwards is told so, nothing runs."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), [calls(PAY), respond("x")]) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.cancel_turn(key)
-        result = await desk.signoff.result(key)
-        receipt = await desk.signoff.decide(yes(key))
-        view = await desk.signoff.view(key)
+    async with running_turns(
+        client, store, task_queue, catalog_of([pay_tool(ledger)]), [calls(PAY), respond("x")]
+    ) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.cancel_turn(key)
+        result = await turns.signoff.result(key)
+        receipt = await turns.signoff.decide(yes(key))
+        view = await turns.signoff.view(key)
     assert result.state == "cancelled"
     assert [outcome.code for outcome in result.calls] == ["denied"]
     assert (receipt.status, receipt.code, receipt.state) == ("refused", "cancelled", "cancelled")
@@ -47,15 +49,15 @@ async def test_a_cancel_while_a_tool_runs_waits_for_it_and_keeps_its_outcome(
         return "paid"
 
     tool = pay_tool(ledger, False, handler=slow)
-    async with bench(client, store, task_queue, catalog_of([tool]), [calls(PAY), respond("x")]) as desk:
-        key = await desk.start()
+    async with running_turns(client, store, task_queue, catalog_of([tool]), [calls(PAY), respond("x")]) as turns:
+        key = await turns.start()
         await begun.wait()
-        await desk.signoff.cancel_turn(key)
-        await desk.happened(key, "WORKFLOW_EXECUTION_CANCEL_REQUESTED")
+        await turns.signoff.cancel_turn(key)
+        await turns.happened(key, "WORKFLOW_EXECUTION_CANCEL_REQUESTED")
         handle = client.get_workflow_handle(key.workflow_id)
-        assert (await desk.signoff.view(key)).result is None
+        assert (await turns.signoff.view(key)).result is None
         go_on.set()
-        result = await desk.signoff.result(key)
+        result = await turns.signoff.result(key)
         described = await handle.describe()
     assert result.state == "cancelled"
     assert [(outcome.code, outcome.value.inline) for outcome in result.calls] == [("ok", "paid")]
@@ -73,11 +75,11 @@ async def test_a_cancel_while_the_model_thinks_ends_the_turn(client: Client, sto
         await go_on.wait()
         return respond("never")
 
-    async with bench(client, store, task_queue, catalog_of([]), ScriptedModel(react)) as desk:
-        key = await desk.start()
+    async with running_turns(client, store, task_queue, catalog_of([]), ScriptedModel(react)) as turns:
+        key = await turns.start()
         await begun.wait()
-        await desk.signoff.cancel_turn(key)
-        result = await desk.signoff.result(key)
+        await turns.signoff.cancel_turn(key)
+        result = await turns.signoff.result(key)
         go_on.set()
     assert (result.state, result.calls) == ("cancelled", ())
 
@@ -88,12 +90,12 @@ async def test_a_cancel_while_an_unused_approval_is_judged_anew_asks_nobody(
     """A turn that was told to stop opens no new request, however its running calls end."""
     policy = ApprovalPolicy(grant_ttl=1.0)
     tool = pay_tool(Ledger(), policy, task_queue=f"{task_queue}-nobody")
-    async with bench(client, store, task_queue, catalog_of([tool]), [calls(PAY), respond("x")]) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key))
-        await desk.signoff.cancel_turn(key)
-        result = await asyncio.wait_for(desk.signoff.result(key), 60)
+    async with running_turns(client, store, task_queue, catalog_of([tool]), [calls(PAY), respond("x")]) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key))
+        await turns.signoff.cancel_turn(key)
+        result = await asyncio.wait_for(turns.signoff.result(key), 60)
     assert result.state == "cancelled"
     assert [outcome.code for outcome in result.calls] == ["skipped"]
 
@@ -104,14 +106,14 @@ async def test_an_approved_call_that_has_not_started_never_starts_after_a_cancel
     """Nobody has to wait for a worker that is away, and when it comes back there is nothing for it to do."""
     ledger, away = Ledger(), f"{task_queue}-away"
     catalog = catalog_of([pay_tool(ledger, task_queue=away)])
-    async with bench(client, store, task_queue, catalog, [calls(PAY), respond("x")]) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key))
-        await desk.until(key, lambda view: view.calls[0].state == "running")
-        await desk.signoff.cancel_turn(key)
-        result = await asyncio.wait_for(desk.signoff.result(key), 60)
-        async with bench(client, store, away, catalog, [respond("x")]) as other:
+    async with running_turns(client, store, task_queue, catalog, [calls(PAY), respond("x")]) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key))
+        await turns.until(key, lambda view: view.calls[0].state == "running")
+        await turns.signoff.cancel_turn(key)
+        result = await asyncio.wait_for(turns.signoff.result(key), 60)
+        async with running_turns(client, store, away, catalog, [respond("x")]) as other:
             other_key = await other.start()
             await other.signoff.result(other_key)
     assert (result.state, [outcome.code for outcome in result.calls]) == ("cancelled", ["skipped"])
@@ -122,15 +124,15 @@ async def test_withdrawing_a_request_denies_its_call_only(client: Client, store:
     """The model reads `cancelled` with the reason, later answers get that receipt, the other call is unharmed."""
     ledger = Ledger()
     script = [calls(PAY, ("pay", {"amount": 2})), respond("done")]
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as desk:
-        key = await desk.start()
-        await desk.waiting(key, 2)
-        receipt = await desk.signoff.withdraw(withdrawn(key, reason="changed my mind"))
-        late = await desk.signoff.decide(yes(key))
-        again = await desk.signoff.withdraw(withdrawn(key))
-        await desk.signoff.decide(yes(key, "c1.2"))
-        result = await desk.signoff.result(key)
-        after = await desk.signoff.withdraw(withdrawn(key))
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as turns:
+        key = await turns.start()
+        await turns.waiting(key, 2)
+        receipt = await turns.signoff.withdraw(withdrawn(key, reason="changed my mind"))
+        late = await turns.signoff.decide(yes(key))
+        again = await turns.signoff.withdraw(withdrawn(key))
+        await turns.signoff.decide(yes(key, "c1.2"))
+        result = await turns.signoff.result(key)
+        after = await turns.signoff.withdraw(withdrawn(key))
     assert (receipt.status, receipt.state) == ("accepted", "cancelled")
     assert late.code == again.code == after.code == "cancelled"
     assert [outcome.code for outcome in result.calls] == ["denied", "ok"]

@@ -1,7 +1,7 @@
 """What a turn costs in history events: the stable measure, and what a hosted Temporal bills."""
 
-from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, pay_tool, yes
 from temporalio.client import Client
+from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns, yes
 
 from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
@@ -18,11 +18,11 @@ async def test_an_automatic_turn_costs_23_events(client: Client, store: Store, t
     ledger = Ledger()
     tool = pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount < 50.0"))
     costs = []
-    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
+    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
         while len(costs) < _TURNS and min(costs, default=24) > 23:
-            key = await desk.start()
-            result = await desk.signoff.result(key)
-            costs.append(len(await desk.events(key)))
+            key = await turns.start()
+            result = await turns.signoff.result(key)
+            costs.append(len(await turns.events(key)))
             assert result.state == "complete"
             assert [outcome.code for outcome in result.calls] == ["ok"]
             assert len(ledger.rows) == len(costs)
@@ -33,13 +33,13 @@ async def test_a_human_turn_costs_33_events(client: Client, store: Store, task_q
     """The same, decided by Update, with deadline, search attributes and identification: 33 events."""
     ledger = Ledger()
     costs = []
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
         while len(costs) < _TURNS and min(costs, default=34) > 33:
-            key = await desk.start()
-            await desk.waiting(key)
-            receipt = await desk.signoff.decide(yes(key))
-            result = await desk.signoff.result(key)
-            costs.append(len(await desk.events(key)))
+            key = await turns.start()
+            await turns.waiting(key)
+            receipt = await turns.signoff.decide(yes(key))
+            result = await turns.signoff.result(key)
+            costs.append(len(await turns.events(key)))
             assert receipt.status == "accepted", receipt
             assert [outcome.code for outcome in result.calls] == ["ok"]
             assert result.calls[0].decided_by == "approver"
@@ -54,9 +54,9 @@ async def test_a_worker_beside_the_client_gets_the_first_task_with_the_start(
 ) -> None:
     """No round of matching between a turn's start and its first task, where one process starts and runs it."""
     tool = pay_tool(Ledger(), ApprovalPolicy(auto_approve_if="args.amount < 50.0"))
-    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
-        key = await desk.start()
-        await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
+        key = await turns.start()
+        await turns.signoff.result(key)
         handle = client.get_workflow_handle(key.workflow_id)
         first = await anext(aiter(handle.fetch_history_events(page_size=1)))
     assert first.workflow_execution_started_event_attributes.eager_execution_accepted

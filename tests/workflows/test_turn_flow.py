@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from desk_fixtures import GUEST, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
+from turn_fixtures import GUEST, Ledger, catalog_of, no, pay_tool, running_turns, yes
 
 from signoff.audit.log import AuditLog
 from signoff.contracts.completion import Completion, CompletionRequest
@@ -40,14 +40,16 @@ async def test_calls_that_need_nobody_do_not_wait_for_those_that_do(
     """In a mixed batch the free calls run at once; the model goes on when all are settled, in input order."""
     ledger = Ledger()
     script = [calls(PAY, ("look", {"amount": 1}), ("look", {"amount": 2})), respond("done")]
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger), look_tool(ledger)]), script) as desk:
-        key = await desk.start()
-        await desk.until(key, lambda view: [call.state for call in view.calls] == ["waiting", "ok", "ok"])
-        await desk.until(key, lambda _: len(ledger.rows) == 2)
-        assert await desk.told(key) == []
-        await desk.signoff.decide(yes(key))
-        result = await desk.signoff.result(key)
-        told = await desk.told(key)
+    async with running_turns(
+        client, store, task_queue, catalog_of([pay_tool(ledger), look_tool(ledger)]), script
+    ) as turns:
+        key = await turns.start()
+        await turns.until(key, lambda view: [call.state for call in view.calls] == ["waiting", "ok", "ok"])
+        await turns.until(key, lambda _: len(ledger.rows) == 2)
+        assert await turns.results(key) == []
+        await turns.signoff.decide(yes(key))
+        result = await turns.signoff.result(key)
+        told = await turns.results(key)
     assert [row[0] for row in ledger.rows] == ["look", "look", "pay"]
     assert [outcome.call for outcome in result.calls] == ["c1.1", "c1.2", "c1.3"]
     assert [(part.call, part.provider_call, part.code) for part in told] == [
@@ -65,13 +67,13 @@ async def test_results_come_in_input_order_whatever_order_they_are_decided_in(
     """Each waiting call is decided on its own, and the results stand where their calls stood."""
     ledger = Ledger()
     script = [calls(PAY, ("pay", {"amount": 2}), ("pay", {"amount": 3})), respond("done")]
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as desk:
-        key = await desk.start()
-        await desk.waiting(key, 3)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as turns:
+        key = await turns.start()
+        await turns.waiting(key, 3)
         for call, answer in (("c1.3", yes), ("c1.1", no), ("c1.2", yes)):
-            assert (await desk.signoff.decide(answer(key, call))).status == "accepted"
-        result = await desk.signoff.result(key)
-        told = await desk.told(key)
+            assert (await turns.signoff.decide(answer(key, call))).status == "accepted"
+        result = await turns.signoff.result(key)
+        told = await turns.results(key)
     assert [outcome.code for outcome in result.calls] == ["denied", "ok", "ok"]
     assert [part.call for part in told] == ["c1.1", "c1.2", "c1.3"]
     assert sorted(row[1]["amount"] for row in ledger.rows) == [2, 3]
@@ -83,14 +85,14 @@ async def test_results_come_in_input_order_whatever_order_they_are_decided_in(
 async def test_a_denial_reaches_the_model_as_tool_denied(client: Client, store: Store, task_queue: str) -> None:
     """`ToolDenied` names source, reason and who decided; nothing runs; the model reacts and the turn completes."""
     ledger = Ledger()
-    async with bench(
+    async with running_turns(
         client, store, task_queue, catalog_of([pay_tool(ledger)]), [calls(PAY), respond("a pity")]
-    ) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        receipt = await desk.signoff.decide(no(key, reason="too expensive"))
-        result = await desk.signoff.result(key)
-        told = await desk.told(key)
+    ) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        receipt = await turns.signoff.decide(no(key, reason="too expensive"))
+        result = await turns.signoff.result(key)
+        told = await turns.results(key)
         recorded = {
             each.facts["type"] for each in await AuditLog(store).stream(key.workflow_id) if "type" in each.facts
         }
@@ -109,11 +111,13 @@ async def test_a_denial_reaches_the_model_as_tool_denied(client: Client, store: 
 @pytest.mark.row("B74")
 async def test_a_denial_without_words_has_the_default_reason(client: Client, store: Store, task_queue: str) -> None:
     """Who gives no reason is quoted with `Denied by user.`."""
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), [calls(PAY), respond("ok")]) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(no(key, reason=""))
-        result = await desk.signoff.result(key)
+    async with running_turns(
+        client, store, task_queue, catalog_of([pay_tool(Ledger())]), [calls(PAY), respond("ok")]
+    ) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(no(key, reason=""))
+        result = await turns.signoff.result(key)
     assert result.calls[0].denied is not None
     assert result.calls[0].denied.reason == "Denied by user."
 
@@ -123,12 +127,12 @@ async def test_a_denial_without_words_has_the_default_reason(client: Client, sto
 async def test_three_denials_in_a_row_end_the_turn(client: Client, store: Store, task_queue: str) -> None:
     """A model that does not take no for an answer is stopped after the third."""
     script = [calls(("pay", {"amount": n})) for n in range(1, 9)]
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), script) as desk:
-        key = await desk.start()
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), script) as turns:
+        key = await turns.start()
         for completion in (1, 2, 3):
-            await desk.until(key, partial(_waits_for, completion))
-            await desk.signoff.decide(no(key, f"c{completion}.1"))
-        result = await desk.signoff.result(key)
+            await turns.until(key, partial(_waits_for, completion))
+            await turns.signoff.decide(no(key, f"c{completion}.1"))
+        result = await turns.signoff.result(key)
     assert result.state == "error"
     assert result.error is not None
     assert result.error.code == "denial_limit"
@@ -142,8 +146,8 @@ async def test_a_success_between_denials_starts_the_count_anew(client: Client, s
     tools = [look_tool(Ledger()), pay_tool(Ledger(), False, name="never", effect="")]
     never, look = ("never", {"amount": 1}), ("look", {"amount": 1})
     script = [calls(never), calls(never), calls(look), calls(never), calls(never), respond("enough")]
-    async with bench(client, store, task_queue, catalog_of(tools, policies=[deny]), script) as desk:
-        result = await desk.signoff.result(await desk.start())
+    async with running_turns(client, store, task_queue, catalog_of(tools, policies=[deny]), script) as turns:
+        result = await turns.signoff.result(await turns.start())
     assert result.state == "complete"
     assert [outcome.code for outcome in result.calls] == ["denied", "denied", "ok", "denied", "denied"]
 
@@ -157,8 +161,8 @@ async def test_respond_ends_the_turn_and_its_siblings_are_skipped(
     """Calls beside `respond` are not executed, and are shown as skipped."""
     ledger = Ledger()
     both = Completion(calls=(*calls(("look", {"amount": 1})).calls, *respond("bye").calls))
-    async with bench(client, store, task_queue, catalog_of([look_tool(ledger)]), [both]) as desk:
-        result = await desk.signoff.result(await desk.start())
+    async with running_turns(client, store, task_queue, catalog_of([look_tool(ledger)]), [both]) as turns:
+        result = await turns.signoff.result(await turns.start())
     assert result.state == "complete"
     assert result.parts[0].content.inline == "bye"
     assert [outcome.code for outcome in result.calls] == ["skipped"]
@@ -167,15 +171,15 @@ async def test_respond_ends_the_turn_and_its_siblings_are_skipped(
 
 async def test_plain_text_is_taken_as_respond(client: Client, store: Store, task_queue: str) -> None:
     """A completion without calls is the answer."""
-    async with bench(client, store, task_queue, catalog_of([]), [say("hello")]) as desk:
-        result = await desk.signoff.result(await desk.start())
+    async with running_turns(client, store, task_queue, catalog_of([]), [say("hello")]) as turns:
+        result = await turns.signoff.result(await turns.start())
     assert (result.state, result.parts[0].content.inline, result.completions) == ("complete", "hello", 1)
 
 
 async def test_the_state_of_respond_is_the_state_of_the_turn(client: Client, store: Store, task_queue: str) -> None:
     """`clarifying` asks the user something; the turn completes with it."""
-    async with bench(client, store, task_queue, catalog_of([]), [respond("which one?", "clarifying")]) as desk:
-        result = await desk.signoff.result(await desk.start())
+    async with running_turns(client, store, task_queue, catalog_of([]), [respond("which one?", "clarifying")]) as turns:
+        result = await turns.signoff.result(await turns.start())
     assert (result.state, result.parts[0].content.inline) == ("clarifying", "which one?")
 
 
@@ -185,10 +189,10 @@ async def test_a_bad_respond_goes_back_once_and_is_then_taken_as_text(
 ) -> None:
     """The model is told what is wrong with its payload once; the second bad one ends the turn as it is."""
     bad = calls(("respond", {"answer": 42}))
-    async with bench(client, store, task_queue, catalog_of([]), [bad, bad, respond("too late")]) as desk:
-        key = await desk.start()
-        result = await desk.signoff.result(key)
-        told = await desk.told(key)
+    async with running_turns(client, store, task_queue, catalog_of([]), [bad, bad, respond("too late")]) as turns:
+        key = await turns.start()
+        result = await turns.signoff.result(key)
+        told = await turns.results(key)
     assert (result.state, result.completions) == ("complete", 2)
     assert result.parts[0].content.inline == '{"answer": 42}'
     assert [(part.call, part.tool, part.code) for part in told] == [("c1.1", "respond", "input_invalid")]
@@ -202,10 +206,12 @@ async def test_what_a_model_gets_wrong_is_told_and_nothing_runs(client: Client, 
     """An unknown tool offers the nearest name, bad arguments name their field, broken JSON says so; nobody is asked."""
     ledger = Ledger()
     wrong = calls(("payy", {"amount": 1}), ("pay", {"amount": "much"}), ("pay", "{amount"), ("pay", {"to": "Ana"}))
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), [wrong, respond("sorry")]) as desk:
-        key = await desk.start()
-        result = await desk.signoff.result(key)
-        told = await desk.told(key)
+    async with running_turns(
+        client, store, task_queue, catalog_of([pay_tool(ledger)]), [wrong, respond("sorry")]
+    ) as turns:
+        key = await turns.start()
+        result = await turns.signoff.result(key)
+        told = await turns.results(key)
     assert [part.code for part in told] == ["not_available", "input_invalid", "input_invalid", "input_invalid"]
     unknown, mistyped, broken, missing = (part.value.inline for part in told)
     assert "`pay`" in unknown
@@ -229,8 +235,8 @@ async def test_a_tool_off_the_actors_list_is_not_available(client: Client, store
 
     actors = [Actor(name="desk", model="scripted", tools=("pay",))]
     catalog = catalog_of([pay_tool(ledger), look_tool(ledger)], actors=actors)
-    async with bench(client, store, task_queue, catalog, ScriptedModel(react)) as desk:
-        result = await desk.signoff.result(await desk.start())
+    async with running_turns(client, store, task_queue, catalog, ScriptedModel(react)) as turns:
+        result = await turns.signoff.result(await turns.start())
     assert [offered.name for offered in seen[0].tools] == ["pay", "respond"]
     assert [outcome.code for outcome in result.calls] == ["not_available"]
     assert ledger.rows == []
@@ -240,8 +246,8 @@ async def test_a_tools_own_failure_is_a_result(client: Client, store: Store, tas
     """`ToolFailure` is `execution_failed` with its words; the turn goes on."""
     ledger = Ledger()
     tool = pay_tool(ledger, False, handler=ledger.handler("pay", ToolFailure("no funds")))
-    async with bench(client, store, task_queue, catalog_of([tool]), [calls(PAY), respond("oh")]) as desk:
-        result = await desk.signoff.result(await desk.start())
+    async with running_turns(client, store, task_queue, catalog_of([tool]), [calls(PAY), respond("oh")]) as turns:
+        result = await turns.signoff.result(await turns.start())
     assert [(outcome.code, outcome.value.inline) for outcome in result.calls] == [("execution_failed", "no funds")]
     assert len(ledger.rows) == 1
 
@@ -253,7 +259,9 @@ async def test_a_turn_has_at_most_twenty_completions_and_five_identical_calls(
 ) -> None:
     """A model that loops gets `too_many_calls` from the sixth equal call, and is stopped after 20 completions."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([look_tool(ledger)]), [calls(("look", {"amount": 1}))]) as d:
+    async with running_turns(
+        client, store, task_queue, catalog_of([look_tool(ledger)]), [calls(("look", {"amount": 1}))]
+    ) as d:
         result = await d.signoff.result(await d.start())
     assert result.error is not None
     assert (result.state, result.error.code) == ("error", "completion_limit")
@@ -273,10 +281,10 @@ async def test_a_completion_has_at_most_fifty_calls_and_a_tool_twenty_five(
     many = [("look" if n % 2 else "peek", {"amount": n}) for n in range(52)]
     more = [("look", {"amount": 100})]
     script = [calls(*many), calls(*more), respond("done")]
-    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
-        key = await desk.start()
-        result = await desk.signoff.result(key)
-        told = await desk.told(key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
+        key = await turns.start()
+        result = await turns.signoff.result(key)
+        told = await turns.results(key)
     codes = [outcome.code for outcome in result.calls]
     assert codes == ["ok"] * CALLS_PER_COMPLETION + ["too_many_calls"] * 3
     assert sum(name == "look" for name, _, _ in ledger.rows) == MAX_CALLS_PER_TOOL == 25
@@ -288,12 +296,12 @@ async def test_a_dry_run_executes_nothing_and_asks_nobody(client: Client, store:
     """Gates are passed as ever, then the model reads what would have been called."""
     ledger = Ledger()
     tools = [pay_tool(ledger), look_tool(ledger)]
-    async with bench(
+    async with running_turns(
         client, store, task_queue, catalog_of(tools), [calls(PAY, ("look", {"amount": 1})), respond("ok")]
-    ) as desk:
-        key = await desk.start(dry_run=True)
-        result = await desk.signoff.result(key)
-        view = await desk.signoff.view(key)
+    ) as turns:
+        key = await turns.start(dry_run=True)
+        result = await turns.signoff.result(key)
+        view = await turns.signoff.view(key)
     assert result.state == "complete"
     assert [outcome.gate for outcome in result.calls] == ["dry_run", "dry_run"]
     assert result.calls[0].value.inline.startswith("[dry-run] pay would be called with")
@@ -306,10 +314,10 @@ async def test_an_unknown_actor_fails_the_start_with_the_nearest_name(
     client: Client, store: Store, task_queue: str
 ) -> None:
     """The one mistake that fails a workflow: an actor this worker does not have."""
-    async with bench(client, store, task_queue, catalog_of([]), [respond("hi")]) as desk:
-        key = await desk.start(actor="desks")
+    async with running_turns(client, store, task_queue, catalog_of([]), [respond("hi")]) as turns:
+        key = await turns.start(actor="desks")
         with pytest.raises(ConfigError, match=r"no actor `desks`.*`desk`"):
-            await desk.signoff.result(key)
+            await turns.signoff.result(key)
 
 
 async def test_the_same_start_twice_is_one_turn_and_other_input_a_conflict(
@@ -325,21 +333,21 @@ async def test_the_same_start_twice_is_one_turn_and_other_input_a_conflict(
         asked.append(request)
         return respond("hello")
 
-    async with bench(client, store, task_queue, catalog_of([]), ScriptedModel(react)) as desk:
-        first, second = await asyncio.gather(desk.signoff.start_turn(turn), desk.signoff.start_turn(turn))
-        await desk.signoff.result(first)
-        third = await desk.signoff.start_turn(turn)
+    async with running_turns(client, store, task_queue, catalog_of([]), ScriptedModel(react)) as turns:
+        first, second = await asyncio.gather(turns.signoff.start_turn(turn), turns.signoff.start_turn(turn))
+        await turns.signoff.result(first)
+        third = await turns.signoff.start_turn(turn)
         with pytest.raises(Conflict, match="other input"):
-            await desk.signoff.start_turn(turn.model_copy(update={"messages": (user_message("other"),)}))
+            await turns.signoff.start_turn(turn.model_copy(update={"messages": (user_message("other"),)}))
     assert first == second == third
     assert len(asked) == 1
 
 
 async def test_a_turn_that_is_not_there_is_not_found(client: Client, store: Store, task_queue: str) -> None:
     """Views, results and cancels of nothing say so."""
-    async with bench(client, store, task_queue, catalog_of([]), [respond("hi")]) as desk:
-        key = await desk.start()
+    async with running_turns(client, store, task_queue, catalog_of([]), [respond("hi")]) as turns:
+        key = await turns.start()
         gone = key._replace(turn="nothing")
-        for attempt in (desk.signoff.view(gone), desk.signoff.result(gone), desk.signoff.cancel_turn(gone)):
+        for attempt in (turns.signoff.view(gone), turns.signoff.result(gone), turns.signoff.cancel_turn(gone)):
             with pytest.raises(NotFound):
                 await attempt

@@ -7,13 +7,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from desk_fixtures import GUEST, ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
 from temporalio.api.enums.v1 import UpdateWorkflowExecutionLifecycleStage
 from temporalio.api.update.v1 import Input, Meta, Request, WaitPolicy
 from temporalio.api.workflowservice.v1 import SignalWorkflowExecutionRequest, UpdateWorkflowExecutionRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
+from turn_fixtures import GUEST, ApprovalPolicy, Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, yes
 
 from signoff.contracts import names
 from signoff.contracts.ids import TurnKey
@@ -90,21 +90,21 @@ async def raw_update(client: Client, key: TurnKey, payloads: list[Payload], name
 async def test_no_message_can_wedge_or_fail_a_turn(name: str, client: Client, store: Store, task_queue: str) -> None:
     """After every kind of garbage the turn still answers queries, waits, and can be approved."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
         for what, payloads in GARBAGE.items():
             if name == names.APPROVAL_RESPONSE:
                 await raw_signal(client, key, payloads)
             else:
                 with contextlib.suppress(RPCError):
                     await raw_update(client, key, payloads, name)
-            view = await desk.signoff.view(key)
+            view = await turns.signoff.view(key)
             assert view.state == "suspended", what
-        assert len(await desk.signoff.pending(key)) == 1
-        receipt = await desk.signoff.decide(yes(key))
-        result = await desk.signoff.result(key)
-        events = await desk.events(key)
+        assert len(await turns.signoff.pending(key)) == 1
+        receipt = await turns.signoff.decide(yes(key))
+        result = await turns.signoff.result(key)
+        events = await turns.events(key)
     assert receipt.status == "accepted"
     assert result.state == "complete"
     assert len(ledger.rows) == 1
@@ -115,16 +115,16 @@ async def test_what_is_no_decision_is_malformed_and_leaves_no_event(
     client: Client, store: Store, task_queue: str
 ) -> None:
     """An update that is not one JSON object of at most 64 KiB is rejected before history; others get a receipt."""
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        before = len(await desk.events(key))
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        before = len(await turns.events(key))
         told = [
             await raw_update(client, key, GARBAGE[what], names.DECIDE) for what in ("null", "a list", "no argument")
         ]
-        big = await desk.signoff.decide(no(key, reason="é" * 40_000))
-        after = len(await desk.events(key))
-        long = await desk.signoff.decide(no(key, reason="é" * 3_000))
+        big = await turns.signoff.decide(no(key, reason="é" * 40_000))
+        after = len(await turns.events(key))
+        long = await turns.signoff.decide(no(key, reason="é" * 3_000))
     assert told == ["a decision is one JSON object"] * 3
     assert (big.status, big.code) == ("refused", "malformed")
     assert "65536" in big.message
@@ -134,16 +134,16 @@ async def test_what_is_no_decision_is_malformed_and_leaves_no_event(
 
 async def test_a_query_with_garbage_harms_nothing(client: Client, store: Store, task_queue: str) -> None:
     """Queries with wrong arguments fail alone; an unknown approval is answered `unknown`."""
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
         handle = client.get_workflow_handle(key.workflow_id)
         for args in ([], [None], [[1]], ["nothing"]):
             with contextlib.suppress(RPCError, Exception):
                 await handle.query(names.RECEIPT, args=args, result_type=Receipt)
         receipt = await handle.query(names.RECEIPT, "nothing", result_type=Receipt)
-        assert (await desk.signoff.decide(yes(key))).status == "accepted"
-        assert (await desk.signoff.result(key)).state == "complete"
+        assert (await turns.signoff.decide(yes(key))).status == "accepted"
+        assert (await turns.signoff.result(key)).state == "complete"
     assert receipt.code == "unknown"
 
 
@@ -152,13 +152,13 @@ async def test_a_raw_signal_needs_only_the_approval_id_and_the_verdict(
 ) -> None:
     """What Temporal's own UI and command line can send decides, and is recorded as unsigned."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
         handle = client.get_workflow_handle(key.workflow_id)
         await handle.signal(names.APPROVAL_RESPONSE, {"approval_id": yes(key).approval_id, "verdict": "approved"})
-        result = await desk.signoff.result(key)
-        view = await desk.signoff.view(key)
+        result = await turns.signoff.result(key)
+        view = await turns.signoff.view(key)
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert view.calls[0].approval is not None
     assert [vote.unsigned for vote in view.calls[0].approval.votes] == [True]
@@ -179,15 +179,15 @@ async def test_a_decision_before_the_request_exists_is_unknown(client: Client, s
 
     tools = [pay_tool(ledger), pay_tool(ledger, False, name="look", effect="", handler=first)]
     script = [calls(("look", {"amount": 1})), calls(PAY), calls(("pay", {"amount": 21})), respond("done")]
-    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
-        key = await desk.start()
+    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
+        key = await turns.start()
         await begun.wait()
-        early = await desk.signoff.decide(yes(key, "c2.1"))
+        early = await turns.signoff.decide(yes(key, "c2.1"))
         go_on.set()
-        view = await desk.waiting(key)
+        view = await turns.waiting(key)
         assert view.state == "suspended"
-        await desk.signoff.decide(no(key, "c2.1"))
-        await desk.until(key, lambda v: len(v.calls) == 3 and v.state == "suspended")
+        await turns.signoff.decide(no(key, "c2.1"))
+        await turns.until(key, lambda v: len(v.calls) == 3 and v.state == "suspended")
     assert (early.status, early.code) == ("refused", "unknown")
     assert ledger.rows == []
 
@@ -196,17 +196,17 @@ async def test_one_delivery_counts_once_over_both_doors(client: Client, store: S
     """The same delivery id by update, update and signal is one vote; the repeat gets the first receipt again."""
     people = development_directory([Person(id="ana", roles=("approvers",)), Person(id="bo", roles=("approvers",))])
     tool = pay_tool(Ledger(), ApprovalPolicy(quorum=2))
-    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT, people=people) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
+    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT, people=people) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
         answer = yes(key, subject="ana", delivery_id="d1")
-        first = await desk.signoff.decide(answer)
-        again = await desk.signoff.decide(answer)
+        first = await turns.signoff.decide(answer)
+        again = await turns.signoff.decide(answer)
         handle = client.get_workflow_handle(key.workflow_id)
         await handle.signal(names.APPROVAL_RESPONSE, answer.model_dump(mode="json", exclude_none=True))
-        other = await desk.signoff.decide(yes(key, subject="ana"))
-        pending = await desk.signoff.pending(key)
-        last = await desk.signoff.decide(yes(key, subject="bo"))
+        other = await turns.signoff.decide(yes(key, subject="ana"))
+        pending = await turns.signoff.pending(key)
+        last = await turns.signoff.decide(yes(key, subject="bo"))
     assert (first.status, first.votes, first.needed) == ("counted", 1, 2)
     assert again.votes == 1
     assert again.status == "counted"
@@ -222,11 +222,11 @@ async def test_a_race_of_fifty_has_one_winner_and_49_receipts_naming_them(
     """Fifty people decide at once over both doors while the turn is free to end: one effect, everyone is told who."""
     ledger = Ledger()
     people = development_directory([Person(id=f"p{n}", roles=("approvers",)) for n in range(50)])
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT, people=people) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        receipts = await asyncio.gather(*(_race(desk, key, number) for number in range(50)))
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT, people=people) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        receipts = await asyncio.gather(*(_race(turns, key, number) for number in range(50)))
+        result = await turns.signoff.result(key)
     winner = result.calls[0].decided_by
     assert winner in {f"p{n}" for n in range(50)}
     assert [receipt.decided_by for receipt in receipts] == [winner] * 50
@@ -238,15 +238,15 @@ async def test_a_race_of_fifty_has_one_winner_and_49_receipts_naming_them(
     assert len(ledger.rows) == 1
 
 
-async def _race(desk: Bench, key: TurnKey, number: int) -> Receipt:
+async def _race(turns: RunningTurns, key: TurnKey, number: int) -> Receipt:
     answer = yes(key, subject=f"p{number}")
     if number % 2 == 0:
-        return await desk.signoff.decide(answer)
-    handle = desk.client.get_workflow_handle(key.workflow_id)
+        return await turns.signoff.decide(answer)
+    handle = turns.client.get_workflow_handle(key.workflow_id)
     # The turn may be over before the signal arrives; its receipt can be asked for all the same.
     with contextlib.suppress(RPCError):
         await handle.signal(names.APPROVAL_RESPONSE, answer.model_dump(mode="json", exclude_none=True))
-    await desk.signoff.result(key)
+    await turns.signoff.result(key)
     asking = {"result_type": Receipt, "rpc_timeout": PATIENCE}
     try:
         receipt: Receipt = await handle.query(names.RECEIPT, answer.approval_id, **asking)
@@ -263,12 +263,12 @@ async def test_a_late_click_is_told_who_decided_also_when_the_turn_has_ended(
     client: Client, store: Store, task_queue: str
 ) -> None:
     """After the end the closed run answers; with no worker its description does."""
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(no(key))
-        await desk.signoff.result(key)
-        late = await desk.signoff.decide(yes(key, subject="guest"))
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(no(key))
+        await turns.signoff.result(key)
+        late = await turns.signoff.decide(yes(key, subject="guest"))
     blind = await TurnClient(client, task_queue=task_queue).decide(yes(key))
     assert (late.status, late.code, late.state, late.decided_by) == ("refused", "already_decided", "denied", "approver")
     assert (blind.status, blind.code) == ("refused", "already_decided")
@@ -293,13 +293,13 @@ async def test_without_a_worker_an_answer_is_kept_and_takes_effect_later(
     """The update falls back to a signal with receipt `pending`; the next worker counts it, once."""
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger)])
-    async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
+    async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
     receipt = await TurnClient(client, task_queue=task_queue).decide(yes(key))
-    async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
-        result = await desk.signoff.result(key)
-        view = await desk.signoff.view(key)
+    async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
+        result = await turns.signoff.result(key)
+        view = await turns.signoff.view(key)
     assert (receipt.status, receipt.verdict) == ("pending", "approved")
     assert result.state == "complete"
     assert view.calls[0].approval is not None
@@ -314,13 +314,13 @@ async def test_waiting_turns_survive_eviction_from_the_workers_cache(
     """A worker that remembers only two turns rebuilds each from history when its answer comes."""
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger)])
-    async with bench(client, store, task_queue, catalog, SCRIPT, max_cached_workflows=2) as desk:
-        keys = [await desk.start() for _ in range(5)]
+    async with running_turns(client, store, task_queue, catalog, SCRIPT, max_cached_workflows=2) as turns:
+        keys = [await turns.start() for _ in range(5)]
         for key in keys:
-            await desk.suspended(key)
-        receipts = [await desk.signoff.decide(yes(key)) for key in reversed(keys)]
-        results = [await desk.signoff.result(key) for key in keys]
-        events = [event for key in keys for event in await desk.events(key)]
+            await turns.suspended(key)
+        receipts = [await turns.signoff.decide(yes(key)) for key in reversed(keys)]
+        results = [await turns.signoff.result(key) for key in keys]
+        events = [event for key in keys for event in await turns.events(key)]
     assert [receipt.status for receipt in receipts] == ["accepted"] * 5
     assert [result.state for result in results] == ["complete"] * 5
     assert len(ledger.rows) == 5
@@ -339,7 +339,7 @@ async def test_a_turn_of_a_newer_engine_waits_for_a_worker_that_knows_it(
         messages=(user_message("hi"),),
         principal=GUEST,
     )
-    async with bench(client, store, task_queue, catalog_of([]), [respond("hello")]) as desk:
+    async with running_turns(client, store, task_queue, catalog_of([]), [respond("hello")]) as turns:
         handle = await client.start_workflow(
             names.ACTOR_TURN,
             turn,
@@ -354,7 +354,7 @@ async def test_a_turn_of_a_newer_engine_waits_for_a_worker_that_knows_it(
         assert described.status is not None
         assert described.status.name == "RUNNING"
         monkeypatch.setattr(names, "ENGINE", names.ENGINE + 1)
-        result = await desk.signoff.result(TurnKey("main", "s", task_queue))
+        result = await turns.signoff.result(TurnKey("main", "s", task_queue))
     assert result.state == "complete"
 
 

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, no, pay_tool, yes
 from session_rig import model, talk
 from temporalio.client import Client
+from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, no, pay_tool, running_turns, yes
 
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
@@ -26,11 +26,11 @@ async def written(store: Store, key: TurnKey) -> list[Record]:
 
 async def test_the_first_record_of_a_turn_says_who_asked(client: Client, store: Store, task_queue: str) -> None:
     """Whom, over which channel, and that nobody vouches for it; an ordinary end is not told."""
-    async with bench(
+    async with running_turns(
         client, store, task_queue, catalog_of([pay_tool(Ledger(), AUTO)]), [calls(PAY), respond("x")]
-    ) as desk:
-        key = await desk.start(channel="api")
-        await desk.signoff.result(key)
+    ) as turns:
+        key = await turns.start(channel="api")
+        await turns.signoff.result(key)
     records = await written(store, key)
     assert [record.kind for record in records] == ["turn", "auto", "execution", "outcome"]
     assert records[0].subject == "guest"
@@ -40,12 +40,14 @@ async def test_the_first_record_of_a_turn_says_who_asked(client: Client, store: 
 
 async def test_a_cancelled_turn_records_its_requests_and_its_end(client: Client, store: Store, task_queue: str) -> None:
     """What no later activity could write is written last: the request that was cancelled, then the turn."""
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), [calls(PAY), respond("x")]) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key, subject="guest"))
-        await desk.signoff.cancel_turn(key)
-        await desk.signoff.result(key)
+    async with running_turns(
+        client, store, task_queue, catalog_of([pay_tool(Ledger())]), [calls(PAY), respond("x")]
+    ) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key, subject="guest"))
+        await turns.signoff.cancel_turn(key)
+        await turns.signoff.result(key)
     records = await written(store, key)
     assert [record.kind for record in records] == ["turn", "request", "attempt", "ending", "turn"]
     attempt, ending, end = (record.facts for record in records[2:])
@@ -67,11 +69,11 @@ async def test_a_turn_cancelled_while_the_model_thinks_records_that(
             await asyncio.Event().wait()
             return respond("never")
 
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), Slow()) as desk:
-        key = await desk.start()
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), Slow()) as turns:
+        key = await turns.start()
         await asked.wait()
-        await desk.signoff.cancel_turn(key)
-        await desk.signoff.result(key)
+        await turns.signoff.cancel_turn(key)
+        await turns.signoff.result(key)
     assert [record.facts.get("ended", "") for record in await written(store, key)] == ["", "cancelled"]
 
 
@@ -81,9 +83,11 @@ async def test_a_turn_that_fails_records_by_what(client: Client, store: Store, t
     def refuses(request: CompletionRequest) -> Completion:
         raise ModelRefused("the key is not good")
 
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), ScriptedModel(refuses)) as desk:
-        key = await desk.start()
-        result = await desk.signoff.result(key)
+    async with running_turns(
+        client, store, task_queue, catalog_of([pay_tool(Ledger())]), ScriptedModel(refuses)
+    ) as turns:
+        key = await turns.start()
+        result = await turns.signoff.result(key)
     assert result.state == "error"
     records = await written(store, key)
     assert [record.facts for record in records][-1] == {"ended": "error", "error": "model_refused", "by": "turn"}
@@ -94,8 +98,8 @@ async def test_turns_of_a_session_begin_in_the_record_like_any_other(
     client: Client, store: Store, task_queue: str
 ) -> None:
     """Each message's turn says who asked and that it was in a conversation."""
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger(), AUTO)]), model()) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger(), AUTO)]), model()) as turns:
+        session = talk(turns)
         for name in ("a", "b"):
             await session.say("pay", name)
             await session.answer(name)
@@ -108,9 +112,9 @@ async def test_turns_of_a_session_begin_in_the_record_like_any_other(
 async def test_a_denial_is_recorded_from_the_question_to_its_end(client: Client, store: Store, task_queue: str) -> None:
     """From who asked to how the request ended."""
     script = [calls(PAY), respond("x")]
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), script) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(no(key))
-        await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), script) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(no(key))
+        await turns.signoff.result(key)
     assert [record.kind for record in await written(store, key)] == ["turn", "request", "attempt", "ending"]

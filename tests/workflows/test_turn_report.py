@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, doubted, pay_tool, yes
 from temporalio.client import Client
+from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, doubted, pay_tool, running_turns, yes
 
 from signoff.contracts.activity_messages import TurnLimits
 from signoff.contracts.call import CallOutcome
@@ -35,12 +35,12 @@ async def test_every_turn_ends_with_a_report(client: Client, store: Store, task_
     look = ("look", {"amount": 1})
     tools = [costly(0.5, 0.05), pay_tool(Ledger())]
     script = [calls(look, look, ("pay", {"amount": "?"}), ("pay", {"amount": 9})), respond("done")]
-    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.forward(key, hours=1)
-        await desk.signoff.decide(yes(key, "c1.4"))
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.forward(key, hours=1)
+        await turns.signoff.decide(yes(key, "c1.4"))
+        result = await turns.signoff.result(key)
     assert (result.actor, result.turn, result.state) == ("desk", key.turn, "complete")
     assert (result.completions, result.tool_calls, result.cost) == (2, 4, 1.0)
     assert 0.1 <= result.active_seconds < 3_600 <= result.elapsed_seconds
@@ -71,10 +71,10 @@ async def test_budgets_are_of_the_whole_turn(
     actor = Actor(name="desk", model="scripted", limits=limits)
     script = [calls(("look", {"amount": number})) for number in range(5)]
     catalog = catalog_of([costly(0.5, 0.1, **(bypass if inline else {}))], actors=[actor])
-    async with bench(client, store, task_queue, catalog, script) as desk:
-        key = await desk.start()
-        result = await desk.signoff.result(key)
-        await desk.replays(key)
+    async with running_turns(client, store, task_queue, catalog, script) as turns:
+        key = await turns.start()
+        result = await turns.signoff.result(key)
+        await turns.replays(key)
     assert result.error is not None
     assert (result.state, result.error.code) == ("error", code)
     # A busy machine's model may take the time of the second call.
@@ -95,8 +95,8 @@ async def test_the_budget_of_results_is_that_of_a_batch(client: Client, store: S
     tool = pay_tool(Ledger(), False, name="look", effect="", handler=Ledger().handler("look", note))
     one, two = ("look", {"amount": 1}), ("look", {"amount": 2})
     script = [calls(one), calls(one, two), calls(one), respond("done")]
-    async with bench(client, store, task_queue, catalog_of([tool]), script) as desk:
-        await desk.signoff.result(await desk.start())
+    async with running_turns(client, store, task_queue, catalog_of([tool]), script) as turns:
+        await turns.signoff.result(await turns.start())
     whole, half = RESULT_CHARS_PER_BATCH, RESULT_CHARS_PER_BATCH // 2
     assert budgets == {"c1.1": whole, "c2.1": half, "c2.2": half, "c3.1": whole}
 
@@ -106,8 +106,8 @@ async def test_an_actor_says_how_many_completions_it_has(client: Client, store: 
     """Five here; a model that goes on calling tools is stopped there."""
     actor = Actor(name="desk", model="scripted", limits=TurnLimits(completions=5))
     script = [calls(("look", {"amount": number})) for number in range(9)]
-    async with bench(client, store, task_queue, catalog_of([costly(0)], actors=[actor]), script) as desk:
-        result = await desk.signoff.result(await desk.start())
+    async with running_turns(client, store, task_queue, catalog_of([costly(0)], actors=[actor]), script) as turns:
+        result = await turns.signoff.result(await turns.start())
     assert result.error is not None
     assert (result.error.code, result.completions, len(result.calls)) == ("completion_limit", 5, 5)
 
@@ -120,20 +120,20 @@ async def test_what_a_slow_worker_did_counts_when_a_person_says_that_it_happened
     client: Client, store: Store, task_queue: str
 ) -> None:
     """The turn had given it up; it has told since what it took, and that is found when the word is written down."""
-    async with bench(
+    async with running_turns(
         client, store, task_queue, catalog_of([pay_tool(Ledger())]), [calls(PAY), respond("done")]
-    ) as desk:
-        key = await desk.start()
-        asked = (await desk.waiting(key)).calls[0].approval
+    ) as turns:
+        key = await turns.start()
+        asked = (await turns.waiting(key)).calls[0].approval
         assert asked is not None
         ticket = ticket_key(asked.digest, 1)
         await store.claim(ticket, workflow=key.workflow_id, call="c1.1", tool="pay")
-        await desk.signoff.decide(yes(key))
-        await desk.until(key, doubted)
+        await turns.signoff.decide(yes(key))
+        await turns.until(key, doubted)
         await store.record(ticket, FOUND)
-        await desk.signoff.decide(yes(key, revision=2, verdict="happened"))
-        result = await desk.signoff.result(key)
-        await desk.replays(key)
+        await turns.signoff.decide(yes(key, revision=2, verdict="happened"))
+        result = await turns.signoff.result(key)
+        await turns.replays(key)
     assert (result.calls[0].code, result.cost) == ("ok", 0.5)
     assert result.active_seconds >= 90
 
@@ -146,15 +146,15 @@ async def test_what_a_call_took_counts_though_its_activity_was_lost(
     tool = pay_tool(Ledger(), ApprovalPolicy(grant_ttl=0.5), task_queue=f"{task_queue}-nobody")
     actor = Actor(name="desk", model="scripted", limits=TurnLimits(cost=0.5))
     catalog = catalog_of([tool], actors=[actor])
-    async with bench(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as desk:
-        key = await desk.start()
-        asked = (await desk.waiting(key)).calls[0].approval
+    async with running_turns(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as turns:
+        key = await turns.start()
+        asked = (await turns.waiting(key)).calls[0].approval
         assert asked is not None
         ticket = ticket_key(asked.digest, 1)
         await store.claim(ticket, workflow=key.workflow_id, call="c1.1", tool="pay")
         await store.record(ticket, FOUND.model_copy(update={"cost": cost, "duration_ms": 0}))
-        await desk.signoff.decide(yes(key))
-        result = await desk.signoff.result(key)
-        await desk.replays(key)
+        await turns.signoff.decide(yes(key))
+        result = await turns.signoff.result(key)
+        await turns.replays(key)
     assert [each.code for each in result.calls] == ["ok"]
     assert (result.cost, result.error.code if result.error else "") == (cost, code)

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, pay_tool, yes
 from temporalio.client import Client
+from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns, yes
 
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.registry.results.tool_result import ToolResult
@@ -29,11 +29,11 @@ async def test_a_handler_knows_for_whom_it_runs_and_who_agreed(client: Client, s
     handler = Ledger().handler("pay", note)
     tools = [pay_tool(Ledger(), handler=handler), pay_tool(Ledger(), False, name="look", effect="", handler=handler)]
     script = [calls(PAY, ("look", {"amount": 1})), respond("done")]
-    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key, reason="agreed by phone"))
-        await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key, reason="agreed by phone"))
+        await turns.signoff.result(key)
     asked, free = told["c1.1"], told["c1.2"]
     assert (asked.approval_decision, asked.approval_reason, asked.decided_by) == (
         "approved",
@@ -59,8 +59,8 @@ async def test_a_handler_that_raises_has_failed_and_the_turn_goes_on(
         raise ValueError("no such account")
 
     tool = pay_tool(ledger, False, handler=ledger.handler("pay", fail))
-    async with bench(client, store, task_queue, catalog_of([tool]), [calls(PAY), respond("sorry")]) as desk:
-        result = await desk.signoff.result(await desk.start())
+    async with running_turns(client, store, task_queue, catalog_of([tool]), [calls(PAY), respond("sorry")]) as turns:
+        result = await turns.signoff.result(await turns.start())
     assert result.state == "complete"
     assert [(each.code, each.value.inline) for each in result.calls] == [("execution_failed", "no such account")]
     assert len(ledger.rows) == 1
@@ -81,8 +81,10 @@ async def test_calls_of_one_completion_share_what_the_model_reads(
 
     handler = Ledger().handler("look", long)
     tool = pay_tool(Ledger(), ApprovalPolicy(auto_approve_if="true"), handler=handler)
-    async with bench(client, store, task_queue, catalog_of([tool]), [calls(PAY, PAY), respond("done")]) as desk:
-        result = await desk.signoff.result(await desk.start())
+    async with running_turns(
+        client, store, task_queue, catalog_of([tool]), [calls(PAY, PAY), respond("done")]
+    ) as turns:
+        result = await turns.signoff.result(await turns.start())
     half = RESULT_CHARS_PER_BATCH // 2
     assert budgets == [half, half]
     for outcome in result.calls:

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, pay_tool, yes
 from temporalio.client import Client
+from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns, yes
 
 from signoff.audit.log import AuditLog
 from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict
@@ -48,12 +48,12 @@ async def test_each_call_goes_the_way_its_handler_says(client: Client, store: St
         Ana="auto", Bo=HandlerVerdict("ask", reason="a new payee"), Cy=HandlerVerdict("deny", reason="a blocked payee")
     )
     ledger = Ledger()
-    async with bench(client, store, task_queue, handled(ledger), script("Ana", "Bo", "Cy")) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        request = await desk.question(key, "c1.2")
-        await desk.signoff.decide(yes(key, "c1.2"))
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, handled(ledger), script("Ana", "Bo", "Cy")) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        request = await turns.question(key, "c1.2")
+        await turns.signoff.decide(yes(key, "c1.2"))
+        result = await turns.signoff.result(key)
         records = await AuditLog(store).stream(key.workflow_id)
     assert (request.rule.label, request.rule_text) == (RULE, "ask: a new payee")
     assert [(each.code, each.rule.label) for each in result.calls] == [("ok", RULE), ("ok", RULE), ("denied", RULE)]
@@ -70,13 +70,13 @@ async def test_a_handler_that_changes_its_mind_before_the_run_asks(
     """It said auto at the gate and does not where the call would run: people are asked, and their yes is enough."""
     SAYS.update(Ana=["auto", "ask"])
     ledger = Ledger()
-    async with bench(client, store, task_queue, handled(ledger), script("Ana")) as desk:
-        key = await desk.start()
-        request = (await desk.waiting(key)).calls[0].approval
+    async with running_turns(client, store, task_queue, handled(ledger), script("Ana")) as turns:
+        key = await turns.start()
+        request = (await turns.waiting(key)).calls[0].approval
         assert request is not None
         assert (request.revision, request.rule.label, ledger.rows) == (1, RULE, [])
-        await desk.signoff.decide(yes(key))
-        result = await desk.signoff.result(key)
+        await turns.signoff.decide(yes(key))
+        result = await turns.signoff.result(key)
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert len(ledger.rows) == 1
 
@@ -85,11 +85,11 @@ async def test_a_handler_may_deny_what_people_approved(client: Client, store: St
     """As every rule that became tighter while people were asked."""
     SAYS.update(Ana=["ask", "deny"])
     ledger = Ledger()
-    async with bench(client, store, task_queue, handled(ledger), script("Ana")) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        await desk.signoff.decide(yes(key))
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, handled(ledger), script("Ana")) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key))
+        result = await turns.signoff.result(key)
     assert [(outcome.code, outcome.rule.label) for outcome in result.calls] == [("denied", RULE)]
     assert ledger.rows == []
 
@@ -98,14 +98,14 @@ async def test_a_handler_that_breaks_asks_and_the_turn_goes_on(client: Client, s
     """Even where a rule would let the call pass."""
     ledger = Ledger()
     catalog = handled(ledger, auto_approve_if="true")
-    async with bench(client, store, task_queue, catalog, script("Ana")) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        request = await desk.question(key)
+    async with running_turns(client, store, task_queue, catalog, script("Ana")) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        request = await turns.question(key)
         assert request.rule.label == f"{RULE} (failed)"
         assert request.rule_text == "ask: `handler` failed (KeyError), so a person is asked"
-        await desk.signoff.decide(yes(key))
-        assert [outcome.code for outcome in (await desk.signoff.result(key)).calls] == ["ok"]
+        await turns.signoff.decide(yes(key))
+        assert [outcome.code for outcome in (await turns.signoff.result(key)).calls] == ["ok"]
     assert len(ledger.rows) == 1
 
 
@@ -116,23 +116,23 @@ async def test_an_answer_remembered_for_the_rule_is_not_one_to_the_handler(
     SAYS.update(Ana=["auto", "auto", "ask", "ask", "auto", "auto"])
     ledger = Ledger()
     catalog = handled(ledger, require_approval_if="true", allow_remember=True)
-    turns = [*script("Ana")]
-    async with bench(client, store, task_queue, catalog, turns) as desk:
-        first = await desk.start()
-        await desk.waiting(first)
+    replies = [*script("Ana")]
+    async with running_turns(client, store, task_queue, catalog, replies) as turns:
+        first = await turns.start()
+        await turns.waiting(first)
         remember = {"scope": "tenant", "seconds": 3_600, "uses": 5}
         # As through the gateway, which alone remembers, and stamps what it takes.
         decision = yes(first, remember=remember, received_at=datetime.now(UTC))
         await answer(store, decision)
-        await desk.signoff.decide(decision)
-        assert [each.rule.label for each in (await desk.signoff.result(first)).calls] == ["require_approval_if"]
-        second = await desk.start()
-        request = (await desk.waiting(second)).calls[0].approval
+        await turns.signoff.decide(decision)
+        assert [each.rule.label for each in (await turns.signoff.result(first)).calls] == ["require_approval_if"]
+        second = await turns.start()
+        request = (await turns.waiting(second)).calls[0].approval
         assert request is not None
-        await desk.signoff.decide(yes(second))
-        await desk.signoff.result(second)
-        third = await desk.start()
-        (outcome,) = (await desk.signoff.result(third)).calls
+        await turns.signoff.decide(yes(second))
+        await turns.signoff.result(second)
+        third = await turns.start()
+        (outcome,) = (await turns.signoff.result(third)).calls
     assert request.rule.label == f"require_approval_if, {RULE}"
     assert outcome.rule.kind == "grant"
     assert len(ledger.rows) == 3

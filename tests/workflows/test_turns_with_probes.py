@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, doubted, pay_tool, yes
 from temporalio.client import Client
+from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, doubted, pay_tool, running_turns, yes
 
 from signoff.contracts.call import RuleReference
 from signoff.contracts.ids import TurnKey
@@ -46,24 +46,24 @@ def slow_once(ledger: Ledger) -> Any:
     return run
 
 
-async def lost(desk: Bench) -> tuple[TurnKey, str]:
+async def lost(turns: RunningTurns) -> tuple[TurnKey, str]:
     """A turn whose first call was approved and whose ticket a worker has claimed that is lost; the ticket's key."""
-    key = await desk.start()
-    request = (await desk.waiting(key)).calls[0].approval
+    key = await turns.start()
+    request = (await turns.waiting(key)).calls[0].approval
     assert request is not None
-    await desk.store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
-    await desk.signoff.decide(yes(key))
+    await turns.store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
+    await turns.signoff.decide(yes(key))
     return key, request.digest
 
 
 async def test_what_happened_is_found_without_asking_anybody(client: Client, store: Store, task_queue: str) -> None:
     """The model reads the result, marked as looked up; nobody is asked and nothing runs."""
     ledger, finder = Ledger(), Finder(Happened("booking 7"))
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, probe=finder)]), SCRIPT) as desk:
-        key, digest = await lost(desk)
-        outcome = (await desk.signoff.result(key)).calls[0]
-        told = await desk.told(key)
-        view = await desk.signoff.view(key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger, probe=finder)]), SCRIPT) as turns:
+        key, digest = await lost(turns)
+        outcome = (await turns.signoff.result(key)).calls[0]
+        told = await turns.results(key)
+        view = await turns.signoff.view(key)
     assert (outcome.code, outcome.value.inline, outcome.decided_by) == ("ok", "booking 7", "approver")
     assert told[0].note == "The tool did not answer; it was looked up, and this happened."
     assert (ledger.rows, finder.asked) == ([], [digest])
@@ -73,9 +73,9 @@ async def test_what_happened_is_found_without_asking_anybody(client: Client, sto
 async def test_what_did_not_happen_runs_by_the_same_approval(client: Client, store: Store, task_queue: str) -> None:
     """Under the next ticket, once, and again without asking anybody."""
     ledger, finder = Ledger(), Finder(DidNotHappen())
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, probe=finder)]), SCRIPT) as desk:
-        key, digest = await lost(desk)
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger, probe=finder)]), SCRIPT) as turns:
+        key, digest = await lost(turns)
+        result = await turns.signoff.result(key)
     assert [(outcome.code, outcome.decided_by) for outcome in result.calls] == [("ok", "approver")]
     assert [row[2] for row in ledger.rows] == [f"{digest}/2"]
     assert finder.asked == [digest]
@@ -85,10 +85,10 @@ async def test_a_call_by_rule_runs_again_by_its_rule(client: Client, store: Stor
     """Its handler ran out of time; nothing had happened, so it is run under the next ticket."""
     ledger, finder = Ledger(), Finder(DidNotHappen())
     tool = pay_tool(ledger, FREE, handler=slow_once(ledger), timeout=0.2, probe=finder)
-    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
-        key = await desk.start()
-        result = await desk.signoff.result(key)
-        events = await desk.events(key)
+    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
+        key = await turns.start()
+        result = await turns.signoff.result(key)
+        events = await turns.events(key)
     assert [(outcome.code, outcome.rule) for outcome in result.calls] == [("ok", RuleReference(name="auto_approve_if"))]
     assert [row[2].endswith("/2") for row in ledger.rows] == [True]
     assert events.count("TIMER_STARTED") == 0
@@ -97,11 +97,11 @@ async def test_a_call_by_rule_runs_again_by_its_rule(client: Client, store: Stor
 async def test_what_cannot_be_found_out_is_asked(client: Client, store: Store, task_queue: str) -> None:
     """The probe first, then people; their answer counts as ever."""
     ledger, finder = Ledger(), Finder(CannotTell())
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, probe=finder)]), SCRIPT) as desk:
-        key, digest = await lost(desk)
-        await desk.until(key, doubted)
-        await desk.signoff.decide(yes(key, revision=2))
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger, probe=finder)]), SCRIPT) as turns:
+        key, digest = await lost(turns)
+        await turns.until(key, doubted)
+        await turns.signoff.decide(yes(key, revision=2))
+        result = await turns.signoff.result(key)
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert [row[2] for row in ledger.rows] == [f"{digest}/2"]
     assert finder.asked == [digest]
@@ -114,12 +114,12 @@ async def test_a_reset_looks_up_and_asks_nothing_again(
     """Begun anew from before the call, the turn finds in the tickets what was found out."""
     ledger, finder = Ledger(), Finder(answer)
     tool = pay_tool(ledger, FREE, handler=slow_once(ledger), timeout=0.2, probe=finder)
-    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
-        key = await desk.start()
-        first = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
+        key = await turns.start()
+        first = await turns.signoff.result(key)
         finder.answer = CannotTell()
-        await desk.reset(key)
-        again = await desk.signoff.result(key)
-        view = await desk.signoff.view(key)
+        await turns.reset(key)
+        again = await turns.signoff.result(key)
+        view = await turns.signoff.view(key)
     assert (again.calls, view.calls[0].approval) == (first.calls, None)
     assert (len(ledger.rows), len(finder.asked)) == (rows, 1)

@@ -4,9 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from desk_fixtures import Bench, Ledger, bench, pay_tool, yes
 from session_rig import Talk, talk
 from temporalio.client import Client
+from turn_fixtures import Ledger, RunningTurns, pay_tool, running_turns, yes
 
 from signoff.audit.log import AuditLog
 from signoff.contracts.call import CallOutcome
@@ -78,17 +78,17 @@ def ends(result: TurnResult) -> list[tuple[str, str, str]]:
     return [(each.tool, each.code, each.gate) for each in result.calls]
 
 
-async def updates(desk: Bench, key: TurnKey) -> list[dict[str, Any]]:
+async def updates(turns: RunningTurns, key: TurnKey) -> list[dict[str, Any]]:
     """What the record says of updates."""
-    facts = [each.facts for each in await AuditLog(desk.store).stream(key.workflow_id) if each.kind == "outcome"]
+    facts = [each.facts for each in await AuditLog(turns.store).stream(key.workflow_id) if each.kind == "outcome"]
     return [{name: each[name] for name in ("updates", "untaken") if name in each} for each in facts]
 
 
-async def turn(desk: Bench, **fields: Any) -> tuple[TurnKey, TurnResult]:
+async def turn(turns: RunningTurns, **fields: Any) -> tuple[TurnKey, TurnResult]:
     """A turn at the step that waits for the city, and its result; its history replays."""
-    key = await desk.start(**AT | fields)
-    result = await desk.signoff.result(key)
-    await desk.replays(key)
+    key = await turns.start(**AT | fields)
+    result = await turns.signoff.result(key)
+    await turns.replays(key)
     return key, result
 
 
@@ -100,9 +100,9 @@ async def test_what_a_tool_collects_opens_the_step_in_the_same_turn(
     """Not in the same completion: there each call sees what was there when it was proposed."""
     ledger = Ledger()
     script = [calls(choose("slow"), choose("Porto"), BOOK), calls(BOOK), respond("done")]
-    async with bench(client, store, task_queue, trips(ledger), script) as desk:
-        key, result = await turn(desk)
-        assert await updates(desk, key) == [{"updates": ["data.city"]}, {"updates": ["data.city"]}, {}]
+    async with running_turns(client, store, task_queue, trips(ledger), script) as turns:
+        key, result = await turn(turns)
+        assert await updates(turns, key) == [{"updates": ["data.city"]}, {"updates": ["data.city"]}, {}]
     assert ends(result) == [
         ("choose", "ok", "execute"),
         ("choose", "ok", "execute"),
@@ -119,9 +119,9 @@ async def test_a_policy_reads_what_a_tool_changed(client: Client, store: Store, 
     ledger = Ledger()
     policy = ApprovalPolicy(deny_if="ctx.project == 'closed'", auto_approve_if="ctx.project == 'open'")
     script = [calls(choose("Porto", "open")), calls(BOOK), calls(choose("Porto", "closed")), calls(BOOK), respond("no")]
-    async with bench(client, store, task_queue, trips(ledger, policy), script) as desk:
-        key, result = await turn(desk)
-        told = await updates(desk, key)
+    async with running_turns(client, store, task_queue, trips(ledger, policy), script) as turns:
+        key, result = await turn(turns)
+        told = await updates(turns, key)
     assert [each[1] for each in ends(result)] == ["ok", "ok", "ok", "denied"]
     assert told[0] == {"updates": ["data.city", "project"]}
     assert [row[0] for row in ledger.rows] == ["book"]
@@ -134,9 +134,9 @@ async def test_an_update_that_does_not_fit_fails_the_call_and_changes_nothing(
     """The model is told that it happened; the record has no names, and the step stays shut."""
     ledger = Ledger()
     script = [calls(choose(3, "open")), calls(BOOK), respond("done")]
-    async with bench(client, store, task_queue, trips(ledger), script) as desk:
-        key, result = await turn(desk)
-        assert await updates(desk, key) == [{}]
+    async with running_turns(client, store, task_queue, trips(ledger), script) as turns:
+        key, result = await turn(turns)
+        assert await updates(turns, key) == [{}]
     assert ends(result) == [("choose", "execution_failed", "update"), ("book", "not_available", "layer")]
     failed: CallOutcome = result.calls[0]
     assert str(failed.value.inline).startswith("update_invalid: `choose` ran and what it does has happened, but the")
@@ -150,13 +150,13 @@ async def test_what_no_tool_may_change_stays(
     """A name that it does not declare is warned of; what the caller says stands, and the record tells that."""
     ledger = Ledger()
     script = [calls(choose("Porto", "open")), calls(BOOK), respond("done")]
-    async with bench(client, store, task_queue, trips(ledger, updates=("project",)), script) as desk:
-        _, result = await turn(desk)
+    async with running_turns(client, store, task_queue, trips(ledger, updates=("project",)), script) as turns:
+        _, result = await turn(turns)
     assert [each[1] for each in ends(result)] == ["ok", "not_available"]
     assert any("an update of choose is left out, nothing declares it: data.city" in each for each in caplog.messages)
-    async with bench(client, store, task_queue, trips(ledger), script) as desk:
-        key, result = await turn(desk, context={"data": {"city": None}})
-        told = await updates(desk, key)
+    async with running_turns(client, store, task_queue, trips(ledger), script) as turns:
+        key, result = await turn(turns, context={"data": {"city": None}})
+        told = await updates(turns, key)
     assert [each[1] for each in ends(result)] == ["ok", "not_available"]
     assert {"updates": ["data.city"], "untaken": "given"} in told
     assert result.calls[0].updates == Updates(data={"city": "Porto"}, context={"project": "open"})
@@ -168,13 +168,13 @@ async def test_what_people_change_of_a_call_is_judged_where_it_stands_by_now(
     """An edit of a call of the opened step is asked of the gates with what was collected, and runs."""
     ledger = Ledger()
     script = [calls(choose("Porto")), calls(BOOK), respond("done")]
-    async with bench(client, store, task_queue, trips(ledger, ApprovalPolicy(edit="approve")), script) as desk:
-        key = await desk.start(**AT)
-        await desk.waiting(key)
-        receipt = await desk.signoff.decide(yes(key, "c2.1", edited_args={"amount": 10}))
+    async with running_turns(client, store, task_queue, trips(ledger, ApprovalPolicy(edit="approve")), script) as turns:
+        key = await turns.start(**AT)
+        await turns.waiting(key)
+        receipt = await turns.signoff.decide(yes(key, "c2.1", edited_args={"amount": 10}))
         assert (receipt.status, receipt.code) == ("accepted", "")
-        result = await desk.signoff.result(key)
-        await desk.replays(key)
+        result = await turns.signoff.result(key)
+        await turns.replays(key)
     assert [each[1] for each in ends(result)] == ["ok", "ok"]
     assert [row[1] for row in ledger.rows] == [{"amount": 10}]
 
@@ -184,9 +184,9 @@ async def test_updates_add_no_event(client: Client, store: Store, task_queue: st
     script = [calls(choose("Porto", "open")), respond("done")]
     found = []
     for names in ((), ("city", "project")):
-        async with bench(client, store, task_queue, trips(Ledger(), updates=names), script) as desk:
-            key, result = await turn(desk)
-            found.append((result.calls[0].updates is not None, await desk.events(key)))
+        async with running_turns(client, store, task_queue, trips(Ledger(), updates=names), script) as turns:
+            key, result = await turn(turns)
+            found.append((result.calls[0].updates is not None, await turns.events(key)))
     (before, plain), (after, changed) = found
     assert (before, after) == (False, True)
     assert plain == changed
@@ -206,11 +206,11 @@ async def test_a_failed_check_keeps_what_it_found(client: Client, store: Store, 
     policy = ApprovalPolicy(deny_if="ctx.project == 'closed'")
     script = [calls(choose("Porto")), calls(BOOK), respond("done")]
     catalog = trips(ledger, policy, handler=success_results(checked))
-    async with bench(client, store, task_queue, catalog, script) as desk:
-        key, result = await turn(desk)
-        assert await updates(desk, key) == [{"updates": ["data.city", "project"]}]
+    async with running_turns(client, store, task_queue, catalog, script) as turns:
+        key, result = await turn(turns)
+        assert await updates(turns, key) == [{"updates": ["data.city", "project"]}]
         told = [each.facts["meta"] for each in await AuditLog(store).stream(key.workflow_id) if "meta" in each.facts]
-        view = await desk.signoff.view(key)
+        view = await turns.signoff.view(key)
     assert ends(result) == [("choose", "execution_failed", "execute"), ("book", "denied", "approval")]
     assert result.calls[0].value.inline == "sold out"
     assert told == [{"asked": 3}]
@@ -229,8 +229,8 @@ async def test_the_session_keeps_it_for_its_turns_and_its_next_runs(
 ) -> None:
     """A later turn has it, of another message, also after the session went on anew; what its caller says wins."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, trips(ledger), ScriptedModel(react)) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, trips(ledger), ScriptedModel(react)) as turns:
+        session = talk(turns)
         await session.begin(events_per_run=SMALL_RUN)
         assert await ready(session, "book", "a") == "book: not_available"
         assert await ready(session, "choose Porto", "b") == "choose: ok"
@@ -240,8 +240,8 @@ async def test_the_session_keeps_it_for_its_turns_and_its_next_runs(
         while await session.runs() < 3:
             number += 1
             assert await ready(session, "book", f"n{number}") == "book: ok"
-        await desk.replays(session.turn_key("c"))
-        other = talk(desk)
+        await turns.replays(session.turn_key("c"))
+        other = talk(turns)
         assert await ready(other, "book", "a") == "book: not_available"
     assert len(ledger.rows) == 1 + number
 
@@ -258,15 +258,15 @@ async def test_a_turn_that_broke_off_has_changed_what_it_changed(client: Client,
         return react(request)
 
     asks = trips(ledger, ApprovalPolicy())
-    async with bench(client, store, task_queue, asks, ScriptedModel(stops)) as desk:
-        session = talk(desk)
+    async with running_turns(client, store, task_queue, asks, ScriptedModel(stops)) as turns:
+        session = talk(turns)
         await session.say("go", "a", **AT)
         key = session.turn_key("a")
-        await desk.waiting(key)
-        await desk.signoff.cancel_turn(key)
+        await turns.waiting(key)
+        await turns.signoff.cancel_turn(key)
         await session.turn("a", "cancelled")
         await session.say("book", "b", **AT)
-        assert (await desk.waiting(session.turn_key("b"))).calls[0].tool == "book"
+        assert (await turns.waiting(session.turn_key("b"))).calls[0].tool == "book"
         await session.add("a", "book", "i1")
-        assert (await desk.waiting(session.turn_key("a-2"))).calls[0].tool == "book"
+        assert (await turns.waiting(session.turn_key("a-2"))).calls[0].tool == "book"
         assert ledger.rows == []

@@ -10,12 +10,23 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, doubted, no, pay_tool, withdrawn, yes
 from gateway_rig import SIGNER
 from session_rig import talk, words
 from temporalio.client import Client, WorkflowFailureError, WorkflowQueryFailedError
 from temporalio.service import RPCError
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+from turn_fixtures import (
+    ApprovalPolicy,
+    Ledger,
+    RunningTurns,
+    catalog_of,
+    doubted,
+    no,
+    pay_tool,
+    running_turns,
+    withdrawn,
+    yes,
+)
 
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
@@ -74,7 +85,7 @@ def react(request: CompletionRequest) -> Completion:
 class Site:
     """A worker, a gateway over it, one that reaches the store and no server, and the turns so far."""
 
-    desk: Bench
+    turns: RunningTurns
     gateway: GatewayDeps
     cut_off: GatewayDeps
     ledger: Ledger
@@ -86,7 +97,7 @@ class Site:
     async def asked(self, tool: str = "pay") -> TurnKey:
         """A turn that waits for people."""
         payee = uuid.uuid4().hex[:8]
-        key = await self.desk.start(f"{tool} {payee}")
+        key = await self.turns.start(f"{tool} {payee}")
         await self.watched(key, payee)
         return key
 
@@ -95,7 +106,7 @@ class Site:
         self.payees[key] = payee
         self.open.append(key)
         # A busy machine may show one of `brief` only when its deadline has passed.
-        while not any(call.approval for call in (await self.desk.signoff.view(key)).calls):
+        while not any(call.approval for call in (await self.turns.signoff.view(key)).calls):
             await asyncio.sleep(0.03)
 
     async def request(self, key: TurnKey) -> ApprovalRequest:
@@ -111,14 +122,14 @@ class Site:
 
     async def by_update(self, decision: Decision) -> Receipt:
         """Answer by an Update that nobody signed."""
-        turns = self.desk.signoff
+        turns = self.turns.signoff
         return await (turns.withdraw if decision.verdict == "withdrawn" else turns.decide)(decision)
 
     async def by_signal(self, decision: Decision) -> Receipt:
         """Answer by a Signal that nobody signed."""
         named = parse_approval_id(decision.approval_id)
         assert named is not None
-        handle = self.desk.client.get_workflow_handle(named.turn.workflow_id)
+        handle = self.turns.client.get_workflow_handle(named.turn.workflow_id)
         # A turn that is over takes none.
         with contextlib.suppress(RPCError):
             await handle.signal(names.APPROVAL_RESPONSE, decision.model_dump(mode="json", exclude_none=True))
@@ -126,7 +137,7 @@ class Site:
 
     async def ended(self, key: TurnKey, told: Sequence[Receipt]) -> TurnResult:
         """The turn's result, once nobody looks at it any more; what people were told agrees with it."""
-        result: TurnResult = await self.desk.signoff.result(key)
+        result: TurnResult = await self.turns.signoff.result(key)
         self.open.remove(key)
         (outcome,) = result.calls
         last = await self.last_receipt(key)
@@ -140,7 +151,7 @@ class Site:
 
     async def last_receipt(self, key: TurnKey) -> Receipt:
         """What the turn itself says of its request now."""
-        handle = self.desk.client.get_workflow_handle(key.workflow_id)
+        handle = self.turns.client.get_workflow_handle(key.workflow_id)
         while True:
             # Asked again: of a run that is let go just then a query is lost. Whoever waits for ever fails the test.
             with contextlib.suppress(RPCError):
@@ -225,9 +236,9 @@ async def says_it_happened(site: Site, door: Door) -> None:
     """An approved call is lost, and two people say what became of it; it does not run again."""
     key = await site.asked()
     digest = (await site.request(key)).digest
-    await site.desk.store.claim(ticket_key(digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
+    await site.turns.store.claim(ticket_key(digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
     await door(yes(key, subject="p0"))
-    await site.desk.until(key, doubted)
+    await site.turns.until(key, doubted)
     said = [yes(key, subject=f"p{n}", revision=2, verdict="happened", result="paid") for n in (1, 2)]
     told = await asyncio.gather(*(door(each) for each in said))
     result = await site.ended(key, told)
@@ -236,7 +247,7 @@ async def says_it_happened(site: Site, door: Door) -> None:
 
 async def injects(site: Site) -> None:
     """Late results for a turn of a session, by both doors, while it is answered."""
-    session, payee = talk(site.desk), uuid.uuid4().hex[:8]
+    session, payee = talk(site.turns), uuid.uuid4().hex[:8]
     await session.say(f"pay {payee}", "a")
     key = session.turn_key("a")
     await session.turn("a", "waiting")
@@ -252,9 +263,9 @@ async def cancels(site: Site, door: Door) -> None:
     """The turn is cancelled while people answer; what was approved before has run, and all else has not."""
     key = await site.asked()
     answers = asyncio.gather(*(door(yes(key, subject=f"p{n}")) for n in range(2)))
-    await site.desk.signoff.cancel_turn(key)
+    await site.turns.signoff.cancel_turn(key)
     await answers
-    result = await site.desk.signoff.result(key)
+    result = await site.turns.signoff.result(key)
     site.open.remove(key)
     assert len(site.ran(key)) == [each.code for each in result.calls].count("ok")
 
@@ -300,7 +311,7 @@ async def read(site: Site, number: int, newest: float) -> None:
             continue
         # Most at the newest, which is being answered: a history is at risk where many look at one turn.
         key = site.open[-1] if dice.random() < newest else dice.choice(site.open)
-        handle = site.desk.client.get_workflow_handle(key.workflow_id)
+        handle = site.turns.client.get_workflow_handle(key.workflow_id)
         queries: list[tuple[str, list[Any], Any]] = [
             (names.STATE, [], TurnView),
             (names.RECEIPT, [ApprovalKey(key, "c1.1").id], Receipt),
@@ -322,12 +333,12 @@ async def read(site: Site, number: int, newest: float) -> None:
 
 async def replayed(site: Site, workflow_ids: list[str]) -> dict[str, str]:
     """Read every history anew, in the workers' sandbox and without one; what cannot be read, and why."""
-    histories = [await site.desk.client.get_workflow_handle(each).fetch_history() for each in workflow_ids]
+    histories = [await site.turns.client.get_workflow_handle(each).fetch_history() for each in workflow_ids]
     bare = Replayer(
         workflows=[ActorTurn, Session], workflow_runner=UnsandboxedWorkflowRunner(), data_converter=DATA_CONVERTER
     )
     wrong: dict[str, str] = {}
-    for replayer in (Replayer(workflows=[], plugins=[SignoffPlugin(site.desk.room)]), bare):
+    for replayer in (Replayer(workflows=[], plugins=[SignoffPlugin(site.turns.deps)]), bare):
         for history in histories:
             failure = (await replayer.replay_workflow(history, raise_on_replay_failure=False)).replay_failure
             if failure is not None:
@@ -338,15 +349,20 @@ async def replayed(site: Site, workflow_ids: list[str]) -> dict[str, str]:
     return wrong
 
 
-def site_over(desk: Bench, ledger: Ledger) -> Site:
+def site_over(turns: RunningTurns, ledger: Ledger) -> Site:
     """The site over a worker."""
 
-    def gateway(turns: TurnClient) -> GatewayDeps:
+    def gateway(turn_client: TurnClient) -> GatewayDeps:
         return GatewayDeps(
-            client=turns, catalog=desk.room.catalog, people=PEOPLE, store=desk.store, settings=Settings(), signer=SIGNER
+            client=turn_client,
+            catalog=turns.deps.catalog,
+            people=PEOPLE,
+            store=turns.store,
+            settings=Settings(),
+            signer=SIGNER,
         )
 
-    return Site(desk, gateway(desk.signoff), gateway(CutOff(desk.client)), ledger)
+    return Site(turns, gateway(turns.signoff), gateway(CutOff(turns.client)), ledger)
 
 
 @pytest.mark.timeout(180)
@@ -375,9 +391,9 @@ async def test_whatever_people_send_a_turn_that_is_looked_at_replays(
     more: dict[str, Any] = {"people": PEOPLE, "verifier": SIGNER.verifier()}
     model = ScriptedModel(react)
     async with contextlib.AsyncExitStack() as first, contextlib.AsyncExitStack() as second:
-        worker = bench(client, store, task_queue, catalog, model, **more)
-        desk = await first.enter_async_context(worker)
-        site = site_over(desk, ledger)
+        worker = running_turns(client, store, task_queue, catalog, model, **more)
+        turns = await first.enter_async_context(worker)
+        site = site_over(turns, ledger)
         async with asyncio.timeout(120), asyncio.TaskGroup() as tasks:
             readers = [tasks.create_task(read(site, number, newest)) for number in range(READERS)]
             places = asyncio.Semaphore(AT_ONCE)
@@ -385,7 +401,7 @@ async def test_whatever_people_send_a_turn_that_is_looked_at_replays(
             while sum(each.done() for each in playing) < len(playing) // 2:
                 await asyncio.sleep(0.05)
             another = await server.connect()
-            worker = bench(another, store, task_queue, catalog, model, **more)
+            worker = running_turns(another, store, task_queue, catalog, model, **more)
             await second.enter_async_context(worker)
             await first.aclose()
             await asyncio.wait(playing)

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from desk_fixtures import GUEST, Ledger, bench, catalog_of, no, pay_tool, withdrawn
 from signed_askers import signed_asker
 from temporalio.client import Client
+from turn_fixtures import GUEST, Ledger, catalog_of, no, pay_tool, running_turns, withdrawn
 
 from signoff.contracts import names
 from signoff.contracts.person import Person
@@ -34,11 +34,11 @@ async def test_a_name_counts_only_of_who_may_withdraw(
 ) -> None:
     """Asker, approver and administrator are named; another's wish is done all the same and names nobody."""
     catalog = catalog_of([pay_tool(Ledger())])
-    async with bench(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
-        receipt = await desk.signoff.withdraw(withdrawn(key, subject=who, reason="no"))
-        result = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        receipt = await turns.signoff.withdraw(withdrawn(key, subject=who, reason="no"))
+        result = await turns.signoff.result(key)
     assert (receipt.status, receipt.decided_by) == ("accepted", recorded)
     denied = result.calls[0].denied
     assert denied is not None
@@ -60,21 +60,21 @@ async def test_outside_development_a_signature_proves_the_name(
     """Signed: of one who may, or refused; forged: refused; unsigned: done, and nobody's."""
     verifier = Verifier(KEYS.public().keys)
     catalog = catalog_of([pay_tool(Ledger())])
-    async with bench(
+    async with running_turns(
         client, store, task_queue, catalog, SCRIPT, people=PEOPLE, profile="production", verifier=verifier
-    ) as desk:
+    ) as turns:
         turn = task_queue
         asker = signed_asker(SIGNER, GUEST, "main", turn, turn, at=NOW)
-        key = await desk.start(session_id=turn, turn_id=turn, principal=asker)
-        await desk.waiting(key)
+        key = await turns.start(session_id=turn, turn_id=turn, principal=asker)
+        await turns.waiting(key)
         wish = SIGNER.sign_decision(withdrawn(key, subject=who, revision=1, received_at=NOW)).model_copy(update=forge)
         if recorded:
             # As the gateway does with a wish that it has found good.
             await answer(store, wish)
-        receipt = await desk.signoff.withdraw(wish)
-        waits = len(await desk.signoff.pending(key)) if status == "refused" else 0
-        await desk.signoff.cancel_turn(key)
-        await desk.signoff.result(key)
+        receipt = await turns.signoff.withdraw(wish)
+        waits = len(await turns.signoff.pending(key)) if status == "refused" else 0
+        await turns.signoff.cancel_turn(key)
+        await turns.signoff.result(key)
     assert (receipt.status, receipt.decided_by) == (status, recorded)
     assert waits == (status == "refused")
 
@@ -83,15 +83,15 @@ async def test_an_answer_is_no_withdrawal_and_a_withdrawal_no_answer(
     client: Client, store: Store, task_queue: str
 ) -> None:
     """What was said to one door is not taken at the other; both leave the request as it was."""
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as desk:
-        key = await desk.start()
-        await desk.waiting(key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
         handle = client.get_workflow_handle(key.workflow_id)
         body = no(key).model_dump(mode="json", exclude_none=True)
         as_wish = await handle.execute_update(names.CANCEL, body, result_type=Receipt)
-        as_answer = await desk.signoff.decide(withdrawn(key))
-        pending = await desk.signoff.pending(key)
+        as_answer = await turns.signoff.decide(withdrawn(key))
+        pending = await turns.signoff.pending(key)
         bare = await handle.execute_update(names.CANCEL, {"approval_id": pending[0].id}, result_type=Receipt)
-        await desk.signoff.result(key)
+        await turns.signoff.result(key)
     assert (as_wish.code, as_answer.code, len(pending)) == ("malformed", "malformed", 1)
     assert (bare.status, bare.decided_by) == ("accepted", "unsigned")

@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, doubted, pay_tool, yes
 from temporalio.client import Client
+from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, doubted, pay_tool, running_turns, yes
 
 from signoff.audit.log import AuditLog
 from signoff.contracts.approval import ApprovalRequest
@@ -20,13 +20,13 @@ SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
 
 
-async def lost(desk: Bench, key: TurnKey) -> ApprovalRequest:
+async def lost(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
     """Approve the first call, whose ticket a worker has claimed that is lost; the request that was approved."""
-    request = (await desk.waiting(key)).calls[0].approval
+    request = (await turns.waiting(key)).calls[0].approval
     assert request is not None
-    await desk.store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
-    await desk.signoff.decide(yes(key))
-    await desk.until(key, doubted)
+    await turns.store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
+    await turns.signoff.decide(yes(key))
+    await turns.until(key, doubted)
     return request
 
 
@@ -44,15 +44,15 @@ def slow(ledger: Ledger) -> Any:
 async def test_a_lost_call_that_happened_is_asked_about_once(client: Client, store: Store, task_queue: str) -> None:
     """Begun anew, the turn finds the person's words in the ticket; the record says so, and nothing runs."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
-        key = await desk.start()
-        request = await lost(desk, key)
-        await desk.signoff.decide(yes(key, revision=2, verdict="happened", result="booking 7"))
-        first = await desk.signoff.result(key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+        key = await turns.start()
+        request = await lost(turns, key)
+        await turns.signoff.decide(yes(key, revision=2, verdict="happened", result="booking 7"))
+        first = await turns.signoff.result(key)
         ticket = await store.read_ticket(request.digest)
-        await desk.reset(key)
-        again = await desk.signoff.result(key)
-        view = await desk.signoff.view(key)
+        await turns.reset(key)
+        again = await turns.signoff.result(key)
+        view = await turns.signoff.view(key)
     assert ticket is not None
     assert ticket.outcome is not None
     assert (ticket.state, ticket.outcome.value.inline, ticket.outcome.decided_by) == ("done", "booking 7", "approver")
@@ -68,14 +68,14 @@ async def test_a_call_that_ran_out_of_time_is_asked_about_once(client: Client, s
     """Its ticket said that nobody knows; now it says what a person found out."""
     ledger = Ledger()
     tool = pay_tool(ledger, FREE, handler=slow(ledger), timeout=0.2)
-    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
-        key = await desk.start()
-        await desk.until(key, doubted)
-        await desk.signoff.decide(yes(key, verdict="happened"))
-        first = await desk.signoff.result(key)
-        await desk.reset(key)
-        again = await desk.signoff.result(key)
-        view = await desk.signoff.view(key)
+    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
+        key = await turns.start()
+        await turns.until(key, doubted)
+        await turns.signoff.decide(yes(key, verdict="happened"))
+        first = await turns.signoff.result(key)
+        await turns.reset(key)
+        again = await turns.signoff.result(key)
+        view = await turns.signoff.view(key)
     assert [(outcome.code, outcome.value.inline) for outcome in first.calls] == [("ok", "It happened.")]
     assert again.calls == first.calls
     assert view.calls[0].approval is None
@@ -84,11 +84,11 @@ async def test_a_call_that_ran_out_of_time_is_asked_about_once(client: Client, s
 
 async def test_a_worker_that_was_slow_knows_better(client: Client, store: Store, task_queue: str) -> None:
     """What it wrote down before the person spoke is the result."""
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as desk:
-        key = await desk.start()
-        request = await lost(desk, key)
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
+        key = await turns.start()
+        request = await lost(turns, key)
         late = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid late"))
         await store.record(request.digest, late)
-        await desk.signoff.decide(yes(key, revision=2, verdict="happened", result="booking 7"))
-        result = await desk.signoff.result(key)
+        await turns.signoff.decide(yes(key, revision=2, verdict="happened", result="booking 7"))
+        result = await turns.signoff.result(key)
     assert [(outcome.code, outcome.value.inline) for outcome in result.calls] == [("ok", "paid late")]

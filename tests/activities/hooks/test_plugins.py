@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from activity_kit import ARGS, pinned
-from desk_fixtures import Ledger, pay_tool
+from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.hooks.tool_hooks import judge_call, withheld_tools
 from signoff.contracts.content import Content

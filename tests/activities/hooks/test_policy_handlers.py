@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, asked, environment, permit_for, pinned, room_of, run, sent, task_for, told
-from desk_fixtures import Ledger, pay_tool
+from activity_kit import ARGS, asked, environment, permit_for, pinned, run, sent, task_for, told, worker_deps
+from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.hooks.policy_handlers import verdict_of
@@ -103,7 +103,7 @@ async def gate(store: Store, tool: Tool, *args: Any, **fields: Any) -> tuple[Gat
         CallPart(call=f"c1.{number}", tool="pay", args=Content(inline=each))
         for number, each in enumerate(args or [ARGS], 1)
     )
-    activity, task = GateActivity(room_of(store, tool, **fields)), GateTask(ctx=pinned(), calls=calls)
+    activity, task = GateActivity(worker_deps(store, tool, **fields)), GateTask(ctx=pinned(), calls=calls)
     reply = await environment(GATE, is_local=True).run(activity.gate, task)
     return sent(reply).rulings
 
@@ -178,7 +178,7 @@ async def test_a_handler_that_cancels_itself_asks_a_person(store: Store) -> None
 async def test_a_handler_that_hangs_is_not_waited_for(store: Store, function: str) -> None:
     """Neither one that ignores being cancelled nor one that blocks its thread."""
     tool = handled(function=function, auto_approve_if="true")
-    catalog = room_of(store, tool).catalog
+    catalog = worker_deps(store, tool).catalog
     rules_say = catalog.policy("pay").judge(ARGS, {})
     began = time.monotonic()
     verdict = await verdict_of(catalog, tool, ARGS, {}, rules_say, seconds=0.05)
@@ -216,7 +216,7 @@ async def test_a_handler_changes_nothing_of_the_call(store: Store) -> None:
     ledger = Ledger()
     tool = handled(ledger)
     assert (await gate(store, tool))[0].digest == permit_for(tool).digest
-    assert told(await run(room_of(store, tool), tool, task_for(tool))) == ("ok", "paid")
+    assert told(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "paid")
     assert [row[1] for row in ledger.rows] == [ARGS]
     assert SEEN[1][1]["user"]["id"] == "ceo"
 
@@ -234,7 +234,7 @@ async def test_a_handler_is_shown_copies_all_the_way_down(store: Store) -> None:
     tool = pay_tool(Ledger(), ApprovalPolicy(handler="test_policy_handlers:answer"), input_schema=schema, effect="Pay")
     args: dict[str, Any] = {"lines": [20]}
     ctx: dict[str, Any] = {"user": {"roles": ["guests"]}}
-    catalog = room_of(store, tool).catalog
+    catalog = worker_deps(store, tool).catalog
     assert (await verdict_of(catalog, tool, args, ctx, catalog.policy("pay").judge(args, ctx))).verdict == "auto"
     ((call, context),) = SEEN
     assert (call.args, context) == ({"lines": [20, 1_000_000]}, {"user": {"roles": ["guests", "ceo"]}})
@@ -284,7 +284,7 @@ async def test_a_call_runs_by_its_handler_only_while_it_says_so(store: Store, sa
     SAYS.append(said)
     ledger = Ledger()
     tool = handled(ledger)
-    reply = await run(room_of(store, tool), tool, task_for(tool))
+    reply = await run(worker_deps(store, tool), tool, task_for(tool))
     assert (reply.again, ledger.rows) == (again, [])
 
 
@@ -294,7 +294,7 @@ async def test_a_call_that_its_handler_denies_now_is_denied(store: Store) -> Non
     ledger = Ledger()
     tool = handled(ledger)
     for kind in ("auto", "approved"):
-        reply = await run(room_of(store, tool), tool, task_for(tool, permit_for(tool, kind=kind)))
+        reply = await run(worker_deps(store, tool), tool, task_for(tool, permit_for(tool, kind=kind)))
         assert reply.outcome is not None
         assert reply.outcome.denied is not None
         assert (reply.outcome.code, reply.outcome.denied.reason) == ("denied", "the payee is blocked")
@@ -307,9 +307,9 @@ async def test_what_people_approved_needs_no_handlers_consent(store: Store, said
     SAYS.append(said)
     ledger = Ledger()
     tool = handled(ledger)
-    room = room_of(store, tool)
-    await asked(room, tool)
-    assert told(await run(room, tool, task_for(tool, permit_for(tool, kind="approved"))))[0] == "ok"
+    deps = worker_deps(store, tool)
+    await asked(deps, tool)
+    assert told(await run(deps, tool, task_for(tool, permit_for(tool, kind="approved"))))[0] == "ok"
 
 
 async def test_the_record_names_the_handler(store: Store) -> None:
@@ -318,7 +318,7 @@ async def test_the_record_names_the_handler(store: Store) -> None:
     tool = handled()
     (ruling,) = await gate(store, tool)
     permit = permit_for(tool, rule=ruling.rule)
-    await run(room_of(store, tool), tool, task_for(tool, permit))
+    await run(worker_deps(store, tool), tool, task_for(tool, permit))
     records = await AuditLog(store).stream("turn/main/s/t")
     auto = next(record for record in records if record.kind == "auto")
     told = json.loads(auto.data)
@@ -329,6 +329,6 @@ async def test_the_record_names_the_handler(store: Store) -> None:
 def test_a_handler_that_is_not_there_is_a_mistake_at_build(store: Store) -> None:
     """Also where the tool is declared in code."""
     with pytest.raises(ConfigError, match=r"has no `answr`; did you mean `answer`\?") as caught:
-        room_of(store, handled(function="answr"))
+        worker_deps(store, handled(function="answr"))
     assert caught.value.context["field"] == "requires_approval.handler"
     assert caught.value.context["tool_name"] == "pay"

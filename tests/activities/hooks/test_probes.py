@@ -14,13 +14,13 @@ from activity_kit import (
     in_another_turn,
     permit_for,
     pinned,
-    room_of,
     run,
     task_for,
     told,
+    worker_deps,
 )
-from desk_fixtures import Ledger
 from temporalio.exceptions import ApplicationError
+from turn_fixtures import Ledger
 
 from signoff.activities.hooks.probes import ProbeRunner
 from signoff.activities.outcome_activity import OutcomeActivity
@@ -68,7 +68,7 @@ def probed(answer: Any, ledger: Ledger | None = None, **fields: Any) -> tuple[To
 async def outcome(store: Store, tool: Tool, **fields: Any) -> ToolReply:
     """What became of the one call, whose activity was lost?"""
     given = {"permit": permit_for(tool), "tool": "pay", "args": Content(inline=ARGS)} | fields
-    activity = OutcomeActivity(room_of(store, tool))
+    activity = OutcomeActivity(worker_deps(store, tool))
     reply = await environment(OUTCOME, activity_id="17").run(activity.outcome, OutcomeTask(**given))
     return ToolReply.model_validate_json(reply.model_dump_json())
 
@@ -100,7 +100,7 @@ async def test_what_is_found_to_have_happened_is_the_outcome(store: Store) -> No
     assert (args, context.idempotency_key, context.call_id, context.user_id) == (ARGS, key, "c1.1", "guest")
     again = await outcome(store, tool)
     assert (again.outcome, len(finder.asked)) == (found.outcome, 1)
-    assert (await run(room_of(store, tool), tool, task_for(tool))).outcome == found.outcome
+    assert (await run(worker_deps(store, tool), tool, task_for(tool))).outcome == found.outcome
     assert await words(store) == ["happened"]
 
 
@@ -119,10 +119,10 @@ async def test_what_did_not_happen_runs_under_the_next_ticket(store: Store) -> N
     for _ in range(2):
         reply = await outcome(store, tool)
         assert (reply.outcome, reply.again, reply.note) == (None, "undone", UNDONE)
-    room = room_of(store, tool)
-    first = await run(room, tool, task_for(tool))
+    deps = worker_deps(store, tool)
+    first = await run(deps, tool, task_for(tool))
     assert (first.again, first.note, ledger.rows) == ("undone", UNDONE, [])
-    assert told(await run(room, tool, task_for(tool, ticket=2))) == ("ok", "paid")
+    assert told(await run(deps, tool, task_for(tool, ticket=2))) == ("ok", "paid")
     assert [row[2] for row in ledger.rows] == [f"{key}/2"]
     assert (len(finder.asked), await words(store)) == (1, ["did_not_happen"])
 
@@ -168,8 +168,8 @@ async def test_a_probe_that_hangs_is_not_waited_for(store: Store) -> None:
         return Happened()
 
     tool = free(Ledger(), probe=hang)
-    room = room_of(store, tool)
-    probing = ProbeRunner(room, tool, ResultProcessor(room, tool), seconds=0.05)
+    deps = worker_deps(store, tool)
+    probing = ProbeRunner(deps, tool, ResultProcessor(deps, tool), seconds=0.05)
 
     async def ask() -> ToolReply | None:
         return await probing.reply(permit_for(tool), ARGS, _context(await claimed(store, tool)))
@@ -197,10 +197,10 @@ async def test_another_attempt_that_finds_the_ticket_claimed_looks_first(store: 
     tool, finder = probed(CannotTell())
     await claimed(store, tool)
     with pytest.raises(ApplicationError) as caught:
-        await run(room_of(store, tool), tool, task_for(tool))
+        await run(worker_deps(store, tool), tool, task_for(tool))
     assert caught.value.type == "InDoubt"
     finder.answer = Happened("booking 7")
-    assert told(await run(room_of(store, tool), tool, task_for(tool))) == ("ok", "booking 7")
+    assert told(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "booking 7")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ async def test_a_handler_out_of_time_is_looked_up_at_once(store: Store, answer: 
         await asyncio.Event().wait()
 
     tool, _ = probed(answer, handler=slow, timeout=0.05)
-    reply = await run(room_of(store, tool), tool, task_for(tool))
+    reply = await run(worker_deps(store, tool), tool, task_for(tool))
     assert codes([reply]) == [expected]
 
 
@@ -225,7 +225,7 @@ async def test_a_probe_is_asked_of_the_arguments_that_were_approved(store: Store
         await asyncio.Event().wait()
 
     tool, finder = probed(CannotTell(), handler=spoils, timeout=0.05)
-    await run(room_of(store, tool), tool, task_for(tool, args=dict(ARGS)))
+    await run(worker_deps(store, tool), tool, task_for(tool, args=dict(ARGS)))
     assert [args for args, _ in finder.asked] == [{"amount": 20, "to": "Ana"}]
 
 
@@ -253,13 +253,13 @@ async def test_a_call_that_is_not_in_doubt_is_not_looked_up(store: Store) -> Non
     """Neither one that ran, nor one that never began, nor one of an idempotent tool that just runs again."""
     ledger = Ledger()
     tool, finder = probed(Happened(), ledger)
-    assert told(await run(room_of(store, tool), tool, task_for(tool))) == ("ok", "paid")
+    assert told(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "paid")
     assert told(await outcome(store, tool)) == ("ok", "paid")
     assert (await outcome(store, tool, ticket=2)).again == "lapsed"
     repeatable, other = probed(Happened(), ledger, idempotent=True)
     again = in_another_turn(repeatable)
     await store.claim(again.permit.digest, **WHO, nonce=again.permit.ctx.user.nonce)
-    assert told(await run(room_of(store, repeatable), repeatable, again)) == ("ok", "paid")
+    assert told(await run(worker_deps(store, repeatable), repeatable, again)) == ("ok", "paid")
     assert (finder.asked, other.asked) == ([], [])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from activity_kit import pinned
-from desk_fixtures import Ledger, pay_tool
+from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.hooks import tool_hooks
 from signoff.activities.hooks.tool_hooks import withheld_tools

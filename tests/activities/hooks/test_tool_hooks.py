@@ -14,12 +14,12 @@ from activity_kit import (
     permit_for,
     pinned,
     request_of,
-    room_of,
     run,
     task_for,
     told,
+    worker_deps,
 )
-from desk_fixtures import Ledger, pay_tool
+from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.hooks.tool_hooks import permission_of, unavailable_tools, withheld_tools
@@ -79,20 +79,20 @@ def tool(name: str = "pay", **fields: Any) -> Tool:
     return pay_tool(LEDGER, fields.pop("requires_approval", False), name=name, **fields)
 
 
-async def gated(room: WorkerDeps, *names: str, **fields: Any) -> GateReply:
+async def gated(deps: WorkerDeps, *names: str, **fields: Any) -> GateReply:
     """What the gate says of one call of each of these tools."""
     asked = [CallPart(call=f"c1.{at}", tool=name, args=Content(inline=ARGS)) for at, name in enumerate(names, 1)]
     task = GateTask(ctx=pinned(), calls=tuple(asked), **fields)
-    return await environment(GATE, is_local=True).run(GateActivity(room).gate, task)
+    return await environment(GATE, is_local=True).run(GateActivity(deps).gate, task)
 
 
 @pytest.mark.row("E04")
 @pytest.mark.parametrize("says", [False, None, 1, "yes", [True], ValueError("down"), SystemExit(1), forever])
 async def test_only_true_is_available(store: Store, says: Any) -> None:
     """Anything else, an exception and silence leave the tool out; it does not keep the others from being asked."""
-    room = room_of(store, tool(available=Switch(says)), tool("wire", available=Switch()), tool("look"))
+    deps = worker_deps(store, tool(available=Switch(says)), tool("wire", available=Switch()), tool("look"))
     asked = ("pay", "wire", "look", "nothing", "pay")
-    assert await unavailable_tools(room.catalog, pinned(), asked, SOON, at=NOW) == {"pay"}
+    assert await unavailable_tools(deps.catalog, pinned(), asked, SOON, at=NOW) == {"pay"}
 
 
 async def test_all_are_asked_at_once(store: Store) -> None:
@@ -104,8 +104,8 @@ async def test_all_are_asked_at_once(store: Store) -> None:
         await together.wait()
         return True
 
-    room = room_of(store, *(tool(name, available=Switch(meets)) for name in names))
-    assert await unavailable_tools(room.catalog, pinned(), names, 30.0, at=NOW) == set()
+    deps = worker_deps(store, *(tool(name, available=Switch(meets)) for name in names))
+    assert await unavailable_tools(deps.catalog, pinned(), names, 30.0, at=NOW) == set()
 
 
 async def test_only_what_the_actor_could_see_is_asked(store: Store) -> None:
@@ -114,10 +114,10 @@ async def test_only_what_the_actor_could_see_is_asked(store: Store) -> None:
     hide = GlobalRule(name="h", rule="tool.name == 'hidden'", effect="hide")
     actors = [Actor(name="desk", model="scripted", tools=("pay", "hidden"))]
     tools = [tool(name, available=switch) for name, switch in switches.items()]
-    room = room_of(store, *tools, actors=actors, policies=[hide])
+    deps = worker_deps(store, *tools, actors=actors, policies=[hide])
     ctx = pinned(channel="slack")
-    assert await unavailable_tools(room.catalog, ctx, switches, at=NOW) == frozenset()
-    assert await withheld_tools(room.catalog, ctx, at=NOW) == frozenset()
+    assert await unavailable_tools(deps.catalog, ctx, switches, at=NOW) == frozenset()
+    assert await withheld_tools(deps.catalog, ctx, at=NOW) == frozenset()
     assert {name: len(switch.asked) for name, switch in switches.items()} == {"pay": 2, "hidden": 0, "other": 0}
     context = switches["pay"].asked[0]
     assert (context.tenant, context.user, context.actor, context.channel) == ("main", ctx.user, "desk", "slack")
@@ -132,11 +132,11 @@ async def test_what_is_withheld_from_the_model_is_recorded(store: Store) -> None
         return calls(("pay", ARGS))
 
     switch = Switch(False)
-    room = room_of(store, tool(available=switch), tool("look"), drivers={"scripted": ScriptedModel(react)})
+    deps = worker_deps(store, tool(available=switch), tool("look"), drivers={"scripted": ScriptedModel(react)})
     replies: list[ModelReply] = []
     for completion, switch.says in enumerate((False, True), start=1):
         task = ModelTask(ctx=pinned(), completion=completion, messages=(user_message("go"),))
-        replies.append(await environment("signoff.model").run(ModelActivity(room).model, task))
+        replies.append(await environment("signoff.model").run(ModelActivity(deps).model, task))
     assert [reply.withheld for reply in replies] == [("pay",), ()]
     assert [[offer.name for offer in request.tools] for request in seen] == [
         ["look", "respond"],
@@ -147,8 +147,8 @@ async def test_what_is_withheld_from_the_model_is_recorded(store: Store) -> None
 async def test_what_was_withheld_does_not_run_though_it_is_there_by_now(store: Store) -> None:
     """The model proposed what it was not told of; the tool is not even asked."""
     switch = Switch(True)
-    room = room_of(store, tool(available=switch), tool("look"))
-    reply = await gated(room, "pay", "look", withheld=("pay",))
+    deps = worker_deps(store, tool(available=switch), tool("look"))
+    reply = await gated(deps, "pay", "look", withheld=("pay",))
     assert [ruling.kind for ruling in reply.rulings] == ["settled", "run"]
     outcome = reply.rulings[0].outcome
     assert outcome is not None
@@ -161,24 +161,24 @@ async def test_what_went_away_since_is_seen_at_the_gate_and_where_it_runs(store:
     """One answer each time; a call that people approved does not run where the tool is away."""
     switch = Switch(False)
     declared = tool(available=switch, requires_approval=True)
-    room = room_of(store, declared)
-    await asked(room, declared)
-    settled = (await gated(room, "pay")).rulings[0].outcome
+    deps = worker_deps(store, declared)
+    await asked(deps, declared)
+    settled = (await gated(deps, "pay")).rulings[0].outcome
     assert settled is not None
     assert (settled.code, settled.gate) == ("not_available", "available")
-    reply = await run(room, declared, task_for(declared, permit_for(declared, kind="approved")))
+    reply = await run(deps, declared, task_for(declared, permit_for(declared, kind="approved")))
     assert reply.outcome is not None
     assert (reply.outcome.code, reply.outcome.gate) == ("not_available", "available")
     switch.says = True
-    assert told(await run(room, declared, task_for(declared, permit_for(declared, kind="approved"))))[0] == "ok"
+    assert told(await run(deps, declared, task_for(declared, permit_for(declared, kind="approved"))))[0] == "ok"
     assert len(switch.asked) == 4
 
 
 async def test_nobody_is_asked_about_a_requester_who_is_made_up(store: Store) -> None:
     """A forged name reaches no function of a developer."""
     switch, guard = Switch(), Guard(Permission.allow())
-    room = room_of(store, tool(available=switch, check_permissions=guard), profile="production")
-    reply = await gated(room, "pay")
+    deps = worker_deps(store, tool(available=switch, check_permissions=guard), profile="production")
+    reply = await gated(deps, "pay")
     assert [ruling.outcome.code for ruling in reply.rulings if ruling.outcome] == ["refused"]
     assert (switch.asked, guard.asked) == ([], [])
 
@@ -235,16 +235,16 @@ async def test_who_runs_the_worker_reads_why_a_tool_is_away(
     store: Store, says: Any, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """By the kind of what went wrong and none of its words; a plain yes or no is no fault."""
-    room = room_of(store, tool(available=Switch(says)))
-    assert await unavailable_tools(room.catalog, pinned(), ("pay",), at=NOW) == ({"pay"} if says is not True else set())
+    deps = worker_deps(store, tool(available=Switch(says)))
+    assert await unavailable_tools(deps.catalog, pinned(), ("pay",), at=NOW) == ({"pay"} if says is not True else set())
     assert caplog.messages == ([f"tool pay is not available: `available` {words}"] if words else [])
 
 
 async def test_a_dry_run_asks_for_permission_and_runs_nothing(store: Store) -> None:
     """So that it tells what would have become of the call; a policy's people are not asked."""
     guard = Guard(Permission.allow())
-    room = room_of(store, tool(check_permissions=guard, requires_approval=True))
-    settled = (await gated(room, "pay", dry_run=True)).rulings[0].outcome
+    deps = worker_deps(store, tool(check_permissions=guard, requires_approval=True))
+    settled = (await gated(deps, "pay", dry_run=True)).rulings[0].outcome
     assert settled is not None
     assert (settled.code, settled.gate, len(guard.asked)) == ("ok", "dry_run", 1)
 
@@ -262,8 +262,8 @@ async def test_a_permission_is_asked_with_a_copy_and_gives_no_secret_away(store:
 
 async def test_a_denied_permission_ends_the_call_at_its_gate(store: Store) -> None:
     """Soft, by policy, under the name of the gate; the others of the batch go on."""
-    room = room_of(store, tool(check_permissions=Guard(Permission.deny("not yours"))), tool("look"))
-    first, second = (await gated(room, "pay", "look")).rulings
+    deps = worker_deps(store, tool(check_permissions=Guard(Permission.deny("not yours"))), tool("look"))
+    first, second = (await gated(deps, "pay", "look")).rulings
     assert (first.kind, second.kind) == ("settled", "run")
     assert first.outcome is not None
     assert first.outcome.denied is not None
@@ -275,10 +275,10 @@ async def test_an_override_asks_whom_the_policy_names_for_this_once(store: Store
     """Its rule is `permission`, nothing of it can be remembered, and who gets no answer is denied as ever."""
     override = Guard(Permission.deny("not yours", can_override=True))
     policy = ApprovalPolicy(auto_approve_if="true", approvers=["user:ana"], allow_remember=True)
-    room = room_of(
+    deps = worker_deps(
         store, tool(check_permissions=override, requires_approval=policy), tool("wire", check_permissions=override)
     )
-    named, default = (await gated(room, "pay", "wire")).rulings
+    named, default = (await gated(deps, "pay", "wire")).rulings
     request = request_of(named.request)
     assert (request.rule, request.rule_text, request.allow_remember) == (PERMISSION_RULE, "not yours", False)
     assert (request.approvers, request_of(default.request).approvers) == (("user:ana",), ("role:approvers",))
@@ -288,28 +288,28 @@ async def test_an_approved_override_runs_and_one_that_nobody_gave_does_not(store
     """An approval for another reason is no override, a plain denial since then stops what people let pass."""
     guard = Guard(Permission.deny("not yours", can_override=True))
     declared = tool(check_permissions=guard)
-    room = room_of(store, declared)
+    deps = worker_deps(store, declared)
     claims = {"rule": PERMISSION_RULE, "override": override_hash("not yours")}
-    by_rule = await run(room, declared, task_for(declared, permit_for(declared)))
+    by_rule = await run(deps, declared, task_for(declared, permit_for(declared)))
     assert by_rule.again == "policy"
     # The permit's own word for what was shown is nothing: the row of the question says it.
     for revision, override in enumerate(("", override_hash("too late")), 1):
-        request = await asked(room, declared, override=override)
+        request = await asked(deps, declared, override=override)
         said = about(request)
         permit = permit_for(declared, kind="approved", revision=revision, decisions=(said,), **claims)
-        other = await run(room, declared, task_for(declared, permit))
+        other = await run(deps, declared, task_for(declared, permit))
         assert other.again == "policy"
         assert "overrides" in other.note
         await Questions(store).end(request.id, revision, "superseded")
-    said = about(await asked(room, declared))
+    said = about(await asked(deps, declared))
     approved = permit_for(declared, kind="approved", revision=3, decisions=(said,))
     guard.says = Permission.deny("not yours at all")
-    stopped = await run(room, declared, task_for(declared, approved))
+    stopped = await run(deps, declared, task_for(declared, approved))
     assert stopped.outcome is not None
     assert (stopped.outcome.code, stopped.outcome.gate) == ("denied", "permission")
     guard.says = Permission.deny("not yours", can_override=True)
     before = len(LEDGER.rows)
-    assert told(await run(room, declared, task_for(declared, approved)))[0] == "ok"
+    assert told(await run(deps, declared, task_for(declared, approved)))[0] == "ok"
     assert len(LEDGER.rows) == before + 1
 
 
@@ -318,13 +318,13 @@ async def test_a_misfit_that_is_let_through_is_told_with_the_result_and_on_the_c
     odd = {"amount": "much"}
     declared = tool(validation="warn")
     asks = tool("wire", validation="warn", requires_approval=True)
-    room = room_of(store, declared, asks)
-    reply = await run(room, declared, task_for(declared, args=odd))
+    deps = worker_deps(store, declared, asks)
+    reply = await run(deps, declared, task_for(declared, args=odd))
     assert reply.outcome is not None
     assert reply.outcome.note == "The arguments do not fit the schema: `amount` must be of type number."
     call = CallPart(call="c1.2", tool="wire", args=Content(inline=odd))
     task = GateTask(ctx=pinned(), calls=(call,))
-    ruling = (await environment(GATE, is_local=True).run(GateActivity(room).gate, task)).rulings[0]
+    ruling = (await environment(GATE, is_local=True).run(GateActivity(deps).gate, task)).rulings[0]
     assert request_of(ruling.request).card.note == reply.outcome.note
 
 
@@ -334,11 +334,11 @@ async def test_a_doubt_is_asked_with_the_arguments_that_ran(store: Store) -> Non
     def round_down(args: Any) -> Any:
         return [] if args["amount"] == 20 else Correction({**args, "amount": 20})
 
-    room = room_of(store, tool(validate_input=round_down))
+    deps = worker_deps(store, tool(validate_input=round_down))
     call = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20.5, "to": "Ana"}))
-    digest = permit_for(room.catalog.every_tool[0]).digest
+    digest = permit_for(deps.catalog.every_tool[0]).digest
     await store.claim(digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
     task = GateTask(ctx=pinned(), calls=(call,), doubt=1, doubt_of=digest)
-    ruling = (await environment(GATE, is_local=True).run(GateActivity(room).gate, task)).rulings[0]
+    ruling = (await environment(GATE, is_local=True).run(GateActivity(deps).gate, task)).rulings[0]
     request = request_of(ruling.request)
     assert (request.kind, request.card.effect, request.args.inline) == ("in_doubt", "Pay 20 to Ana", ARGS)

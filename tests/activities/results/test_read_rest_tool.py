@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from activity_kit import TURN, room_of
-from desk_fixtures import GUEST, Ledger, pay_tool
+from activity_kit import TURN, worker_deps
+from turn_fixtures import GUEST, Ledger, pay_tool
 
 from signoff.activities.results.read_rest_tool import bind_to_store, how_to_read_on, read_rest
 from signoff.registry.actor import Actor
@@ -75,8 +75,8 @@ async def test_only_the_frameworks_tool_is_bound_to_a_store(store: Store) -> Non
     assert mine.definition == READ_REST_TOOL.definition
     told = await mine.handler({"handle": "x" * 64, "start": 0}, _context())
     assert isinstance(told, ToolFailure)
-    room = room_of(store, actors=[Actor(name="desk", model="scripted", read_rest=True)])
-    assert room.catalog.registry.resolve("read_rest") is READ_REST_TOOL
+    deps = worker_deps(store, actors=[Actor(name="desk", model="scripted", read_rest=True)])
+    assert deps.catalog.registry.resolve("read_rest") is READ_REST_TOOL
 
 
 def test_words_about_the_rest_can_be_followed_to_the_letter() -> None:

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, begun, environment, free, permit_for, room_of, run, task_for, told
-from desk_fixtures import Ledger
+from activity_kit import ARGS, TURN, begun, environment, free, permit_for, run, task_for, told, worker_deps
 from proved_rows import case
+from turn_fixtures import Ledger
 
 from signoff.activities.results import record_distribution
 from signoff.approvals.redaction import HIDDEN
@@ -73,7 +73,7 @@ async def called(store: Store, answer: Any, *to: Destination, **fields: Any) -> 
     ledger = Ledger()
     more = {key: fields.pop(key) for key in ("observer", "reducers") if key in fields}
     tool = free(ledger, handler=ledger.handler("pay", answer), **fields)
-    reply = await run(room_of(store, tool, destinations=to, **more), tool, task_for(tool))
+    reply = await run(worker_deps(store, tool, destinations=to, **more), tool, task_for(tool))
     assert reply.outcome is not None
     assert len(ledger.rows) == 1
     return tool, reply.outcome
@@ -340,7 +340,7 @@ async def test_what_is_long_is_cut_in_the_record_and_kept_in_the_store(store: St
     ledger = Ledger()
     args = {"amount": 20, "to": "ü" * 9_000}
     tool = free(ledger, handler=ledger.handler("pay", "é" * 5_000), **OWN)
-    reply = await run(room_of(store, tool), tool, task_for(tool, args=args))
+    reply = await run(worker_deps(store, tool), tool, task_for(tool, args=args))
     assert reply.outcome is not None
     assert not reply.outcome.truncated
     ended = await facts(store, "outcome")
@@ -370,9 +370,9 @@ async def test_a_second_run_of_the_same_call_records_nothing_more(store: Store) 
     """What an activity that is tried again writes is there already."""
     ledger = Ledger()
     tool = free(ledger, read_only=True, **BYPASS)
-    room = room_of(store, tool)
-    await run(room, tool, task_for(tool))
-    await run(room, tool, task_for(tool))
+    deps = worker_deps(store, tool)
+    await run(deps, tool, task_for(tool))
+    await run(deps, tool, task_for(tool))
     assert len(ledger.rows) == 2
     assert (await facts(store, "outcome"))["record"] == "specialist_execution"
 
@@ -402,9 +402,9 @@ async def test_a_turn_that_is_cancelled_meanwhile_does_not_lose_what_happened(st
         await go.wait()
 
     tool = free(Ledger(), handler=Ledger().handler("pay", RECORD))
-    room = room_of(store, tool, destinations=[Stage().to("cache", sink=slow)])
+    deps = worker_deps(store, tool, destinations=[Stage().to("cache", sink=slow)])
     env, task = environment(), task_for(tool)
-    running = asyncio.ensure_future(run(room, tool, task, env))
+    running = asyncio.ensure_future(run(deps, tool, task, env))
     await begun(running, arrived)
     env.cancel()
     await asyncio.sleep(0)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, MoodyStore, environment, free, permit_for, pinned, room_of, run, task_for
-from desk_fixtures import Ledger, pay_tool
+from activity_kit import ARGS, TURN, MoodyStore, environment, free, permit_for, pinned, run, task_for, worker_deps
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.results.result_processor import ResultProcessor
@@ -46,7 +46,7 @@ async def _outcome(store: Store, answer: Any, budget: int = 1_000, **fields: Any
         more["reducers"].register("pay", reducer)
     # Without a ticket, so that one test may ask for several outcomes of the one call.
     tool = free(Ledger(), handler=Ledger().handler("pay", answer), read_only=True, **fields)
-    reply = await run(room_of(store, tool, **more), tool, task_for(tool, budget_chars=budget))
+    reply = await run(worker_deps(store, tool, **more), tool, task_for(tool, budget_chars=budget))
     assert reply.outcome is not None
     return reply.outcome
 
@@ -268,9 +268,9 @@ async def test_a_misfit_is_not_tried_again(store: Store) -> None:
     """The ticket holds it: the same call comes back with the same words and runs nothing."""
     ledger = Ledger()
     tool = free(ledger, output_schema={"type": "integer"})
-    room, task = room_of(store, tool), task_for(tool)
-    first = await run(room, tool, task)
-    assert await run(room, tool, task) == first
+    deps, task = worker_deps(store, tool), task_for(tool)
+    first = await run(deps, tool, task)
+    assert await run(deps, tool, task) == first
     assert len(ledger.rows) == 1
 
 
@@ -284,7 +284,7 @@ async def test_each_result_has_its_own_duration(store: Store) -> None:
         raise ValueError("late")
 
     tool = free(Ledger(), handler=slow, read_only=True)
-    reply = await run(room_of(store, tool), tool, task_for(tool))
+    reply = await run(worker_deps(store, tool), tool, task_for(tool))
     assert reply.outcome is not None
     assert (reply.outcome.code, reply.outcome.duration_ms >= 20) == ("execution_failed", True)
 
@@ -298,7 +298,7 @@ def _batch(names: list[str]) -> tuple[CallPart, ...]:
     )
 
 
-def _law_room(store: Store) -> WorkerDeps:
+def _law_deps(store: Store) -> WorkerDeps:
     tools: list[Tool] = [
         free(Ledger(), name="free"),
         pay_tool(Ledger(), name="asked"),
@@ -306,7 +306,7 @@ def _law_room(store: Store) -> WorkerDeps:
         free(Ledger(), name="barred", tags=("barred",)),
     ]
     rule = GlobalRule(name="bar", rule="'barred' in tool.tags", effect="deny")
-    return room_of(store, *tools, policies=[rule])
+    return worker_deps(store, *tools, policies=[rule])
 
 
 @pytest.mark.row("E26")
@@ -318,7 +318,7 @@ async def test_every_call_of_a_batch_counts_in_its_split(names: list[str]) -> No
     share = RESULT_CHARS_PER_BATCH // len(names)
     with tempfile.TemporaryDirectory() as folder:
         async with open_store(f"sqlite:///{folder}/law.db") as store:
-            gate = GateActivity(_law_room(store)).gate
+            gate = GateActivity(_law_deps(store)).gate
             for _ in range(2):
                 batch = _batch(names)
                 reply = await environment().run(gate, GateTask(ctx=pinned(), calls=batch))
@@ -350,7 +350,7 @@ async def test_what_a_budget_leaves_and_its_rest_are_the_whole(
     and from there on the rest, piece by piece, with nothing lost, repeated or changed.
     """
     tool = free(Ledger(), untrusted_output=outside)
-    results = ResultProcessor(room_of(store, tool), tool)
+    results = ResultProcessor(worker_deps(store, tool), tool)
     value = ToolFailure(text) if fails else ToolResult(text, [text], 0.5)
     outcome = (await environment().run(results.of, permit_for(tool), ARGS, value, budget)).outcome
     assert (outcome.truncated, outcome.original_chars) == (len(text) > budget, len(text))

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, environment, permit_for, pinned, room_of
-from desk_fixtures import Ledger, pay_tool
+from activity_kit import ARGS, environment, permit_for, pinned, worker_deps
+from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.results.result_processor import ProcessedResult, ResultProcessor
 from signoff.contracts.content import Content
@@ -26,14 +26,14 @@ async def made(store: Store, result: ToolResult, names: tuple[str, ...] = MEANT,
     """What becomes of `result`, of a tool that may change `names`."""
     actor, budget = fields.pop("actor", "desk"), fields.pop("budget", 1_000)
     tool = pay_tool(Ledger(), False, updates=names, **fields)
-    room = room_of(
+    deps = worker_deps(
         store,
         tool,
         actors=[Actor(name="desk", model="scripted", routes=(TRIP,))],
         context={"project": {"type": "string"}},
     )
     permit = permit_for(tool, ctx=pinned(actor=actor, route="trip", step="ask"))
-    return await environment().run(ResultProcessor(room, tool).of, permit, ARGS, result, budget)
+    return await environment().run(ResultProcessor(deps, tool).of, permit, ARGS, result, budget)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ async def result_of(gateway: GatewayRig, approval: str) -> Any:
     """The outcome of the call behind a request, once its turn has ended."""
     key = parse_approval_id(approval)
     assert key is not None
-    return (await gateway.desk.signoff.result(key.turn)).calls[0]
+    return (await gateway.turns.signoff.result(key.turn)).calls[0]
 
 
 def ran_with(gateway: GatewayRig, tool: str) -> list[dict[str, Any]]:
@@ -30,7 +30,7 @@ async def test_an_approval_can_change_the_arguments(gateway: GatewayRig) -> None
     outcome = await result_of(gateway, approval)
     assert (outcome.code, outcome.edited_by) == ("ok", "approver")
     assert ran_with(gateway, "book")[-1] == {**FLIGHT, "cost": 380}
-    request = await gateway.desk.signoff.request(approval)
+    request = await gateway.turns.signoff.request(approval)
     assert (request.revision, request.edited_by) == (2, "approver")
     told = (await gateway.http.get(f"/v1/approvals/{approval}")).text
     assert PASSWORD not in told
@@ -58,7 +58,7 @@ async def test_what_cannot_be_meant_changes_nothing(
     answer = await gateway.decide(approval, **{"verdict": "approved", "revision": 1} | fields)
     assert (answer.status_code, answer.json()["status"]) == (status, "refused"), answer.text
     assert told in answer.json()["message"]
-    request = await gateway.desk.signoff.request(approval)
+    request = await gateway.turns.signoff.request(approval)
     assert (request.state, request.revision, request.votes) == ("pending", 1, ())
 
 
@@ -125,7 +125,7 @@ async def test_what_is_to_be_typed_again_is_asked_of_programs_too(gateway: Gatew
     assert (other.json()["code"], "asked again" in other.json()["message"]) == ("stale", True)
     odd = await gateway.decide(first, verdict="approved", revision=1, confirm="420", edited_args={"to": [1]})
     assert (odd.status_code, odd.json()["code"]) == (422, "malformed")
-    shown = (await gateway.desk.signoff.request(first)).question_hash
+    shown = (await gateway.turns.signoff.request(first)).question_hash
     item = {"approval_id": first, "revision": 1, "question_hash": shown, "verdict": "approved"}
     several = await gateway.http.post("/v1/approvals/decide", json={"decisions": [item]})
     assert several.json()["receipts"][0]["code"] == "malformed"

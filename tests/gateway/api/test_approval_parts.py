@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from gateway_login import bearer, locked_desk, token_of
+from gateway_login import bearer, locked_rig, token_of
 from gateway_rig import BASE, PASSWORD, GatewayRig, fresh
 
 from signoff.contracts.content import Content
@@ -142,11 +142,11 @@ async def test_a_request_of_another_session_is_unknown_there(gateway: GatewayRig
 async def test_an_answer_takes_the_right_to_decide(gateway: GatewayRig) -> None:
     """A token that may start things only decides nothing in a session either; nobody names another person."""
     session, part = await _asked(gateway)
-    desk = locked_desk(gateway)
-    starts, decides = await token_of(desk, "approver", "start"), await token_of(desk, "approver")
-    refused = await _answer(desk, f"main.{session}", _response(part), **bearer(starts))
+    rig = locked_rig(gateway)
+    starts, decides = await token_of(rig, "approver", "start"), await token_of(rig, "approver")
+    refused = await _answer(rig, f"main.{session}", _response(part), **bearer(starts))
     assert (refused.status_code, refused.json()["code"]) == (403, "scope")
-    accepted = await _answer(desk, f"main.{session}", _response(part), **bearer(decides))
+    accepted = await _answer(rig, f"main.{session}", _response(part), **bearer(decides))
     assert accepted.json()["receipts"][0]["status"] == "accepted", accepted.text
 
 

@@ -18,7 +18,7 @@ async def test_an_approval_runs_the_call(gateway: GatewayRig) -> None:
     receipt = answer.json()
     assert answer.status_code == 200, receipt
     assert (receipt["status"], receipt["decided_by"], receipt["channel"]) == ("accepted", "approver", "api")
-    key = (await gateway.desk.signoff.request(approval)).turn
+    key = (await gateway.turns.signoff.request(approval)).turn
     view = await gateway.http.get(f"/v1/turns/{key}/events")
     assert '"state":"complete"' in view.text
     assert await gateway.runs(approval) == 1
@@ -85,7 +85,7 @@ async def test_what_is_no_verdict_decides_nothing(gateway_once: tuple[GatewayRig
     url = f"/v1/approvals/{approval}/decide"
     answer = await gateway.http.post(url, content=body, headers={"content-type": "application/json"})
     assert (answer.status_code, answer.json()["code"], answer.json()["status"]) == (422, "malformed", "refused")
-    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+    assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ async def test_refusals_are_receipts(gateway: GatewayRig, fields: dict[str, Any]
     approval = await gateway.asked("pay")
     answer = await gateway.decide(approval, verdict="approved", **fields)
     assert (answer.status_code, answer.json()["code"]) == (status, code)
-    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+    assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
 async def test_nobody_approves_what_they_asked_for(gateway: GatewayRig) -> None:
@@ -141,7 +141,7 @@ async def test_unknown_requests_are_404_receipts(gateway: GatewayRig) -> None:
 async def test_a_short_code_finds_its_request(gateway: GatewayRig) -> None:
     """By code in any spelling, open and decided."""
     approval = await gateway.asked("pay")
-    request = await gateway.desk.signoff.request(approval)
+    request = await gateway.turns.signoff.request(approval)
     async for _ in _listed(gateway, approval):
         break
     shown = await gateway.http.get(f"/v1/approvals/{show_code(request.code).lower()}")
@@ -179,7 +179,7 @@ async def test_received_at_is_the_gateway_s_clock(gateway: GatewayRig) -> None:
     transport = httpx.ASGITransport(app=build_app(dataclasses.replace(gateway.deps, clock=lambda: moment)))
     async with httpx.AsyncClient(transport=transport, base_url=BASE) as http:
         await http.post(f"/v1/approvals/{approval}/decide?as=ana", json={"verdict": "denied"})
-    decision = (await gateway.desk.signoff.request(approval)).votes[0].decision
+    decision = (await gateway.turns.signoff.request(approval)).votes[0].decision
     assert (decision.received_at, decision.subject) == (moment, "ana")
     assert (decision.channel, decision.assurance) == ("api", "session")
     assert SIGNER.verifier().check_decision(decision)
@@ -203,7 +203,7 @@ async def test_a_stranger_cannot_make_a_turn_longer(gateway: GatewayRig) -> None
     approval = await gateway.asked("pay")
     named = parse_approval_id(approval)
     assert named is not None
-    handle = gateway.desk.client.get_workflow_handle(named.turn.workflow_id)
+    handle = gateway.turns.client.get_workflow_handle(named.turn.workflow_id)
     before = (await handle.describe()).history_length
     for _ in range(3):
         assert (await gateway.decide(approval, verdict="approved", **{"as": "guest"})).status_code == 403

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
-from gateway_login import bearer, locked_desk, token_of
+from gateway_login import bearer, locked_rig, token_of
 from gateway_rig import GatewayRig, gateway_rig
 from sqlalchemy import text
 from temporalio.client import Client
@@ -23,26 +23,26 @@ PEOPLE = (
 
 
 @pytest.fixture
-async def desk(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A desk whose record begins with the test."""
+async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
+    """A gateway whose record begins with the test."""
     async with gateway_rig(client, store, f"record-{uuid.uuid4().hex[:12]}") as found:
         yield found
 
 
-async def finished(desk: GatewayRig) -> str:
+async def finished(rig: GatewayRig) -> str:
     """A turn whose call was approved and ran: its name."""
-    approval = await desk.asked("pay")
-    await desk.decide(approval, verdict="approved", **{"as": "approver"})
+    approval = await rig.asked("pay")
+    await rig.decide(approval, verdict="approved", **{"as": "approver"})
     turn = approval.rpartition(".c1")[0]
-    await desk.desk.signoff.result(TurnKey(*turn.split(".")))
+    await rig.turns.signoff.result(TurnKey(*turn.split(".")))
     return turn
 
 
-async def test_a_timeline_by_every_name_of_its_turn(desk: GatewayRig) -> None:
+async def test_a_timeline_by_every_name_of_its_turn(rig: GatewayRig) -> None:
     """The dotted name, the workflow id, the turn's id: one stream, in order, verified, in words and as records."""
-    turn = await finished(desk)
+    turn = await finished(rig)
     answers = [
-        (await desk.http.get(f"/v1/audit/{name}")).json()
+        (await rig.http.get(f"/v1/audit/{name}")).json()
         for name in (turn, f"turn/{turn.replace('.', '/')}", turn.rpartition(".")[2])
     ]
     assert answers[0] == answers[1] == answers[2]
@@ -52,17 +52,17 @@ async def test_a_timeline_by_every_name_of_its_turn(desk: GatewayRig) -> None:
     assert len(told["timeline"]) == len(told["records"]) >= 6
     said = " ".join(line["what"] for line in told["timeline"])
     assert "answered approved" in said
-    missing = await desk.http.get("/v1/audit/main.nothing.nothing")
+    missing = await rig.http.get("/v1/audit/main.nothing.nothing")
     assert (missing.status_code, missing.json()["code"]) == (404, "unknown")
 
 
 @pytest.mark.usefixtures("nothing_waits")
-async def test_the_record_is_for_auditors_and_operators_of_its_tenant(desk: GatewayRig) -> None:
+async def test_the_record_is_for_auditors_and_operators_of_its_tenant(rig: GatewayRig) -> None:
     """Not for who decided, not for another tenant's auditor, who is told that there is nothing of that name."""
-    turn = await finished(desk)
-    await desk.http.post("/v1/freezes?as=approver", json={"reason": "drill"})
-    await desk.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
-    locked = locked_desk(desk, people=PEOPLE)
+    turn = await finished(rig)
+    await rig.http.post("/v1/freezes?as=approver", json={"reason": "drill"})
+    await rig.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
+    locked = locked_rig(rig, people=PEOPLE)
     found = {}
     for person, tenant in (("guest", "main"), ("ana", "main"), ("olga", "main"), ("root", "main"), ("zoe", "acme")):
         headers = bearer(await token_of(locked, person, "read", tenant=tenant))
@@ -75,11 +75,11 @@ async def test_the_record_is_for_auditors_and_operators_of_its_tenant(desk: Gate
     assert (await locked.http.get(f"/v1/audit/{turn}")).status_code == 401
 
 
-async def test_a_record_that_was_changed_is_named(desk: GatewayRig) -> None:
+async def test_a_record_that_was_changed_is_named(rig: GatewayRig) -> None:
     """The answer is there, with what is wrong with it."""
-    turn = await finished(desk)
+    turn = await finished(rig)
     stream = f"turn/{turn.replace('.', '/')}"
     change = text("UPDATE audit_records SET subject = 'mallory' WHERE stream = :stream AND seq = 2")
-    await desk.deps.store.run(lambda connection: connection.execute(change, {"stream": stream}))
-    told = (await desk.http.get(f"/v1/audit/{turn}")).json()
+    await rig.deps.store.run(lambda connection: connection.execute(change, {"stream": stream}))
+    told = (await rig.http.get(f"/v1/audit/{turn}")).json()
     assert (told["finding"]["fault"], told["finding"]["stream"], told["finding"]["seq"]) == ("changed", stream, 2)

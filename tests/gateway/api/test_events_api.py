@@ -8,11 +8,11 @@ from typing import Any
 
 import httpx
 import pytest
-from desk_fixtures import Ledger, catalog_of, pay_tool
-from gateway_login import bearer, locked_desk, token_of
+from gateway_login import bearer, locked_rig, token_of
 from gateway_rig import BASE, GatewayRig, gateway_rig
 from sqlalchemy import text
 from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, pay_tool
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.ids import TurnKey
@@ -37,7 +37,7 @@ _LOGIN: dict[str, Any] = {
 }
 
 
-def desk_catalog(ledger: Ledger) -> Catalog:
+def catalog_with(ledger: Ledger) -> Catalog:
     """A tool that everybody may know of, and a specialist; both take a secret, and the specialist asks nobody."""
     given: dict[str, Any] = {"input_schema": _LOGIN, "effect": "Log in to {site}"}
     return catalog_of(
@@ -55,36 +55,36 @@ def react(request: CompletionRequest) -> Completion:
 
 
 @pytest.fixture
-async def desk(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A desk whose events begin with the test."""
+async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
+    """A gateway whose events begin with the test."""
     queue = f"events-{uuid.uuid4().hex[:12]}"
     model = ScriptedModel(react)
-    async with gateway_rig(client, store, queue, catalog_of_ledger=desk_catalog, model=model) as found:
+    async with gateway_rig(client, store, queue, catalog_of_ledger=catalog_with, model=model) as found:
         yield found
 
 
-async def finished(desk: GatewayRig) -> TurnKey:
+async def finished(rig: GatewayRig) -> TurnKey:
     """A turn whose call was approved and ran."""
-    approval = await desk.asked("go")
-    await desk.decide(approval, verdict="approved", **{"as": "approver"})
+    approval = await rig.asked("go")
+    await rig.decide(approval, verdict="approved", **{"as": "approver"})
     key = TurnKey(*approval.split(".")[:3])
-    await desk.desk.signoff.result(key)
+    await rig.turns.signoff.result(key)
     return key
 
 
-async def read(desk: GatewayRig, **params: Any) -> dict[str, Any]:
+async def read(rig: GatewayRig, **params: Any) -> dict[str, Any]:
     """What the API answers to whoever reads events."""
-    answer = await desk.http.get("/v1/events", params=params)
+    answer = await rig.http.get("/v1/events", params=params)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
     return found
 
 
-async def test_a_turn_as_it_happened_without_its_secrets(desk: GatewayRig) -> None:
+async def test_a_turn_as_it_happened_without_its_secrets(rig: GatewayRig) -> None:
     """From what was asked to what was executed, in order; each with the schema that its data keeps to."""
-    key = await finished(desk)
+    key = await finished(rig)
     name = ".".join(key)
-    found = await read(desk, turn=name)
+    found = await read(rig, turn=name)
     told = [(each["type"], each["data"].get("tool")) for each in found["events"] if each["type"] != "catalog.deployed"]
     shown = [kind for kind, tool in told if tool in ("login", None)]
     assert shown.index("approval.requested") < shown.index("approval.decided") < shown.index("tool_call:login")
@@ -97,44 +97,44 @@ async def test_a_turn_as_it_happened_without_its_secrets(desk: GatewayRig) -> No
     # What a specialist was given is told, and the secret in it is not; nor anywhere else.
     ran = next(each for each in found["events"] if each["data"].get("arguments"))
     assert (ran["data"]["tool"], ran["data"]["arguments"]["site"], ran["private"]) == ("vault", "bank.example", True)
-    everything = await desk.http.get("/v1/events", params={"limit": 500})
+    everything = await rig.http.get("/v1/events", params={"limit": 500})
     assert "bank.example" in everything.text
     assert SECRET not in everything.text
-    schemas = (await desk.http.get("/v1/events/schemas")).json()
+    schemas = (await rig.http.get("/v1/events/schemas")).json()
     for each in found["events"]:
         assert each["dataschema"] in schemas.values()
-        schema = (await desk.http.get(each["dataschema"].removeprefix(BASE))).json()
+        schema = (await rig.http.get(each["dataschema"].removeprefix(BASE))).json()
         assert set(each["data"]) <= set(schema["properties"])
     for missing in ("nothing/1", "turn.started/2"):
-        assert (await desk.http.get(f"/v1/events/schemas/{missing}")).status_code == 404
+        assert (await rig.http.get(f"/v1/events/schemas/{missing}")).status_code == 404
 
 
-async def test_an_answer_without_events_is_waited_for(desk: GatewayRig) -> None:
+async def test_an_answer_without_events_is_waited_for(rig: GatewayRig) -> None:
     """Until something happens, and no longer; it goes on after the number that it was given."""
-    before = await read(desk)
-    assert await read(desk, after=before["next"]) == {**before, "events": [], "next": before["newest"]}
-    waiting = asyncio.create_task(read(desk, after=before["next"], wait=30))
+    before = await read(rig)
+    assert await read(rig, after=before["next"]) == {**before, "events": [], "next": before["newest"]}
+    waiting = asyncio.create_task(read(rig, after=before["next"], wait=30))
     await asyncio.sleep(0)
-    await desk.http.post("/v1/freezes?as=approver", json={"reason": "drill"})
+    await rig.http.post("/v1/freezes?as=approver", json={"reason": "drill"})
     found = await waiting
     assert [each["type"] for each in found["events"]] == ["freeze.started"]
     assert found["events"][0]["data"] == {"person": "approver", "reason": "drill", "channel": "api"}
     assert found["next"] == before["newest"] + 1
-    await desk.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
+    await rig.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
     # A store that was begun anew has given out fewer numbers than somebody remembers.
-    assert (await read(desk, after=10_000, wait=30))["next"] == before["newest"] + 2
+    assert (await read(rig, after=10_000, wait=30))["next"] == before["newest"] + 2
 
 
-async def test_server_sent_events_go_on_after_the_last_that_came(desk: GatewayRig) -> None:
+async def test_server_sent_events_go_on_after_the_last_that_came(rig: GatewayRig) -> None:
     """Each under its number; `Last-Event-ID` comes before `after`, and what is no number is refused."""
-    await finished(desk)
-    found = (await read(desk))["events"]
+    await finished(rig)
+    found = (await read(rig))["events"]
     # A gateway that stops ends the streams: what is there until then has been sent.
-    desk.app.state.live.close()
+    rig.app.state.live.close()
 
     async def followed(**headers: str) -> httpx.Response:
         sent = {"accept": "text/event-stream", **{name.replace("_", "-"): value for name, value in headers.items()}}
-        return await desk.http.get("/v1/events?after=1", headers=sent)
+        return await rig.http.get("/v1/events?after=1", headers=sent)
 
     for answer, first in ((await followed(), 1), (await followed(last_event_id="3"), 3)):
         assert answer.headers["content-type"].startswith("text/event-stream")
@@ -144,26 +144,26 @@ async def test_server_sent_events_go_on_after_the_last_that_came(desk: GatewayRi
     assert (await followed(last_event_id="x")).status_code == 422
 
 
-async def test_what_is_gone_is_said(desk: GatewayRig) -> None:
+async def test_what_is_gone_is_said(rig: GatewayRig) -> None:
     """Whoever goes on from before it is told so; whoever begins reads what is kept."""
-    await finished(desk)
-    newest = (await read(desk))["newest"]
+    await finished(rig)
+    newest = (await read(rig))["newest"]
     change = text("UPDATE events SET numbered_at = 0 WHERE number <= 3")
-    await desk.deps.store.run(lambda connection: connection.execute(change))
-    assert await desk.deps.events.remove_old(30) == 3
-    assert (await read(desk))["events"][0]["number"] == (await read(desk, after=3))["events"][0]["number"] == 4
+    await rig.deps.store.run(lambda connection: connection.execute(change))
+    assert await rig.deps.events.remove_old(30) == 3
+    assert (await read(rig))["events"][0]["number"] == (await read(rig, after=3))["events"][0]["number"] == 4
     for headers in ({}, {"accept": "text/event-stream"}):
-        gone = await desk.http.get("/v1/events?after=2", headers=headers)
+        gone = await rig.http.get("/v1/events?after=2", headers=headers)
         assert (gone.status_code, gone.json()["code"]) == (410, "gone")
         assert "up to 3" in gone.json()["message"]
     assert newest > 4
 
 
 @pytest.mark.usefixtures("nothing_waits")
-async def test_events_are_for_auditors_and_operators_and_a_turns_for_who_may_read_it(desk: GatewayRig) -> None:
+async def test_events_are_for_auditors_and_operators_and_a_turns_for_who_may_read_it(rig: GatewayRig) -> None:
     """Who asked, and who is asked, read the turn without the specialist; others are told nothing of it."""
-    name = ".".join(await finished(desk))
-    locked = locked_desk(desk, people=PEOPLE)
+    name = ".".join(await finished(rig))
+    locked = locked_rig(rig, people=PEOPLE)
     found: dict[str, Any] = {}
     for person in PEOPLE:
         headers = bearer(await token_of(locked, person.id, "read", tenant=person.tenant))

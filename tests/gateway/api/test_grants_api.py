@@ -15,7 +15,7 @@ from signoff.store.store import Store
 
 
 @pytest.fixture
-async def desk(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
+async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
     """A gateway of the test's own: a freeze is for a whole tenant."""
     async with gateway_rig(client, store, f"grants-{uuid.uuid4().hex[:12]}") as found:
         yield found
@@ -28,9 +28,9 @@ def key_of(approval: str) -> TurnKey:
     return key.turn
 
 
-async def batch_item(desk: GatewayRig, approval: str, **fields: object) -> dict[str, object]:
+async def batch_item(rig: GatewayRig, approval: str, **fields: object) -> dict[str, object]:
     """An answer bound to what the request says now."""
-    request = await desk.desk.signoff.request(approval)
+    request = await rig.turns.signoff.request(approval)
     given: dict[str, object] = {
         "approval_id": approval,
         "revision": request.revision,
@@ -40,20 +40,20 @@ async def batch_item(desk: GatewayRig, approval: str, **fields: object) -> dict[
     return given | fields
 
 
-async def test_a_batch_gives_each_answer_its_own_receipt(desk: GatewayRig) -> None:
+async def test_a_batch_gives_each_answer_its_own_receipt(rig: GatewayRig) -> None:
     """One is approved, one denied, and what is stale, malformed, unknown or not theirs changes nothing beside them."""
-    yes, no, stale, own = [await desk.asked(word) for word in ("pay", "pay", "pay", "both")]
+    yes, no, stale, own = [await rig.asked(word) for word in ("pay", "pay", "pay", "both")]
     items = [
-        await batch_item(desk, yes),
-        await batch_item(desk, no, verdict="denied", reason="too much"),
-        await batch_item(desk, stale, revision=7),
-        await batch_item(desk, own),
+        await batch_item(rig, yes),
+        await batch_item(rig, no, verdict="denied", reason="too much"),
+        await batch_item(rig, stale, revision=7),
+        await batch_item(rig, own),
         {"approval_id": "main.s.t.c1.1", "revision": 1, "question_hash": "a" * 64, "verdict": "approved"},
         {"approval_id": yes, "revision": 1, "verdict": "approved"},
         {"approval_id": yes, "revision": 1, "question_hash": "a" * 64, "verdict": "perhaps"},
         "nonsense",
     ]
-    answer = await desk.http.post("/v1/approvals/decide", json={"decisions": items})
+    answer = await rig.http.post("/v1/approvals/decide", json={"decisions": items})
     assert answer.status_code == 200, answer.text
     receipts = answer.json()["receipts"]
     assert receipts[-1]["message"] == "this must be a JSON object"
@@ -69,60 +69,58 @@ async def test_a_batch_gives_each_answer_its_own_receipt(desk: GatewayRig) -> No
     ]
     assert [each["approval_id"] for each in receipts[:6]] == [yes, no, stale, own, "main.s.t.c1.1", yes]
     assert "`question_hash`" in receipts[5]["message"]
-    assert (await desk.desk.signoff.request(stale)).state == "pending"
-    assert (await desk.desk.signoff.request(no)).reason == "too much"
+    assert (await rig.turns.signoff.request(stale)).state == "pending"
+    assert (await rig.turns.signoff.request(no)).reason == "too much"
 
 
-async def test_a_batch_sent_twice_counts_once(desk: GatewayRig) -> None:
+async def test_a_batch_sent_twice_counts_once(rig: GatewayRig) -> None:
     """The same key gives the first receipts again."""
-    approval = await desk.asked("pay")
-    body = {"decisions": [await batch_item(desk, approval)]}
+    approval = await rig.asked("pay")
+    body = {"decisions": [await batch_item(rig, approval)]}
     headers = {"Idempotency-Key": uuid.uuid4().hex}
-    first = await desk.http.post("/v1/approvals/decide", json=body, headers=headers)
-    again = await desk.http.post("/v1/approvals/decide", json=body, headers=headers)
+    first = await rig.http.post("/v1/approvals/decide", json=body, headers=headers)
+    again = await rig.http.post("/v1/approvals/decide", json=body, headers=headers)
     assert first.json()["receipts"][0]["status"] == "accepted"
     assert again.json() == first.json() or again.json()["receipts"][0]["code"] == "duplicate"
-    await desk.desk.signoff.result(key_of(approval))
-    assert await desk.runs(approval) == 1
+    await rig.turns.signoff.result(key_of(approval))
+    assert await rig.runs(approval) == 1
 
 
 @pytest.mark.parametrize("body", [{}, {"decisions": []}, {"decisions": [1] * 101}, {"decisions": 1}])
-async def test_what_is_no_batch_is_refused_whole(desk: GatewayRig, body: dict[str, object]) -> None:
+async def test_what_is_no_batch_is_refused_whole(rig: GatewayRig, body: dict[str, object]) -> None:
     """None, nothing, too many or no list: 422 with the field."""
-    answer = await desk.http.post("/v1/approvals/decide", json=body)
+    answer = await rig.http.post("/v1/approvals/decide", json=body)
     assert answer.status_code == 422
     assert "decisions" in answer.json()["message"]
 
 
-async def test_an_answer_is_remembered_listed_used_and_taken_back(desk: GatewayRig) -> None:
+async def test_an_answer_is_remembered_listed_used_and_taken_back(rig: GatewayRig) -> None:
     """Approved with a predicate: the next call like it asks nobody, until somebody takes that back."""
-    approval = await desk.asked("alike")
+    approval = await rig.asked("alike")
     remember = {"scope": "tenant", "where": "args.amount <= 500.0", "seconds": 600, "uses": 3}
-    receipt = (await desk.decide(approval, verdict="approved", remember=remember)).json()
+    receipt = (await rig.decide(approval, verdict="approved", remember=remember)).json()
     assert receipt["status"] == "accepted", receipt
-    await desk.desk.signoff.result(await desk.start("alike"))
-    (grant,) = (await desk.http.get("/v1/grants")).json()["grants"]
+    await rig.turns.signoff.result(await rig.start("alike"))
+    (grant,) = (await rig.http.get("/v1/grants")).json()["grants"]
     assert (grant["verdict"], grant["people"], grant["uses"], grant["uses_left"]) == ("approved", ["approver"], 3, 2)
     assert (grant["like"]["where"], grant["approval_id"]) == ("args.amount <= 500.0", approval)
-    stranger = await desk.http.request("DELETE", f"/v1/grants/{grant['id']}?as=bo", json={})
+    stranger = await rig.http.request("DELETE", f"/v1/grants/{grant['id']}?as=bo", json={})
     assert (stranger.status_code, stranger.json()["code"]) == (403, "not_allowed")
-    gone = await desk.http.request("DELETE", f"/v1/grants/{grant['id']}", json={})
+    gone = await rig.http.request("DELETE", f"/v1/grants/{grant['id']}", json={})
     assert (gone.status_code, gone.json()["revoked_by"]) == (200, "approver")
-    assert (await desk.http.get("/v1/grants")).json() == {"grants": []}
-    assert len((await desk.http.get("/v1/grants?every=true")).json()["grants"]) == 1
-    await desk.asked("alike")
-    missing = await desk.http.request("DELETE", "/v1/grants/nobody", json={})
+    assert (await rig.http.get("/v1/grants")).json() == {"grants": []}
+    assert len((await rig.http.get("/v1/grants?every=true")).json()["grants"]) == 1
+    await rig.asked("alike")
+    missing = await rig.http.request("DELETE", "/v1/grants/nobody", json={})
     assert (missing.status_code, missing.json()["code"]) == (404, "unknown")
 
 
-async def test_the_digest_of_exact_arguments_is_not_shown(desk: GatewayRig, store: Store) -> None:
+async def test_the_digest_of_exact_arguments_is_not_shown(rig: GatewayRig, store: Store) -> None:
     """It would let arguments that the card masks be guessed."""
-    approval = await desk.asked("alike")
-    assert (await desk.decide(approval, verdict="approved", remember={"scope": "tenant"})).json()[
-        "status"
-    ] == "accepted"
-    await desk.desk.signoff.result(await desk.start("alike"))
-    (grant,) = (await desk.http.get("/v1/grants")).json()["grants"]
+    approval = await rig.asked("alike")
+    assert (await rig.decide(approval, verdict="approved", remember={"scope": "tenant"})).json()["status"] == "accepted"
+    await rig.turns.signoff.result(await rig.start("alike"))
+    (grant,) = (await rig.http.get("/v1/grants")).json()["grants"]
     (kept,) = await Grants(store).all(DEFAULT_TENANT)
     assert (grant["like"]["exact"], len(kept.like.exact)) == ("these arguments", 64)
 
@@ -138,52 +136,52 @@ async def test_the_digest_of_exact_arguments_is_not_shown(desk: GatewayRig, stor
     ],
 )
 async def test_a_wish_that_cannot_be_kept_is_refused_before_it_is_sent(
-    desk: GatewayRig, remember: dict[str, object], says: str
+    rig: GatewayRig, remember: dict[str, object], says: str
 ) -> None:
     """The receipt says why, and the request waits on."""
-    approval = await desk.asked("alike")
-    answer = await desk.decide(approval, verdict="approved", remember=remember)
+    approval = await rig.asked("alike")
+    answer = await rig.decide(approval, verdict="approved", remember=remember)
     assert (answer.status_code, answer.json()["code"]) == (422, "malformed")
     assert says in answer.json()["message"]
-    assert (await desk.desk.signoff.request(approval)).state == "pending"
+    assert (await rig.turns.signoff.request(approval)).state == "pending"
 
 
 @pytest.mark.usefixtures("nothing_waits")
-async def test_a_freeze_withdraws_what_waits_and_denies_what_comes(desk: GatewayRig) -> None:
+async def test_a_freeze_withdraws_what_waits_and_denies_what_comes(rig: GatewayRig) -> None:
     """One request to the API: everything that waits ends, nothing runs, and a thaw lets calls be asked again."""
-    waiting = [await desk.asked("pay") for _ in range(3)]
-    answer = await desk.http.post("/v1/freezes", json={"reason": "a stolen laptop"})
+    waiting = [await rig.asked("pay") for _ in range(3)]
+    answer = await rig.http.post("/v1/freezes", json={"reason": "a stolen laptop"})
     assert answer.status_code == 200, answer.text
     told = answer.json()
     assert (told["freeze"]["reason"], told["freeze"]["by"]) == ("a stolen laptop", "approver")
     assert set(waiting).isdisjoint(told["swept"]["waiting"])
-    states = [(await desk.desk.signoff.request(each)).state for each in waiting]
+    states = [(await rig.turns.signoff.request(each)).state for each in waiting]
     assert states == ["cancelled"] * 3
-    assert (await desk.http.get("/v1/freezes")).json()["freezes"][0]["tenant"] == "main"
+    assert (await rig.http.get("/v1/freezes")).json()["freezes"][0]["tenant"] == "main"
     # A turn that was on its way when the tenant was frozen.
-    late = await desk.desk.start("small")
-    (outcome,) = (await desk.desk.signoff.result(late)).calls
+    late = await rig.turns.start("small")
+    (outcome,) = (await rig.turns.signoff.result(late)).calls
     assert outcome.denied is not None
     assert (outcome.code, outcome.denied.reason) == ("denied", "frozen: a stolen laptop")
-    assert desk.ledger.rows == []
-    assert (await desk.http.request("DELETE", "/v1/freezes/main", json={})).status_code == 200
-    again = await desk.http.request("DELETE", "/v1/freezes/main", json={})
-    assert (again.status_code, (await desk.http.get("/v1/freezes")).json()) == (404, {"freezes": []})
-    await desk.desk.signoff.result(await desk.start("small"))
-    assert len(desk.ledger.rows) == 1
+    assert rig.ledger.rows == []
+    assert (await rig.http.request("DELETE", "/v1/freezes/main", json={})).status_code == 200
+    again = await rig.http.request("DELETE", "/v1/freezes/main", json={})
+    assert (again.status_code, (await rig.http.get("/v1/freezes")).json()) == (404, {"freezes": []})
+    await rig.turns.signoff.result(await rig.start("small"))
+    assert len(rig.ledger.rows) == 1
 
 
 @pytest.mark.usefixtures("nothing_waits")
-async def test_nothing_new_starts_in_a_frozen_tenant(desk: GatewayRig) -> None:
+async def test_nothing_new_starts_in_a_frozen_tenant(rig: GatewayRig) -> None:
     """A turn, a message or a late result is refused with the reason, and none of them exists afterwards."""
     session = fresh()
-    await desk.http.post("/v1/freezes", json={"reason": "a stolen laptop"})
+    await rig.http.post("/v1/freezes", json={"reason": "a stolen laptop"})
     for path, body in (
         ("/v1/turns", {"text": "small", "actor": "desk", "turn": session}),
         (f"/v1/sessions/{session}/messages", {"text": "small", "actor": "desk"}),
         (f"/v1/sessions/{session}/results", {"turn": "t", "text": "done"}),
     ):
-        answer = await desk.http.post(path, json=body)
+        answer = await rig.http.post(path, json=body)
         assert (answer.status_code, answer.json()) == (
             403,
             {
@@ -191,23 +189,23 @@ async def test_nothing_new_starts_in_a_frozen_tenant(desk: GatewayRig) -> None:
                 "message": "the tenant `main` is frozen: a stolen laptop; nothing new starts until it is thawed",
             },
         )
-    async with browser(desk) as page:
+    async with browser(rig) as page:
         form = hidden((await page.get("/new")).text, "/sessions")
         shown = await page.post("/sessions", data={**form, "text": "small", "actor": "desk"})
     assert (shown.status_code, "nothing new starts until it is thawed" in words(shown.text)) == (403, True)
     for path in (f"/v1/turns/{session}", f"/v1/sessions/{session}"):
-        assert (await desk.http.get(path)).status_code == 404
-    await desk.http.request("DELETE", "/v1/freezes/main", json={})
-    assert (await desk.http.post("/v1/turns", json={"text": "hello", "actor": "desk"})).status_code == 201
+        assert (await rig.http.get(path)).status_code == 404
+    await rig.http.request("DELETE", "/v1/freezes/main", json={})
+    assert (await rig.http.post("/v1/turns", json={"text": "hello", "actor": "desk"})).status_code == 201
 
 
-async def test_only_an_operator_freezes_and_thaws(desk: GatewayRig) -> None:
+async def test_only_an_operator_freezes_and_thaws(rig: GatewayRig) -> None:
     """A person without the right is refused, and nothing is frozen."""
     for answer in (
-        await desk.http.post("/v1/freezes?as=guest", json={"reason": "r"}),
-        await desk.http.request("DELETE", "/v1/freezes/main?as=guest", json={}),
+        await rig.http.post("/v1/freezes?as=guest", json={"reason": "r"}),
+        await rig.http.request("DELETE", "/v1/freezes/main?as=guest", json={}),
     ):
         assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed")
         assert "`admin`" in answer.json()["message"]
-    assert (await desk.http.post("/v1/freezes", json={})).status_code == 422
-    assert (await desk.http.get("/v1/freezes")).json() == {"freezes": []}
+    assert (await rig.http.post("/v1/freezes", json={})).status_code == 422
+    assert (await rig.http.get("/v1/freezes")).json() == {"freezes": []}

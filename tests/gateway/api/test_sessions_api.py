@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from gateway_login import bearer, locked_desk, token_of
+from gateway_login import bearer, locked_rig, token_of
 from gateway_rig import BASE, GatewayRig, fresh
 
 from signoff.contracts.call import CallContext
@@ -122,7 +122,7 @@ async def test_every_turn_of_a_message_is_signed_for(gateway: GatewayRig) -> Non
 
 async def test_a_session_is_its_owner_s(gateway: GatewayRig) -> None:
     """Nobody says or adds anything in another's name; another tenant finds nothing; each scope opens its own."""
-    locked = locked_desk(gateway)
+    locked = locked_rig(gateway)
     name, hello = fresh(), {"text": "hello", "actor": "desk"}
     messages, results = f"/v1/sessions/{name}/messages", f"/v1/sessions/{name}/results"
     ana, bo = bearer(await token_of(locked, "ana")), bearer(await token_of(locked, "bo"))

@@ -27,7 +27,7 @@ async def test_a_started_turn_can_be_read_at_its_links(gateway: GatewayRig) -> N
 
 async def test_tier_and_roles_come_from_the_directory(gateway: GatewayRig) -> None:
     """A request names a person by id; everything else about that person is the directory's."""
-    view = await gateway.desk.signoff.view(await gateway.start("hello", user="ana"))
+    view = await gateway.turns.signoff.view(await gateway.start("hello", user="ana"))
     assert (view.requester.tier, view.requester.roles) == ("trusted", ("approvers", "finance"))
 
 
@@ -89,10 +89,10 @@ async def test_the_same_id_with_other_input_is_a_conflict(gateway: GatewayRig) -
 
 async def test_long_words_go_through_the_store(gateway: GatewayRig) -> None:
     """Over 8 KiB of text lies in the store and still reaches the actor; over 1 MiB is 413."""
-    view = await gateway.desk.signoff.view(key := await gateway.start("wörd " * 20_000))
+    view = await gateway.turns.signoff.view(key := await gateway.start("wörd " * 20_000))
     stored = view.model_dump()["messages"][0]["parts"][0]["text"]["blob"]
     assert stored["size"] == 20_000 * 6 + 2
-    assert (await gateway.desk.signoff.result(key)).state == "complete"
+    assert (await gateway.turns.signoff.result(key)).state == "complete"
     answer = await gateway.http.post("/v1/turns", json={"text": "x" * 1_100_000, "actor": "desk"})
     assert answer.status_code == 413
 
@@ -191,7 +191,7 @@ async def test_secret_arguments_are_in_no_view(gateway: GatewayRig) -> None:
         texts.append((await stream.aread()).decode())
     assert not any(PASSWORD in text for text in texts)
     assert all("hidden, 13 characters" in text for text in (texts[0], texts[1], texts[3]))
-    digest = (await gateway.desk.signoff.request(approval)).digest
+    digest = (await gateway.turns.signoff.request(approval)).digest
     assert not any(digest in text for text in texts), "a bare digest lets a short secret be guessed"
 
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
-from gateway_login import browser, hidden, locked_desk, sign_in, token_of, words
+from gateway_login import browser, hidden, locked_rig, sign_in, token_of, words
 from gateway_rig import GatewayRig
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,24 +82,24 @@ def test_a_link_is_sealed_by_the_store_s_key_as_a_link() -> None:
 @pytest.fixture
 def locked(gateway: GatewayRig) -> GatewayRig:
     """A gateway where everybody must sign in."""
-    return locked_desk(gateway)
+    return locked_rig(gateway)
 
 
-async def link_for(desk: GatewayRig, approval: str, person: str = "ana", **fields: object) -> str:
+async def link_for(rig: GatewayRig, approval: str, person: str = "ana", **fields: object) -> str:
     """The address of a link for one person."""
-    key = await desk.deps.store.secret_key(LINK_KEY)
+    key = await rig.deps.store.secret_key(LINK_KEY)
     given: dict[str, object] = {
         "approval": approval,
         "revision": 1,
         "person": person,
-        "expires": desk.deps.clock() + timedelta(hours=1),
+        "expires": rig.deps.clock() + timedelta(hours=1),
     } | fields
     return f"/link/{make_link(key, ApprovalLink.model_validate(given))}"
 
 
-async def state_of(desk: GatewayRig, approval: str) -> str:
+async def state_of(rig: GatewayRig, approval: str) -> str:
     """The request's state by the workflow itself."""
-    return (await desk.desk.signoff.request(approval)).state
+    return (await rig.turns.signoff.request(approval)).state
 
 
 async def test_a_link_decides_by_its_page(gateway: GatewayRig, locked: GatewayRig) -> None:
@@ -116,7 +116,7 @@ async def test_a_link_decides_by_its_page(gateway: GatewayRig, locked: GatewayRi
         sent = await page.post(url, data={**hidden(opened.text, url), "verdict": "approved"})
         assert (sent.status_code, sent.headers["location"]) == (303, url)
         assert "Approved by Ana (you)" in words((await page.get(url)).text)
-    decision = (await gateway.desk.signoff.request(approval)).votes[0].decision
+    decision = (await gateway.turns.signoff.request(approval)).votes[0].decision
     assert (decision.subject, decision.channel, decision.assurance) == ("ana", "email", "link")
     assert decision.revision == 1
 
@@ -243,7 +243,7 @@ async def test_a_link_answers_once(gateway: GatewayRig, locked: GatewayRig) -> N
         for verdict in ("denied", "denied", "approved"):
             await page.post(url, data={**form, "verdict": verdict, "reason": "no"})
         assert "Denied by Ana (you)" in words((await page.get(url)).text)
-    request = await gateway.desk.signoff.request(approval)
+    request = await gateway.turns.signoff.request(approval)
     assert (request.state, len(request.votes)) == ("denied", 1)
     assert await gateway.runs(approval) == 0
 
@@ -251,7 +251,7 @@ async def test_a_link_answers_once(gateway: GatewayRig, locked: GatewayRig) -> N
 async def test_a_link_does_not_answer_what_became_of_a_call(gateway: GatewayRig, locked: GatewayRig) -> None:
     """That question is for somebody who looked and signed in; the page leads there."""
     approval = await gateway.doubted("easy")
-    url = await link_for(locked, approval, revision=(await gateway.desk.signoff.request(approval)).revision)
+    url = await link_for(locked, approval, revision=(await gateway.turns.signoff.request(approval)).revision)
     async with browser(locked) as page:
         opened = (await page.get(url)).text
         assert "not answered by a link" in words(opened)
@@ -261,10 +261,10 @@ async def test_a_link_does_not_answer_what_became_of_a_call(gateway: GatewayRig,
 async def test_a_link_ends_a_day_after_its_request(gateway: GatewayRig) -> None:
     """However long its deadline was: a link may lie in a mailbox for years. Seen to open 30 days later before."""
     ahead = timedelta(0)
-    desk = locked_desk(gateway, clock=lambda: datetime.now(UTC) + ahead)
+    rig = locked_rig(gateway, clock=lambda: datetime.now(UTC) + ahead)
     approval = await gateway.asked("easy")
-    url = await link_for(desk, approval, expires=datetime.now(UTC) + timedelta(days=60))
-    async with browser(desk) as page:
+    url = await link_for(rig, approval, expires=datetime.now(UTC) + timedelta(days=60))
+    async with browser(rig) as page:
         form = hidden((await page.get(url)).text, url)
         assert (await page.post(url, data={**form, "verdict": "denied"})).status_code == 303
         ahead = timedelta(hours=23)

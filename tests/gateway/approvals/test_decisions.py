@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from desk_fixtures import AMOUNT_SCHEMA, GUEST, Ledger, catalog_of, pay_tool
 from temporalio.testing import ActivityEnvironment
+from turn_fixtures import AMOUNT_SCHEMA, GUEST, Ledger, catalog_of, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.worker_deps import WorkerDeps
@@ -32,24 +32,24 @@ def tool(approval: Any, **fields: Any) -> Tool:
     return pay_tool(Ledger(), approval, **fields)
 
 
-def room_of(store: Store, *tools: Tool, **fields: Any) -> WorkerDeps:
-    """A worker's room with these tools."""
+def worker_deps(store: Store, *tools: Tool, **fields: Any) -> WorkerDeps:
+    """A worker's dependencies with these tools."""
     catalog = catalog_of(tools, **fields)
     return WorkerDeps(catalog=catalog, store=store, people=catalog.people, drivers={}, mark_key=b"k" * 32)
 
 
-def room_with(store: Store, near: Tool, far: Tool) -> WorkerDeps:
+def deps_with(store: Store, near: Tool, far: Tool) -> WorkerDeps:
     """`near` on a route of `desk`, over `far` in the registry."""
     route = Route(name="r", tools=(near,))
-    return room_of(store, far, actors=[Actor(name="desk", model="scripted", routes=(route,), shadowing="allow")])
+    return worker_deps(store, far, actors=[Actor(name="desk", model="scripted", routes=(route,), shadowing="allow")])
 
 
-async def asked(room: WorkerDeps, args: Any = ARGS, **fields: Any) -> ApprovalRequest:
+async def asked(deps: WorkerDeps, args: Any = ARGS, **fields: Any) -> ApprovalRequest:
     """What the gates ask of a call, on the route where there is one."""
-    route = "r" if room.catalog.scopes["desk"].routed else ""
+    route = "r" if deps.catalog.scopes["desk"].routed else ""
     ctx = CallContext(actor="desk", session="s", turn="t", tenant="main", user=GUEST, route=route)
     task = GateTask(ctx=ctx, calls=(CallPart(call="c1.1", tool="pay", args=Content(inline=args)),), **fields)
-    (ruling,) = (await ActivityEnvironment().run(GateActivity(room).gate, task)).rulings
+    (ruling,) = (await ActivityEnvironment().run(GateActivity(deps).gate, task)).rulings
     assert ruling.request is not None, ruling
     return ruling.request
 
@@ -71,23 +71,23 @@ def shown(card: Card) -> tuple[str, list[tuple[str, str]]]:
 )
 async def test_an_edit_is_reviewed_as_the_policy_that_counts_shows_it(near: Tool, far: Tool, store: Store) -> None:
     """On a route over another tool both policies count, however alike the two are; as the gates then show it."""
-    room = room_with(store, near, far)
-    edited = edited_request(await asked(room), EDITED, room.catalog)
-    assert shown(edited.card) == shown((await asked(room, EDITED, revision=2, edited_by="ana")).card)
+    deps = deps_with(store, near, far)
+    edited = edited_request(await asked(deps), EDITED, deps.catalog)
+    assert shown(edited.card) == shown((await asked(deps, EDITED, revision=2, edited_by="ana")).card)
 
 
 async def test_what_is_kept_off_the_card_is_kept_off_its_edit(store: Store) -> None:
     """The shadow asks nobody and says nothing of cards; the tool beneath shows the amount alone."""
-    room = room_with(store, tool(False), tool(AMOUNT))
-    edited = edited_request(await asked(room), EDITED, room.catalog)
+    deps = deps_with(store, tool(False), tool(AMOUNT))
+    edited = edited_request(await asked(deps), EDITED, deps.catalog)
     assert [(row.name, row.value) for row in edited.card.rows] == [("amount", "15"), ("", "1 more not shown")]
 
 
 @pytest.mark.parametrize("approval", [True, AMOUNT])
 async def test_a_tool_that_is_not_known_as_it_was_shows_no_more_than_before(approval: Any, store: Store) -> None:
     """Neither where nobody knows a catalog nor where it has another tool of the name by now."""
-    request = await asked(room_of(store, tool(approval)))
-    another = room_of(store, tool(True, input_schema=OTHER)).catalog
+    request = await asked(worker_deps(store, tool(approval)))
+    another = worker_deps(store, tool(True, input_schema=OTHER)).catalog
     known: list[Catalog | None] = [None, another]
     for catalog in known:
         names = [row.name for row in edited_request(request, EDITED, catalog).card.rows]
@@ -96,6 +96,6 @@ async def test_a_tool_that_is_not_known_as_it_was_shows_no_more_than_before(appr
 
 async def test_a_card_that_left_nothing_out_shows_what_is_added(store: Store) -> None:
     """Who adds an argument sees it before they approve, also of a tool that is not known here."""
-    request = await asked(room_of(store, tool(True)), {"amount": 20})
+    request = await asked(worker_deps(store, tool(True)), {"amount": 20})
     assert [row.name for row in request.card.rows] == ["amount"]
     assert [row.name for row in edited_request(request, EDITED, None).card.rows] == ["amount", "to"]

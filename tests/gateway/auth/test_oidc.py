@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_login import browser, hidden, locked_desk, words
+from gateway_login import browser, hidden, locked_rig, words
 from gateway_rig import GatewayRig
 from joserfc import jwt
 from oidc_provider import CLIENT, Provider, answer_of, new_key
@@ -30,7 +30,7 @@ def locked(gateway: GatewayRig, provider: Provider) -> GatewayRig:
         Person(id="bo", name="Bo", identities={"email": ("bo@example.com",)}),
         Person(id="gone", name="Gone", active=False, identities={"email": ("gone@example.com",)}),
     )
-    return locked_desk(
+    return locked_rig(
         gateway,
         people=people,
         **login_settings(provider, {"money": ("finance",)}),
@@ -50,7 +50,7 @@ async def test_a_declared_login_signs_in(gateway: GatewayRig, locked: GatewayRig
         assert "Signed in as Ana" in words(card)
         form = hidden(card, f"/approvals/{approval}/decide")
         await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "denied"})
-    decision = (await gateway.desk.signoff.request(approval)).votes[0].decision
+    decision = (await gateway.turns.signoff.request(approval)).votes[0].decision
     assert (decision.subject, decision.assurance) == ("ana", "session")
 
 
@@ -112,7 +112,7 @@ async def test_a_decision_after_a_second_factor_says_so(
         await sign_in_at_provider(page)
         form = hidden((await page.get(f"/approvals/{approval}")).text, f"/approvals/{approval}/decide")
         await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "denied"})
-    assert (await gateway.desk.signoff.request(approval)).votes[0].decision.assurance == "mfa"
+    assert (await gateway.turns.signoff.request(approval)).votes[0].decision.assurance == "mfa"
 
 
 LIES: dict[str, dict[str, Any]] = {
@@ -180,7 +180,7 @@ async def test_a_new_key_is_fetched_once_it_is_used(gateway: GatewayRig, provide
     """Keys turn over at the provider without a restart here; an unknown key does not make us ask without end."""
     now = [datetime.now(UTC)]
     provider.claims = {"groups": ["money"]}
-    locked = locked_desk(
+    locked = locked_rig(
         gateway,
         clock=lambda: now[0],
         oidc_issuer=provider.issuer,
@@ -231,7 +231,7 @@ async def test_the_way_back_works_once_and_in_one_browser(locked: GatewayRig, pr
 async def test_an_attempt_ends_after_ten_minutes(gateway: GatewayRig, provider: Provider) -> None:
     """Whoever comes back later begins again."""
     now = [datetime.now(UTC)]
-    locked = locked_desk(gateway, clock=lambda: now[0], oidc_issuer=provider.issuer, oidc_client_id=CLIENT)
+    locked = locked_rig(gateway, clock=lambda: now[0], oidc_issuer=provider.issuer, oidc_client_id=CLIENT)
     async with browser(locked) as page:
         back = await to_provider(page)
         now[0] += timedelta(minutes=10)
@@ -267,7 +267,7 @@ async def test_a_provider_that_is_away_stops_nobody_with_a_token(
         provider.discovery = wrong
         async with browser(locked) as page:
             assert (await page.get(START)).status_code == 503
-    nowhere = locked_desk(gateway, oidc_issuer="http://127.0.0.1:9", oidc_client_id=CLIENT)
+    nowhere = locked_rig(gateway, oidc_issuer="http://127.0.0.1:9", oidc_client_id=CLIENT)
     async with browser(nowhere) as page:
         away = await page.get(START)
         assert away.status_code == 503

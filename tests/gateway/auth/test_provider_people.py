@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from gateway_login import bearer, browser, hidden, locked_desk, token_of, words
+from gateway_login import bearer, browser, hidden, locked_rig, token_of, words
 from gateway_rig import PEOPLE, SIGNER, GatewayRig, gateway_rig
 from oidc_provider import Provider
 from provider_login import asked, login_settings, sign_in_at_provider
@@ -34,14 +34,14 @@ GROUPS = {"desk": ("approvers",), "money": ("finance",), "staff": ()}
 
 
 @pytest.fixture
-async def desk(client: Client, tmp_path: Any, provider: Provider) -> AsyncIterator[GatewayRig]:
+async def rig(client: Client, tmp_path: Any, provider: Provider) -> AsyncIterator[GatewayRig]:
     """A worker of the production profile that declares a few people, and a gateway that asks the provider as well."""
     queue = f"claims-{uuid.uuid4().hex[:12]}"
     async with (
         open_store(f"sqlite:///{tmp_path}/signoff.db") as store,
-        gateway_rig(client, store, queue, profile="production", people=FixedDirectory(PEOPLE)) as open_desk,
+        gateway_rig(client, store, queue, profile="production", people=FixedDirectory(PEOPLE)) as open_rig,
     ):
-        yield locked_desk(open_desk, people=PEOPLE, **login_settings(provider, GROUPS))
+        yield locked_rig(open_rig, people=PEOPLE, **login_settings(provider, GROUPS))
 
 
 async def approve(page: httpx.AsyncClient, approval: str) -> httpx.Response:
@@ -63,71 +63,71 @@ def cy(provider: Provider, *roles: str, subject: str = "cy") -> Person:
     return Person(id=id_from_login(login), name="Cy", roles=roles, identities={"oidc": (login,)})
 
 
-async def vote(desk: GatewayRig, approval: str, person: Person, *, revision: int = 1) -> Receipt:
+async def vote(rig: GatewayRig, approval: str, person: Person, *, revision: int = 1) -> Receipt:
     """A signed approval of somebody whom the gateway let in, whatever workers know of them."""
-    shown = (await desk.request(approval)).question_hash
+    shown = (await rig.request(approval)).question_hash
     draft = DecisionDraft(approval_id=approval, verdict="approved", revision=revision, question_hash=shown)
-    return await decide(desk.deps, draft, DecisionAuthor(person, "inbox", "session"))
+    return await decide(rig.deps, draft, DecisionAuthor(person, "inbox", "session"))
 
 
-async def test_who_is_known_by_claims_alone_approves_and_the_tool_runs(desk: GatewayRig, provider: Provider) -> None:
+async def test_who_is_known_by_claims_alone_approves_and_the_tool_runs(rig: GatewayRig, provider: Provider) -> None:
     """Nobody declared her; the worker believes what the gateway signed when she signed in."""
-    approval = await asked(desk)
+    approval = await asked(rig)
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["desk"]}
-    async with browser(desk) as page:
+    async with browser(rig) as page:
         assert (await sign_in_at_provider(page)).status_code == 303
         assert "Signed in as Cy" in words((await page.get("/tools")).text)
         assert (await approve(page, approval)).status_code == 303
-    result = await asyncio.wait_for(desk.desk.signoff.result(key_of(approval)), 60)
+    result = await asyncio.wait_for(rig.turns.signoff.result(key_of(approval)), 60)
     assert result.calls[0].code == "ok"
-    assert await desk.runs(approval) == 1
-    request = await desk.desk.signoff.request(approval)
+    assert await rig.runs(approval) == 1
+    request = await rig.turns.signoff.request(approval)
     assert (request.decided_by, request.decided_name) == (cy(provider).id, "Cy")
-    signed_in = [each.facts for each in await AuditLog(desk.deps.store).stream("admin/main") if each.kind == "admin"]
+    signed_in = [each.facts for each in await AuditLog(rig.deps.store).stream("admin/main") if each.kind == "admin"]
     assert [each["roles"] for each in signed_in if each.get("act") == "sign-in"] == [["approvers"]]
 
 
-async def test_who_is_known_by_claims_alone_asks(desk: GatewayRig, provider: Provider) -> None:
+async def test_who_is_known_by_claims_alone_asks(rig: GatewayRig, provider: Provider) -> None:
     """Workers bear out who asks, so what a policy lets pass passes."""
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["staff"]}
-    async with browser(desk) as page:
+    async with browser(rig) as page:
         await sign_in_at_provider(page)
         form = hidden((await page.get("/new")).text, "/sessions")
         sent = await page.post("/sessions", data={**form, "text": "small", "actor": "desk"})
         assert sent.status_code == 303, words(sent.text)
         session = SessionKey(*sent.headers["location"].rpartition("/")[2].split("."))
-        while not (view := await desk.desk.signoff.session(session)).turns or view.turns[0].state != "complete":
+        while not (view := await rig.turns.signoff.session(session)).turns or view.turns[0].state != "complete":
             await asyncio.sleep(0.05)
     assert (view.owner, view.turns[0].requester) == (cy(provider).id, cy(provider).id)
-    assert [row[0] for row in desk.ledger.rows] == ["small"]
+    assert [row[0] for row in rig.ledger.rows] == ["small"]
 
 
-async def test_a_role_taken_away_counts_at_once(desk: GatewayRig, provider: Provider) -> None:
+async def test_a_role_taken_away_counts_at_once(rig: GatewayRig, provider: Provider) -> None:
     """Also where the tool runs: an answer given before is none of somebody who may decide it now."""
-    approval = await asked(desk, "both")
+    approval = await asked(rig, "both")
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["money"]}
-    async with browser(desk) as page:
+    async with browser(rig) as page:
         await sign_in_at_provider(page)
         await approve(page, approval)
-        assert [each.subject for each in (await desk.desk.signoff.request(approval)).votes] == [cy(provider).id]
+        assert [each.subject for each in (await rig.turns.signoff.request(approval)).votes] == [cy(provider).id]
         provider.claims = {"sub": "cy", "name": "Cy", "groups": ["staff"]}
         await sign_in_at_provider(page)
-    headers = bearer(await token_of(desk, "ana"))
-    body = {"verdict": "approved", "question_hash": (await desk.request(approval)).question_hash}
-    counted = await desk.http.post(f"/v1/approvals/{approval}/decide", json=body, headers=headers)
+    headers = bearer(await token_of(rig, "ana"))
+    body = {"verdict": "approved", "question_hash": (await rig.request(approval)).question_hash}
+    counted = await rig.http.post(f"/v1/approvals/{approval}/decide", json=body, headers=headers)
     assert counted.status_code == 200, counted.text
-    view = await desk.desk.until(
+    view = await rig.turns.until(
         key_of(approval),
         lambda view: any(call.approval is not None and call.approval.revision == 2 for call in view.calls),
     )
     assert [call.state for call in view.calls] == ["waiting"]
-    assert await desk.runs(approval) == 0
-    assert (await vote(desk, approval, cy(provider, "finance"), revision=2)).code == "not_allowed"
+    assert await rig.runs(approval) == 0
+    assert (await vote(rig, approval, cy(provider, "finance"), revision=2)).code == "not_allowed"
 
 
-async def test_rows_that_are_over_forged_or_ended_are_nobody(desk: GatewayRig, provider: Provider) -> None:
+async def test_rows_that_are_over_forged_or_ended_are_nobody(rig: GatewayRig, provider: Provider) -> None:
     """Even where the gateway was led to let them in, the worker refuses."""
-    approval, person, store = await asked(desk), cy(provider, "approvers"), desk.deps.store
+    approval, person, store = await asked(rig), cy(provider, "approvers"), rig.deps.store
     week = timedelta(days=7)
     rows = {
         "never signed in": None,
@@ -143,37 +143,37 @@ async def test_rows_that_are_over_forged_or_ended_are_nobody(desk: GatewayRig, p
     for name, row in rows.items():
         if row is not None:
             await store.run(vouched_writer(row))
-        assert (await vote(desk, approval, person)).code == "not_allowed", name
+        assert (await vote(rig, approval, person)).code == "not_allowed", name
     await store.run(vouched_writer(vouch(SIGNER, person, names=(), now=NOW, lifetime=week)))
     await VouchedPeople(store).end("main", person.id, by="ada", now=NOW)
-    assert (await vote(desk, approval, person)).code == "not_allowed"
-    assert (await desk.desk.signoff.request(approval)).votes == ()
+    assert (await vote(rig, approval, person)).code == "not_allowed"
+    assert (await rig.turns.signoff.request(approval)).votes == ()
 
 
-async def test_another_gateway_knows_who_signed_in_and_who_was_signed_out(desk: GatewayRig, provider: Provider) -> None:
+async def test_another_gateway_knows_who_signed_in_and_who_was_signed_out(rig: GatewayRig, provider: Provider) -> None:
     """A cookie of one is good at the other; an operator's sign-out at both."""
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["desk"]}
-    async with browser(desk) as page:
+    async with browser(rig) as page:
         await sign_in_at_provider(page)
-        other = locked_desk(desk, people=PEOPLE, **login_settings(provider, GROUPS))
+        other = locked_rig(rig, people=PEOPLE, **login_settings(provider, GROUPS))
         async with browser(other) as there:
             there.cookies.update(page.cookies)
             assert "Signed in as Cy" in words((await there.get("/tools")).text)
-            await VouchedPeople(desk.deps.store).end("main", cy(provider).id, by="ada", now=NOW)
+            await VouchedPeople(rig.deps.store).end("main", cy(provider).id, by="ada", now=NOW)
             assert (await there.get("/tools")).status_code == 303
         assert (await page.get("/tools")).status_code == 303
 
 
-async def test_who_left_every_group_is_nobody_any_more(desk: GatewayRig, provider: Provider) -> None:
+async def test_who_left_every_group_is_nobody_any_more(rig: GatewayRig, provider: Provider) -> None:
     """The sign-in that is refused ends what the one before said."""
-    approval = await asked(desk)
+    approval = await asked(rig)
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["desk"]}
-    async with browser(desk) as page:
+    async with browser(rig) as page:
         await sign_in_at_provider(page)
         provider.claims = {"sub": "cy", "name": "Cy", "groups": []}
         assert (await sign_in_at_provider(page)).status_code == 401
         assert (await page.get("/tools")).status_code == 303
-    assert (await vote(desk, approval, cy(provider, "approvers"))).code == "not_allowed"
+    assert (await vote(rig, approval, cy(provider, "approvers"))).code == "not_allowed"
 
 
 def test_a_sign_in_is_believed_for_days_not_for_ever() -> None:

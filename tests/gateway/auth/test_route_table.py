@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import pytest
 from fastapi import APIRouter, Depends
 from fastapi.routing import APIRoute
-from gateway_login import locked_desk
+from gateway_login import locked_rig
 from gateway_rig import GatewayRig
 from starlette.requests import Request
 from starlette.routing import BaseRoute, Mount
@@ -21,10 +21,10 @@ OPEN_PAGES = re.compile(r"/(login|logout|link|language|icon\.svg)\b")
 STARTING = re.compile(r"/(v1/)?(turns|sessions)\b")
 
 
-def routes_of(desk: GatewayRig) -> list[BaseRoute]:
+def routes_of(rig: GatewayRig) -> list[BaseRoute]:
     """Every route of the application, those of included routers among them."""
     found: list[BaseRoute] = []
-    for route in desk.app.routes:
+    for route in rig.app.routes:
         inner = getattr(route, "original_router", None)
         found += [route] if inner is None else inner.routes
     return found
@@ -71,7 +71,7 @@ async def two(first: TokenReader, second: Annotated[None, Depends(nothing)]) -> 
 
 async def test_a_route_asks_for_itself_what_it_needs(gateway: GatewayRig) -> None:
     """Whoever was let in for nothing, as for another route, is asked again before anything that needs a token."""
-    locked = locked_desk(gateway)
+    locked = locked_rig(gateway)
     scope = {"type": "http", "method": "POST", "path": "/v1/turns", "headers": [], "app": locked.app}
     request = Request(scope)
     await Access().admit(request)

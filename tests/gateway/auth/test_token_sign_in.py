@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from gateway_login import all_routes, bearer, locked_desk, token_of
+from gateway_login import all_routes, bearer, locked_rig, token_of
 from gateway_rig import GatewayRig
 from starlette.requests import Request
 
@@ -22,7 +22,7 @@ SCHEMAS = "/v1/events/schemas"
 @pytest.fixture
 def locked(gateway: GatewayRig) -> GatewayRig:
     """A gateway where everybody must sign in."""
-    return locked_desk(gateway)
+    return locked_rig(gateway)
 
 
 async def test_a_token_decides_as_its_person(gateway: GatewayRig, locked: GatewayRig) -> None:
@@ -39,7 +39,7 @@ async def test_a_token_decides_as_its_person(gateway: GatewayRig, locked: Gatewa
     shown = (await gateway.request(approval)).question_hash
     answer = await locked.http.post(url, json={"verdict": "denied", "question_hash": shown}, headers=headers)
     assert answer.json()["status"] == "accepted", answer.text
-    decision = (await gateway.desk.signoff.request(approval)).votes[0].decision
+    decision = (await gateway.turns.signoff.request(approval)).votes[0].decision
     assert (decision.subject, decision.channel, decision.assurance) == ("ana", "api", "session")
 
 
@@ -51,7 +51,7 @@ async def test_a_token_counts_in_development_too(gateway: GatewayRig) -> None:
     assert wrong.status_code == 401
     guest = await gateway.http.post(url, json={"verdict": "approved"}, headers=bearer(await token_of(gateway, "guest")))
     assert (guest.status_code, guest.json()["code"]) == (403, "not_allowed")
-    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+    assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
 async def test_a_turn_is_its_caller_s(locked: GatewayRig) -> None:
@@ -136,7 +136,7 @@ async def test_a_missing_scope_is_403(
         answer = await locked.http.request(method, path, headers=headers, content=body)
         assert (answer.status_code, answer.json()["code"]) == (403, "scope"), path
         assert f"needs the scope `{scope}`" in answer.json()["message"]
-    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+    assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
 async def test_another_tenant_s_token_reaches_nothing_here(gateway: GatewayRig, locked: GatewayRig) -> None:
@@ -153,7 +153,7 @@ async def test_another_tenant_s_token_reaches_nothing_here(gateway: GatewayRig, 
     assert (await locked.http.post(f"/v1/turns/{turn}/cancel", json={}, headers=headers)).status_code == 404
     start = {"text": "pay", "actor": "desk", "tenant": "main"}
     assert (await locked.http.post("/v1/turns", json=start, headers=headers)).status_code == 404
-    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+    assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
 async def test_health_needs_no_login(locked: GatewayRig) -> None:
@@ -179,20 +179,20 @@ async def test_the_description_names_the_token(locked: GatewayRig) -> None:
     assert needed["delete", "/v1/grants/{grant}"] == ["decide"]
 
 
-async def admitted(desk: GatewayRig, secret: str) -> Request:
+async def admitted(rig: GatewayRig, secret: str) -> Request:
     """A request with this token that was let in."""
     header = (b"authorization", f"Bearer {secret}".encode())
-    scope = {"type": "http", "method": "GET", "path": "/v1/turns/x/events", "headers": [header], "app": desk.app}
+    scope = {"type": "http", "method": "GET", "path": "/v1/turns/x/events", "headers": [header], "app": rig.app}
     request = Request(scope)
     await TokenAccess("token", "read").admit(request)
     return request
 
 
 def followed(
-    desk: GatewayRig, request: Request, events: AsyncGenerator[str, None], allowed: Allowed | None = None
+    rig: GatewayRig, request: Request, events: AsyncGenerator[str, None], allowed: Allowed | None = None
 ) -> AsyncIterator[str]:
     """What is streamed to whoever sent `request`."""
-    streams: Streams = desk.app.state.streams
+    streams: Streams = rig.app.state.streams
     body: AsyncIterator[Any] = aiter(streams.respond(request, events, allowed).body_iterator)
     return body
 
@@ -200,7 +200,7 @@ def followed(
 async def test_a_stream_ends_with_its_token(gateway: GatewayRig) -> None:
     """Whoever follows a turn when their token is revoked is told nothing of what happens later."""
     now = [datetime.now(UTC)]
-    locked = locked_desk(gateway, clock=lambda: now[0])
+    locked = locked_rig(gateway, clock=lambda: now[0])
     tokens = Tokens(locked.deps.store)
     secret, token = await tokens.create("main", "ana", ["read"], lifetime=timedelta(days=1), now=now[0])
     request = await admitted(locked, secret)
@@ -223,7 +223,7 @@ async def test_a_stream_ends_with_its_token(gateway: GatewayRig) -> None:
 async def test_a_stream_ends_for_who_may_not_read_any_more(gateway: GatewayRig) -> None:
     """Signed in all the while, and not concerned by what is followed since."""
     now = [datetime.now(UTC)]
-    locked = locked_desk(gateway, clock=lambda: now[0])
+    locked = locked_rig(gateway, clock=lambda: now[0])
     request = await admitted(locked, await token_of(locked, "ana"))
     concerned = [True]
 

@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from desk_fixtures import catalog_of, pay_tool
-from gateway_login import bearer, locked_desk, token_of
+from gateway_login import bearer, locked_rig, token_of
 from gateway_rig import GatewayRig, gateway_rig
 from sqlalchemy import text
 from temporalio.client import Client
+from turn_fixtures import catalog_of, pay_tool
 
 from signoff.audit.event_deliveries import EventDeliveries, is_for
 from signoff.channels.standard_webhooks import verify_id
@@ -68,10 +68,10 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 
 @pytest.fixture
-async def desk(
+async def rig(
     client: Client, store: Store, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[GatewayRig]:
-    """A desk whose freezes are sent to the receiver; it has seen what was there before."""
+    """A gateway whose freezes are sent to the receiver; it has seen what was there before."""
     monkeypatch.setenv("FEED_SECRET", "whsec_" + base64.b64encode(KEY).decode())
     feed = Subscription(
         name="feed",
@@ -91,60 +91,60 @@ async def desk(
         yield found
 
 
-def sender_of(desk: GatewayRig, **changes: Any) -> EventSender:
+def sender_of(rig: GatewayRig, **changes: Any) -> EventSender:
     """What sends the desk's subscription, as it is declared or with other fields."""
-    return EventSender(desk.deps, replace(desk.deps.catalog.subscriptions["feed"], **changes))
+    return EventSender(rig.deps, replace(rig.deps.catalog.subscriptions["feed"], **changes))
 
 
-async def froze(desk: GatewayRig, reason: str = "drill") -> None:
+async def froze(rig: GatewayRig, reason: str = "drill") -> None:
     """Two events: a freeze, and its end."""
-    await desk.http.post("/v1/freezes?as=approver", json={"reason": reason})
-    await desk.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
+    await rig.http.post("/v1/freezes?as=approver", json={"reason": reason})
+    await rig.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
 
 
-async def make_due(desk: GatewayRig) -> None:
+async def make_due(rig: GatewayRig) -> None:
     """The time of every next try is there."""
     change = text("UPDATE event_deliveries SET due_at = 0 WHERE state = 'new'")
-    await desk.deps.store.run(lambda connection: connection.execute(change))
+    await rig.deps.store.run(lambda connection: connection.execute(change))
 
 
-async def test_what_is_wanted_arrives_signed(desk: GatewayRig, receiver: Receiver) -> None:
+async def test_what_is_wanted_arrives_signed(rig: GatewayRig, receiver: Receiver) -> None:
     """Each event once, as a CloudEvent, and nothing else; what arrived is owed no more."""
-    await froze(desk)
-    sender = sender_of(desk)
+    await froze(rig)
+    sender = sender_of(rig)
     assert [await sender.step(), await sender.step()] == [2, 0]
     kinds = sorted(each["type"] for each in receiver.events)
     assert kinds == ["freeze.lifted", "freeze.started"]
     (headers, body) = receiver.requests[0]
     assert headers["webhook-id"] == json.loads(body)["id"]
     assert headers["content-type"] == "application/cloudevents+json"
-    assert (await desk.http.get(json.loads(body)["dataschema"])).json()["title"] == json.loads(body)["type"]
+    assert (await rig.http.get(json.loads(body)["dataschema"])).json()["title"] == json.loads(body)["type"]
 
 
-async def test_what_does_not_arrive_is_tried_again_under_the_same_id(desk: GatewayRig, receiver: Receiver) -> None:
+async def test_what_does_not_arrive_is_tried_again_under_the_same_id(rig: GatewayRig, receiver: Receiver) -> None:
     """Not before its time, and until it arrives."""
     receiver.answers = [500, 500, 410]
-    await froze(desk)
-    sender = sender_of(desk)
+    await froze(rig)
+    sender = sender_of(rig)
     assert [await sender.step(), await sender.step()] == [2, 0]
-    await make_due(desk)
+    await make_due(rig)
     await sender.step()
-    await make_due(desk)
+    await make_due(rig)
     assert [await sender.step(), await sender.step()] == [1, 0]
     ids = [headers["webhook-id"] for headers, _ in receiver.requests]
     assert (len(ids), len(set(ids))) == (5, 2)
 
 
-async def test_what_is_given_up_is_listed_and_sent_again(desk: GatewayRig, receiver: Receiver) -> None:
+async def test_what_is_given_up_is_listed_and_sent_again(rig: GatewayRig, receiver: Receiver) -> None:
     """After the last try nothing is sent by itself; auditors read of it, and the role `admin` has it sent."""
-    await froze(desk)
+    await froze(rig)
     receiver.answers = [500] * 2 * (len(RETRY_SECONDS) + 1)
-    sender = sender_of(desk)
+    sender = sender_of(rig)
     for _ in range(len(RETRY_SECONDS) + 1):
         assert await sender.step() == 2
-        await make_due(desk)
+        await make_due(rig)
     assert await sender.step() == 0
-    locked = locked_desk(desk, people=PEOPLE)
+    locked = locked_rig(rig, people=PEOPLE)
     headers = {each.id: bearer(await token_of(locked, each.id)) for each in PEOPLE}
     listed = (await locked.http.get("/v1/events/failed", headers=headers["olga"])).json()["failed"]
     assert [(each["subscription"], each["code"], each["event"]["type"]) for each in listed] == [
@@ -161,72 +161,72 @@ async def test_what_is_given_up_is_listed_and_sent_again(desk: GatewayRig, recei
     assert (await locked.http.get("/v1/events/failed", headers=headers["olga"])).json() == {"failed": []}
 
 
-async def test_several_gateways_share_the_work(desk: GatewayRig, receiver: Receiver) -> None:
+async def test_several_gateways_share_the_work(rig: GatewayRig, receiver: Receiver) -> None:
     """Each event is added and sent by one of them."""
-    await froze(desk)
-    senders = [sender_of(desk) for _ in range(3)]
+    await froze(rig)
+    senders = [sender_of(rig) for _ in range(3)]
     for _ in range(3):
         await asyncio.gather(*(sender.step() for sender in senders))
     assert len(receiver.events) == 2
 
 
 async def test_without_its_secret_nothing_is_sent(
-    desk: GatewayRig, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    rig: GatewayRig, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What cannot be signed waits."""
     monkeypatch.delenv("FEED_SECRET")
-    await froze(desk)
-    await sender_of(desk).step()
+    await froze(rig)
+    await sender_of(rig).step()
     assert receiver.requests == []
-    feed = desk.deps.catalog.subscriptions["feed"]
-    assert await EventDeliveries(desk.deps.store).claim(feed, 10) == []
+    feed = rig.deps.catalog.subscriptions["feed"]
+    assert await EventDeliveries(rig.deps.store).claim(feed, 10) == []
     monkeypatch.setenv("FEED_SECRET", "whsec_" + base64.b64encode(KEY).decode())
-    await make_due(desk)
-    assert await sender_of(desk).step() == 2
+    await make_due(rig)
+    assert await sender_of(rig).step() == 2
     assert len(receiver.events) == 2
 
 
-async def owe(desk: GatewayRig) -> None:
+async def owe(rig: GatewayRig) -> None:
     """Two events are owed to the subscription as it is declared."""
-    await froze(desk)
-    await desk.deps.events.extend()
-    assert await EventDeliveries(desk.deps.store).add(desk.deps.catalog.subscriptions["feed"]) == 2
+    await froze(rig)
+    await rig.deps.events.extend()
+    assert await EventDeliveries(rig.deps.store).add(rig.deps.catalog.subscriptions["feed"]) == 2
 
 
-async def test_what_is_owed_of_one_tenant_is_not_sent_to_another(desk: GatewayRig, receiver: Receiver) -> None:
+async def test_what_is_owed_of_one_tenant_is_not_sent_to_another(rig: GatewayRig, receiver: Receiver) -> None:
     """Whose subscription has the same name now gets nothing of it; the one before gets it where it is declared."""
-    await owe(desk)
-    assert await sender_of(desk, tenant="other").step() == 0
+    await owe(rig)
+    assert await sender_of(rig, tenant="other").step() == 0
     assert receiver.requests == []
-    assert await sender_of(desk).step() == 2
+    assert await sender_of(rig).step() == 2
 
 
-async def test_what_a_subscription_may_not_have_any_more_is_not_sent(desk: GatewayRig, receiver: Receiver) -> None:
+async def test_what_a_subscription_may_not_have_any_more_is_not_sent(rig: GatewayRig, receiver: Receiver) -> None:
     """It wanted more once; what it is still owed of that is given up."""
-    await owe(desk)
-    await sender_of(desk, events=("freeze.lifted",)).step()
+    await owe(rig)
+    await sender_of(rig, events=("freeze.lifted",)).step()
     assert [each["type"] for each in receiver.events] == ["freeze.lifted"]
-    [left] = await EventDeliveries(desk.deps.store).list_given_up("main")
+    [left] = await EventDeliveries(rig.deps.store).list_given_up("main")
     assert (left.event.type, left.code) == ("freeze.started", "not wanted")
 
 
-async def test_a_gateway_leaves_alone_what_it_does_not_declare(desk: GatewayRig, receiver: Receiver) -> None:
+async def test_a_gateway_leaves_alone_what_it_does_not_declare(rig: GatewayRig, receiver: Receiver) -> None:
     """Another gateway may have a newer manifest, and is to send it."""
-    await owe(desk)
-    assert await sender_of(desk, name="older").step() == 0
-    assert await EventDeliveries(desk.deps.store).list_given_up("main") == []
-    assert await sender_of(desk).step() == 2
+    await owe(rig)
+    assert await sender_of(rig, name="older").step() == 0
+    assert await EventDeliveries(rig.deps.store).list_given_up("main") == []
+    assert await sender_of(rig).step() == 2
 
 
-async def test_an_address_that_is_none_ends_no_sender(desk: GatewayRig, receiver: Receiver) -> None:
+async def test_an_address_that_is_none_ends_no_sender(rig: GatewayRig, receiver: Receiver) -> None:
     """It is a failure like others, which are counted."""
-    await owe(desk)
-    assert await sender_of(desk, url="http://a..b/events").step() == 2
-    await make_due(desk)
-    assert await sender_of(desk).step() == 2
+    await owe(rig)
+    assert await sender_of(rig, url="http://a..b/events").step() == 2
+    await make_due(rig)
+    assert await sender_of(rig).step() == 2
 
 
-async def test_a_subscriber_that_does_not_answer_holds_up_no_other(desk: GatewayRig, receiver: Receiver) -> None:
+async def test_a_subscriber_that_does_not_answer_holds_up_no_other(rig: GatewayRig, receiver: Receiver) -> None:
     """Each has what it is owed sent by itself, however long another takes."""
     ended = asyncio.Event()
 
@@ -237,30 +237,30 @@ async def test_a_subscriber_that_does_not_answer_holds_up_no_other(desk: Gateway
         writer.close()
 
     server = await asyncio.start_server(hold, "127.0.0.1", 0)
-    feed = desk.deps.catalog.subscriptions["feed"]
+    feed = rig.deps.catalog.subscriptions["feed"]
     slow = replace(feed, name="slow", url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
-    catalog = replace(desk.deps.catalog, subscriptions={"slow": slow, "feed": feed})
-    async with server, send_events(replace(desk.deps, catalog=catalog)):
+    catalog = replace(rig.deps.catalog, subscriptions={"slow": slow, "feed": feed})
+    async with server, send_events(replace(rig.deps, catalog=catalog)):
         for count in (2, 4):
-            await froze(desk)
+            await froze(rig)
             while len(receiver.requests) < count:
                 await asyncio.sleep(0.05)
         # The other was still waiting for its answer.
         assert not ended.is_set()
 
 
-async def test_what_nobody_has_sent_again_goes_with_its_time(desk: GatewayRig) -> None:
+async def test_what_nobody_has_sent_again_goes_with_its_time(rig: GatewayRig) -> None:
     """Also what a subscription was owed that is not declared any more."""
-    await owe(desk)
-    deliveries = EventDeliveries(desk.deps.store)
+    await owe(rig)
+    deliveries = EventDeliveries(rig.deps.store)
     assert await deliveries.remove_old(30) == 0
     change = text("UPDATE event_deliveries SET due_at = 1")
-    await desk.deps.store.run(lambda connection: connection.execute(change))
+    await rig.deps.store.run(lambda connection: connection.execute(change))
     left = text("SELECT count(*) FROM event_deliveries")
-    async with keep_events(desk.deps.events, deliveries, 30):
-        while await desk.deps.store.run(lambda connection: connection.scalar(left)):
+    async with keep_events(rig.deps.events, deliveries, 30):
+        while await rig.deps.store.run(lambda connection: connection.scalar(left)):
             await asyncio.sleep(0.05)
-    assert await sender_of(desk).step() == 0
+    assert await sender_of(rig).step() == 0
 
 
 def test_a_specialist_is_told_to_its_own_actors_subscription() -> None:

@@ -69,7 +69,7 @@ async def test_a_doubt_may_run_again_or_be_given_up(gateway: GatewayRig, verdict
     first = len(gateway.ledger.rows)
     async with browser(gateway) as page:
         done = words((await answered(page, approval, verdict=verdict)).text)
-    await gateway.desk.signoff.result(key.turn)
+    await gateway.turns.signoff.result(key.turn)
     assert told in done
     ran = [row for row in gateway.ledger.rows[first:] if row[2].endswith("/2")]
     assert len(ran) == (1 if verdict == "approved" else 0)
@@ -80,7 +80,7 @@ async def test_a_plain_request_cannot_have_happened(gateway: GatewayRig) -> None
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
         assert (await answered(page, approval, verdict="happened")).status_code == 422
-    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+    assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
 async def test_time_is_told_in_words(gateway: GatewayRig) -> None:
@@ -118,7 +118,7 @@ async def test_an_answer_is_remembered_listed_and_taken_back(own: GatewayRig) ->
         done = await answered(page, approval, verdict="approved", span="8h", **wish)
         assert "Approved by Approver (you)" in words(done.text)
         key = await own.start("alike")
-        assert (await own.desk.signoff.result(key)).calls[0].code == "ok"
+        assert (await own.turns.signoff.result(key)).calls[0].code == "ok"
         listed = (await page.get("/grants")).text
         told = words(listed)
         assert "Runs without asking" in told
@@ -131,7 +131,7 @@ async def test_an_answer_is_remembered_listed_and_taken_back(own: GatewayRig) ->
         gone = await page.post(f"/grants/{action}", data=hidden(listed, f"/grants/{action}"), follow_redirects=True)
         assert "Taken back" in words(gone.text)
         assert "Nothing is remembered" in words(gone.text)
-    assert (await own.desk.signoff.request(await own.asked("alike"))).state == "pending"
+    assert (await own.turns.signoff.request(await own.asked("alike"))).state == "pending"
 
 
 async def test_only_whose_answer_it_is_or_an_operator_takes_it_back(own: GatewayRig) -> None:
@@ -139,7 +139,7 @@ async def test_only_whose_answer_it_is_or_an_operator_takes_it_back(own: Gateway
     approval = await own.asked("alike")
     async with browser(own) as page:
         await answered(page, approval, verdict="approved", remember="on", which="exact", uses="1")
-        await own.desk.signoff.result(parse_approval_id(approval).turn)  # type: ignore[union-attr]
+        await own.turns.signoff.result(parse_approval_id(approval).turn)  # type: ignore[union-attr]
         await as_person(page, "bo")
         listed = (await page.get("/grants")).text
         action = "/grants/" + listed.split('action="/grants/')[1].split('"')[0]
@@ -165,7 +165,7 @@ async def test_what_cannot_be_remembered_decides_nothing(gateway: GatewayRig, wi
         answer = await answered(page, approval, verdict="approved", remember="on", **wish)
     assert answer.status_code == 422
     assert told in words(answer.text)
-    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+    assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
 async def test_several_are_read_before_they_are_decided_together(gateway: GatewayRig) -> None:
@@ -192,7 +192,7 @@ async def test_several_are_read_before_they_are_decided_together(gateway: Gatewa
     assert "Already decided" in told
     assert "Ana" in told
     assert told.count("Refused") == 3
-    states = [(await gateway.desk.signoff.request(each)).state for each in picked]
+    states = [(await gateway.turns.signoff.request(each)).state for each in picked]
     assert states == ["approved", "denied", "pending", "pending", "pending"]
 
 
@@ -216,7 +216,7 @@ async def test_a_batch_is_only_decided_from_its_page(gateway: GatewayRig) -> Non
         assert (await page.get("/batch", params={"pick": ["main.a.b"]})).status_code == 404
         assert "Nothing is chosen" in words((await page.get("/batch")).text)
     for approval in (first, second):
-        assert (await gateway.desk.signoff.request(approval)).state == "pending"
+        assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
 async def test_a_frozen_tenant_is_named_on_every_page(own: GatewayRig) -> None:

@@ -2,7 +2,7 @@
 
 import re
 
-from gateway_login import browser, locked_desk, sign_in, token_of, words
+from gateway_login import browser, locked_rig, sign_in, token_of, words
 from gateway_rig import GatewayRig
 
 from signoff.gateway.pages.api_docs import FieldRow, operations
@@ -28,7 +28,7 @@ async def test_every_operation_is_on_the_page(gateway: GatewayRig) -> None:
 
 async def test_the_page_is_for_who_may_use_the_api(gateway: GatewayRig) -> None:
     """In production whoever shows nothing is led to the sign-in, and who signed in reads it."""
-    locked = locked_desk(gateway)
+    locked = locked_rig(gateway)
     async with browser(locked) as page:
         assert (await page.get("/docs")).headers["location"] == "/login?next=%2Fdocs"
         await sign_in(page, await token_of(locked, "ana"))

@@ -2,8 +2,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from desk_fixtures import Ledger
 from gateway_rig import PEOPLE, rig_catalog
+from turn_fixtures import Ledger
 
 from signoff.contracts.approval import ApprovalRequest, ApprovalState, Card
 from signoff.contracts.call import REQUIRES_APPROVAL, CallCode, CallOutcome, DenialSource, RuleReference, ToolDenied

@@ -52,7 +52,7 @@ async def ended(gateway: GatewayRig, approval: str) -> Any:
     """The outcome of the call behind a request."""
     key = parse_approval_id(approval)
     assert key is not None
-    return (await gateway.desk.signoff.result(key.turn)).calls[0]
+    return (await gateway.turns.signoff.result(key.turn)).calls[0]
 
 
 async def test_a_change_is_shown_beside_the_old_and_then_runs(gateway: GatewayRig) -> None:
@@ -68,7 +68,7 @@ async def test_a_change_is_shown_beside_the_old_and_then_runs(gateway: GatewayRi
         assert "Cost 420.00 EUR 380.50 EUR" in told
         assert "Traveller / Name Ana Sousa Bo" in told
         assert PASSWORD not in review.text
-        assert (await gateway.desk.signoff.request(approval)).state == "pending"
+        assert (await gateway.turns.signoff.request(approval)).state == "pending"
         done = await confirmed(page, approval, review)
     assert done.status_code == 200
     told = words(done.text)
@@ -118,7 +118,7 @@ async def test_a_mistake_is_told_in_place_and_nothing_is_decided(
             assert answer.status_code == 422
             assert told in words(answer.text)
             assert all(value.split("\n")[0] in answer.text for value in changed.values())
-    assert (await gateway.desk.signoff.request(approval)).votes == ()
+    assert (await gateway.turns.signoff.request(approval)).votes == ()
 
 
 async def test_only_a_form_of_this_page_changes_anything(gateway: GatewayRig) -> None:
@@ -134,7 +134,7 @@ async def test_only_a_form_of_this_page_changes_anything(gateway: GatewayRig) ->
         for stale in ({"revision": "2"}, {"question_hash": "0" * 64}):
             assert (await page.post(path, data={**form, **stale})).status_code == 409
         await page.get(path, params=form)
-    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+    assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
 async def test_who_may_not_decide_may_not_change(gateway: GatewayRig) -> None:
@@ -179,7 +179,7 @@ async def test_what_has_to_be_typed_is_the_new_amount(gateway: GatewayRig) -> No
         assert "To approve, type 99.00" in words(review.text)
         wrong = await confirmed(page, approval, review, typed="420")
         assert wrong.status_code == 422
-        assert (await gateway.desk.signoff.request(approval)).state == "pending"
+        assert (await gateway.turns.signoff.request(approval)).state == "pending"
         assert "Approved by Approver" in words((await confirmed(page, approval, wrong, typed="99")).text)
 
 

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
-from gateway_login import browser, hidden, locked_desk, sign_in, token_of, words
+from gateway_login import browser, hidden, locked_rig, sign_in, token_of, words
 from gateway_rig import GatewayRig, gateway_rig
 from temporalio.client import Client
 
@@ -25,20 +25,20 @@ PEOPLE = (
 
 
 @pytest.fixture
-async def desk(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
+async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
     """A gateway of the test's own: a freeze is for a whole tenant."""
     async with gateway_rig(client, store, f"freeze-{uuid.uuid4().hex[:12]}") as found:
         yield found
 
 
-async def test_freeze_and_thaw_by_a_form(desk: GatewayRig) -> None:
+async def test_freeze_and_thaw_by_a_form(rig: GatewayRig) -> None:
     """What waits is withdrawn, every page says who froze it and why, and one button lifts it."""
-    approval = await desk.asked("pay")
-    async with browser(desk) as page:
+    approval = await rig.asked("pay")
+    async with browser(rig) as page:
         form = hidden((await page.get("/freeze")).text, "/freeze")
         frozen = await page.post("/freeze", data={**form, "reason": " a stolen laptop ", "sure": "yes"})
         assert (frozen.status_code, "It is frozen. Withdrawn of what waited: " in words(frozen.text)) == (200, True)
-        assert (await desk.desk.signoff.request(approval)).state == "cancelled"
+        assert (await rig.turns.signoff.request(approval)).state == "cancelled"
         for path in ("/", "/turns", "/tools", "/sessions", "/freeze"):
             shown = words((await page.get(path)).text)
             assert "Frozen by Approver: nothing runs in main" in shown, path
@@ -53,7 +53,7 @@ async def test_freeze_and_thaw_by_a_form(desk: GatewayRig) -> None:
         assert (await page.post("/thaw", data=form)).status_code == 303
     acts = [
         (record.subject, record.facts["act"], record.facts.get("reason"), record.facts["channel"])
-        for record in await AuditLog(desk.deps.store).stream("admin/main")
+        for record in await AuditLog(rig.deps.store).stream("admin/main")
     ]
     assert acts == [("approver", "freeze", "a stolen laptop", "inbox"), ("approver", "thaw", None, "inbox")]
 
@@ -67,19 +67,19 @@ async def test_freeze_and_thaw_by_a_form(desk: GatewayRig) -> None:
         ({"reason": "drill", "sure": "yes", "token": "0" * 64}, 403, "out of date"),
     ],
 )
-async def test_what_a_form_must_carry(desk: GatewayRig, fields: dict[str, str], status: int, told: str) -> None:
+async def test_what_a_form_must_carry(rig: GatewayRig, fields: dict[str, str], status: int, told: str) -> None:
     """Without a reason, the confirmation or the page's own value nothing is frozen, and the reason is kept."""
-    async with browser(desk) as page:
+    async with browser(rig) as page:
         form = hidden((await page.get("/freeze")).text, "/freeze")
         shown = await page.post("/freeze", data={**form, **fields})
     assert (shown.status_code, told in words(shown.text)) == (status, True), shown.text
     assert fields["reason"].strip() in shown.text
-    assert await Freezes(desk.deps.store).read("main") is None
+    assert await Freezes(rig.deps.store).read("main") is None
 
 
-async def test_only_an_operator_is_offered_it_and_taken_at_it(desk: GatewayRig) -> None:
+async def test_only_an_operator_is_offered_it_and_taken_at_it(rig: GatewayRig) -> None:
     """Others read how it stands; a form that they send all the same is refused; another tenant sees nothing of it."""
-    locked = locked_desk(desk, people=PEOPLE)
+    locked = locked_rig(rig, people=PEOPLE)
     async with browser(locked) as olga, browser(locked) as ana, browser(locked) as zoe:
         for page, person, tenant in ((olga, "olga", "main"), (ana, "ana", "main"), (zoe, "zoe", "acme")):
             await sign_in(page, await token_of(locked, person, tenant=tenant))
@@ -89,27 +89,27 @@ async def test_only_an_operator_is_offered_it_and_taken_at_it(desk: GatewayRig) 
         assert "Only people with the role admin" in words((await ana.get("/freeze")).text)
         stolen = await ana.post("/freeze", data={**form, "reason": "drill", "sure": "yes"})
         assert stolen.status_code == 403
-        assert await Freezes(desk.deps.store).read("main") is None
+        assert await Freezes(rig.deps.store).read("main") is None
         frozen = await olga.post("/freeze", data={**form, "reason": "drill", "sure": "yes"})
         assert frozen.status_code == 200
         assert "Frozen by Olga" in words((await ana.get("/")).text)
         assert "Frozen" not in words((await zoe.get("/")).text)
         assert (await ana.post("/thaw", data=hidden(frozen.text, "/thaw"))).status_code == 403
-        assert (await Freezes(desk.deps.store).read("main")) is not None
+        assert (await Freezes(rig.deps.store).read("main")) is not None
         assert (await olga.post("/thaw", data=hidden(frozen.text, "/thaw"))).status_code == 303
 
 
-async def test_a_person_who_loses_the_role_is_refused_with_a_page_that_is_still_open(desk: GatewayRig) -> None:
+async def test_a_person_who_loses_the_role_is_refused_with_a_page_that_is_still_open(rig: GatewayRig) -> None:
     """The role counts when the form is sent, not when the page was opened."""
-    locked = locked_desk(desk, people=[Person(id="olga", roles=("admin",))])
+    locked = locked_rig(rig, people=[Person(id="olga", roles=("admin",))])
     secret = await token_of(locked, "olga")
     async with browser(locked) as page:
         await sign_in(page, secret)
         form = hidden((await page.get("/freeze")).text, "/freeze")
         cookies = dict(page.cookies)
-    later = locked_desk(desk, people=[Person(id="olga")])
+    later = locked_rig(rig, people=[Person(id="olga")])
     async with browser(later) as page:
         page.cookies.update(cookies)
         shown = await page.post("/freeze", data={**form, "reason": "drill", "sure": "yes"})
     assert (shown.status_code, "this takes the role `admin`" in words(shown.text)) == (403, True)
-    assert await Freezes(desk.deps.store).read("main") is None
+    assert await Freezes(rig.deps.store).read("main") is None

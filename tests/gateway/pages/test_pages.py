@@ -47,7 +47,7 @@ async def send(page: httpx.AsyncClient, approval: str, form: dict[str, Any], **m
 
 async def state_of(gateway: GatewayRig, approval: str) -> str:
     """The request's state by the workflow itself."""
-    return (await gateway.desk.signoff.request(approval)).state
+    return (await gateway.turns.signoff.request(approval)).state
 
 
 async def test_a_card_says_what_would_happen_and_an_approval_becomes_its_receipt(gateway: GatewayRig) -> None:
@@ -65,9 +65,9 @@ async def test_a_card_says_what_would_happen_and_an_approval_becomes_its_receipt
     assert "Approved by Approver (you)" in words(answer.text)
     assert "in the inbox" in words(answer.text)
     assert 'id="decide"' not in answer.text
-    vote = (await gateway.desk.signoff.request(approval)).votes[0]
+    vote = (await gateway.turns.signoff.request(approval)).votes[0]
     assert (vote.channel, vote.subject) == ("inbox", "approver")
-    assert vote.decision.question_hash == (await gateway.desk.signoff.request(approval)).question_hash
+    assert vote.decision.question_hash == (await gateway.turns.signoff.request(approval)).question_hash
 
 
 async def test_a_denial_keeps_its_reason(gateway: GatewayRig) -> None:
@@ -154,7 +154,7 @@ async def test_a_form_sent_twice_is_one_answer(gateway: GatewayRig) -> None:
         again = await send(page, approval, form, verdict="approved")
     assert "1 of 2 approvals" in words(first.text)
     assert "1 of 2 approvals" in words(again.text)
-    assert len((await gateway.desk.signoff.request(approval)).votes) == 1
+    assert len((await gateway.turns.signoff.request(approval)).votes) == 1
 
 
 async def test_a_stale_card_is_shown_again(gateway: GatewayRig) -> None:
@@ -203,7 +203,7 @@ async def test_those_who_may_not_see_why(gateway: GatewayRig) -> None:
 async def test_secrets_are_on_no_page(gateway: GatewayRig) -> None:
     """Card, raw view, conversation and list show a password's length at most, and no digest to guess it from."""
     approval = await gateway.asked("login")
-    digest = (await gateway.desk.signoff.request(approval)).digest
+    digest = (await gateway.turns.signoff.request(approval)).digest
     async with browser(gateway) as page:
         card = (await page.get(f"/approvals/{approval}")).text
         talk = (await page.get(f"/turns/{approval.rsplit('.', 2)[0]}")).text
@@ -379,7 +379,7 @@ async def test_errors_are_pages_that_say_what_to_do(gateway: GatewayRig) -> None
 async def test_a_code_leads_to_its_card(gateway: GatewayRig) -> None:
     """The short code works as an address."""
     approval = await gateway.asked("pay")
-    code = show_code((await gateway.desk.signoff.request(approval)).code)
+    code = show_code((await gateway.turns.signoff.request(approval)).code)
     async with browser(gateway) as page:
         while (answer := await page.get(f"/approvals/{code}")).status_code == 404:
             await asyncio.sleep(0.05)
@@ -408,4 +408,4 @@ async def test_a_conversation_says_that_the_model_is_asked_again(gateway: Gatewa
         while "try 2: " not in (told := words((await page.get(address)).text)):
             await asyncio.sleep(0.05)
     assert "try 2: the model's provider answered 503" in told
-    await gateway.desk.signoff.cancel_turn(key)
+    await gateway.turns.signoff.cancel_turn(key)

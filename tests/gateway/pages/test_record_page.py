@@ -5,7 +5,7 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
-from gateway_login import browser, locked_desk, sign_in, token_of, words
+from gateway_login import browser, locked_rig, sign_in, token_of, words
 from gateway_rig import GatewayRig, gateway_rig
 from sqlalchemy import text
 from temporalio.client import Client
@@ -22,25 +22,25 @@ PEOPLE = (
 
 
 @pytest.fixture
-async def desk(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A desk whose record begins with the test."""
+async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
+    """A gateway whose record begins with the test."""
     async with gateway_rig(client, store, f"timeline-{uuid.uuid4().hex[:12]}") as found:
         yield found
 
 
-async def denied(desk: GatewayRig, reason: str) -> tuple[str, str]:
+async def denied(rig: GatewayRig, reason: str) -> tuple[str, str]:
     """A turn whose call was denied: its name, and the request's id."""
-    approval = await desk.asked("pay")
-    await desk.decide(approval, verdict="denied", reason=reason, **{"as": "approver"})
+    approval = await rig.asked("pay")
+    await rig.decide(approval, verdict="denied", reason=reason, **{"as": "approver"})
     turn = approval.rpartition(".c1")[0]
-    await desk.desk.signoff.result(TurnKey(*turn.split(".")))
+    await rig.turns.signoff.result(TurnKey(*turn.split(".")))
     return turn, approval
 
 
-async def test_a_turn_told_record_by_record(desk: GatewayRig) -> None:
+async def test_a_turn_told_record_by_record(rig: GatewayRig) -> None:
     """Linked from the conversation and the request; who, what and the record as it was written, all escaped."""
-    turn, approval = await denied(desk, "<b>too</b> expensive")
-    async with browser(desk) as page:
+    turn, approval = await denied(rig, "<b>too</b> expensive")
+    async with browser(rig) as page:
         for path in (f"/turns/{turn}", f"/approvals/{approval}"):
             assert f'href="/audit/{turn}"' in (await page.get(path)).text, path
         shown = (await page.get(f"/audit/{turn}")).text
@@ -53,10 +53,10 @@ async def test_a_turn_told_record_by_record(desk: GatewayRig) -> None:
     assert f'href="/turns/{turn}"' in shown
 
 
-async def test_of_a_session_turn_by_turn(desk: GatewayRig) -> None:
+async def test_of_a_session_turn_by_turn(rig: GatewayRig) -> None:
     """The page of a session leads to the record of each of its turns."""
-    said = (await desk.http.post("/v1/sessions/timeline/messages", json={"text": "hello", "actor": "desk"})).json()
-    async with browser(desk) as page:
+    said = (await rig.http.post("/v1/sessions/timeline/messages", json={"text": "hello", "actor": "desk"})).json()
+    async with browser(rig) as page:
         async with asyncio.timeout(60):
             while "/audit/" not in (shown := (await page.get("/sessions/main.timeline")).text):
                 await asyncio.sleep(0.1)
@@ -64,11 +64,11 @@ async def test_of_a_session_turn_by_turn(desk: GatewayRig) -> None:
 
 
 @pytest.mark.usefixtures("nothing_waits")
-async def test_beside_the_turns(desk: GatewayRig) -> None:
+async def test_beside_the_turns(rig: GatewayRig) -> None:
     """What was done to the whole tenant has its own page, linked from where it is done."""
-    await desk.http.post("/v1/freezes?as=approver", json={"reason": "drill"})
-    await desk.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
-    async with browser(desk) as page:
+    await rig.http.post("/v1/freezes?as=approver", json={"reason": "drill"})
+    await rig.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
+    async with browser(rig) as page:
         assert 'href="/audit/admin%2Fmain"' in (await page.get("/freeze")).text
         told = words((await page.get("/audit/admin%2Fmain")).text)
         missing = await page.get("/audit/main.nothing.nothing")
@@ -77,13 +77,13 @@ async def test_beside_the_turns(desk: GatewayRig) -> None:
     assert (missing.status_code, "Nothing is recorded of" in words(missing.text)) == (404, True)
 
 
-async def test_a_record_that_was_changed_is_pointed_out(desk: GatewayRig) -> None:
+async def test_a_record_that_was_changed_is_pointed_out(rig: GatewayRig) -> None:
     """The page says so above everything, and marks the record."""
-    turn, _ = await denied(desk, "no")
+    turn, _ = await denied(rig, "no")
     change = text("UPDATE audit_records SET subject = 'mallory', at = 'long ago' WHERE stream = :stream AND seq = 2")
     stream = f"turn/{turn.replace('.', '/')}"
-    await desk.deps.store.run(lambda connection: connection.execute(change, {"stream": stream}))
-    async with browser(desk) as page:
+    await rig.deps.store.run(lambda connection: connection.execute(change, {"stream": stream}))
+    async with browser(rig) as page:
         shown = (await page.get(f"/audit/{turn}")).text
     assert "Not as it was written: " in words(shown)
     assert '<li class="broken" id="r2">' in shown
@@ -91,10 +91,10 @@ async def test_a_record_that_was_changed_is_pointed_out(desk: GatewayRig) -> Non
     assert "no time · mallory" in words(shown)
 
 
-async def test_only_those_who_read_the_record_see_it_or_its_links(desk: GatewayRig) -> None:
+async def test_only_those_who_read_the_record_see_it_or_its_links(rig: GatewayRig) -> None:
     """An approver is refused and offered nothing; another tenant's auditor is told that it is not there."""
-    turn, approval = await denied(desk, "no")
-    locked = locked_desk(desk, people=PEOPLE)
+    turn, approval = await denied(rig, "no")
+    locked = locked_rig(rig, people=PEOPLE)
     found = {}
     for person, tenant in (("ana", "main"), ("olga", "main"), ("zoe", "acme")):
         async with browser(locked) as page:

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
-from gateway_login import bearer, browser, hidden, locked_desk, sign_in, token_of, words
+from gateway_login import bearer, browser, hidden, locked_rig, sign_in, token_of, words
 from gateway_rig import BASE, PEOPLE, GatewayRig
 
 from signoff.gateway.auth.browser_session import local_path
@@ -15,7 +15,7 @@ from signoff.store.tokens import Tokens
 @pytest.fixture
 def locked(gateway: GatewayRig) -> GatewayRig:
     """A gateway where everybody must sign in."""
-    return locked_desk(gateway)
+    return locked_rig(gateway)
 
 
 async def test_a_pasted_token_signs_in(gateway: GatewayRig, locked: GatewayRig) -> None:
@@ -32,17 +32,17 @@ async def test_a_pasted_token_signs_in(gateway: GatewayRig, locked: GatewayRig) 
         assert "Development profile" not in card
         form = hidden(card, f"/approvals/{approval}/decide")
         await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "approved"})
-    decision = (await gateway.desk.signoff.request(approval)).votes[0].decision
+    decision = (await gateway.turns.signoff.request(approval)).votes[0].decision
     assert (decision.subject, decision.channel, decision.assurance) == ("ana", "inbox", "session")
 
 
 async def test_the_cookie_is_out_of_reach(locked: GatewayRig) -> None:
     """Not for scripts, not sent along from other sites, only over TLS where the gateway is reached so; it ends."""
-    secure = locked_desk(locked, public_url="https://approvals.example.com")
-    for desk, wanted in ((locked, False), (secure, True)):
-        async with browser(desk) as page:
+    secure = locked_rig(locked, public_url="https://approvals.example.com")
+    for rig, wanted in ((locked, False), (secure, True)):
+        async with browser(rig) as page:
             page.base_url = "https://127.0.0.1:8300" if wanted else BASE
-            entered = await sign_in(page, await token_of(desk, "ana"))
+            entered = await sign_in(page, await token_of(rig, "ana"))
             cookie = entered.headers["set-cookie"].lower()
             assert "httponly" in cookie
             assert "samesite=lax" in cookie
@@ -113,7 +113,7 @@ async def test_signing_out_ends_the_session(locked: GatewayRig) -> None:
 async def test_a_session_ends_by_itself(gateway: GatewayRig) -> None:
     """After twelve hours, with its token, and when the token is revoked; live updates end with 401."""
     now = [datetime.now(UTC)]
-    locked = locked_desk(gateway, clock=lambda: now[0])
+    locked = locked_rig(gateway, clock=lambda: now[0])
     async with browser(locked) as page:
         await sign_in(page, await token_of(locked, "ana"))
         assert (await page.get("/")).status_code == 200
@@ -141,7 +141,7 @@ async def test_a_page_does_what_its_token_may(gateway: GatewayRig, locked: Gatew
         new = hidden((await page.get("/new")).text, "/sessions")
         started = await page.post("/sessions", data={**new, "text": "pay", "actor": "desk"})
         assert started.status_code == 403
-    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+    assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
 async def test_a_cookie_does_not_open_the_api(gateway: GatewayRig, locked: GatewayRig) -> None:
@@ -152,7 +152,7 @@ async def test_a_cookie_does_not_open_the_api(gateway: GatewayRig, locked: Gatew
         answer = await page.post(f"/v1/approvals/{approval}/decide", json={"verdict": "approved"})
         assert answer.status_code == 401
         assert (await page.get("/v1/turns")).status_code == 401
-    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+    assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
 async def test_whoever_signed_in_is_nobody_else(locked: GatewayRig) -> None:
@@ -187,7 +187,7 @@ async def test_pages_of_another_tenant_are_not_there(gateway: GatewayRig, locked
             assert (await page.get(path)).status_code == 404, path
         for path in (f"/approvals/{approval}/decide", f"/approvals/{approval}/withdraw", f"/turns/{turn}/cancel"):
             assert (await page.post(path, data={"verdict": "approved"})).status_code == 404, path
-    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+    assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
 async def test_the_development_profile_says_so_everywhere(gateway: GatewayRig) -> None:
@@ -213,7 +213,7 @@ async def test_an_answer_sent_after_the_sign_in_ended_is_told_to_be_lost(
         assert "what you sent changed nothing" in words(shown)
         back = hidden(shown, "/login")["next"]
         assert back == f"/approvals/{approval}"
-    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+    assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ async def test_whoever_leaves_is_out_at_once(gateway: GatewayRig, locked: Gatewa
         await sign_in(page, secret)
         cookie = page.cookies[SESSION]
     for people in ([PEOPLE[0], PEOPLE[2].model_copy(update={"active": False})], [PEOPLE[0]]):
-        later = locked_desk(gateway, people=people)
+        later = locked_rig(gateway, people=people)
         async with browser(later) as page:
             page.cookies.set(SESSION, cookie)
             assert (await page.get("/")).status_code == 303

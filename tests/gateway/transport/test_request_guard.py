@@ -48,7 +48,7 @@ async def test_other_sites_start_and_decide_nothing(gateway: GatewayRig, headers
     for path, body in (("/v1/turns", START), (f"/v1/approvals/{approval}/decide", {"verdict": "approved"})):
         answer = await gateway.http.post(path, json=body, headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (403, "cross_site")
-    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+    assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
 async def test_nothing_is_answered_below_a_path(gateway: GatewayRig) -> None:
@@ -75,7 +75,7 @@ async def test_get_and_head_never_decide(gateway: GatewayRig) -> None:
     for method in ("GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE"):
         answer = await gateway.http.request(method, url, headers={"content-type": "application/json"})
         assert answer.status_code == 405, method
-    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+    assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
 async def test_every_answer_carries_the_headers(gateway: GatewayRig) -> None:

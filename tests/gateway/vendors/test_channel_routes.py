@@ -13,10 +13,10 @@ from typing import Any
 
 import httpx
 import pytest
-from desk_fixtures import Ledger, bench
 from gateway_rig import BASE, PEOPLE, SIGNER, GatewayRig, fresh, gateway_rig, react, rig_catalog
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
+from turn_fixtures import Ledger, running_turns
 
 from signoff.audit.log import AuditLog
 from signoff.channels.envelopes import ChannelReply, ClosedCard, InboundBatch, InboundRequest
@@ -53,7 +53,7 @@ _AT_ONCE = 20
 
 
 def reached(person: Person) -> Person:
-    """A person of the desk whom the channel reaches, under their own id."""
+    """A person whom the channel reaches, under their own id."""
     return person.model_copy(update={"identities": {"recording": (person.id,)}})
 
 
@@ -69,15 +69,15 @@ def channel_catalog(ledger: Ledger) -> Catalog:
 class Spoken:
     """A gateway with one channel, and whoever speaks on it."""
 
-    desk: GatewayRig
+    rig: GatewayRig
     http: httpx.AsyncClient
     channel: RecordingChannel
     keys: list[str] = field(default_factory=list)
 
     async def asked(self, text: str) -> tuple[ApprovalRequest, dict[str, DeliveryRow]]:
         """A request that waits, and the cards of whom the dispatcher told of it."""
-        request = await self.desk.desk.signoff.request(await self.desk.asked(text))
-        return request, await told(self.desk.deps.store, request)
+        request = await self.rig.turns.signoff.request(await self.rig.asked(text))
+        return request, await told(self.rig.deps.store, request)
 
     async def post(self, **fields: Any) -> httpx.Response:
         """What the vendor would send, rightly marked."""
@@ -124,12 +124,12 @@ async def spoken(client: Client, tmp_path_factory: pytest.TempPathFactory) -> As
     channel = recording_channel("chat")
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,
-        gateway_rig(client, store, queue, catalog_of_ledger=channel_catalog) as desk,
-        run_channels(desk.deps, {"chat": channel}, RoutingRules()) as receiver,
+        gateway_rig(client, store, queue, catalog_of_ledger=channel_catalog) as rig,
+        run_channels(rig.deps, {"chat": channel}, RoutingRules()) as receiver,
     ):
-        transport = httpx.ASGITransport(app=build_app(desk.deps, receiver))
+        transport = httpx.ASGITransport(app=build_app(rig.deps, receiver))
         async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
-            yield Spoken(desk, http, channel)
+            yield Spoken(rig, http, channel)
 
 
 async def test_a_yes_on_a_channel_approves_and_its_receipt_comes_back_there(spoken: Spoken) -> None:
@@ -139,11 +139,11 @@ async def test_a_yes_on_a_channel_approves_and_its_receipt_comes_back_there(spok
     reply = await spoken.say("ana", token=cards["ana"].token, verdict="approved", reason="fine")
     assert reply.receipt is not None
     assert (reply.receipt.status, reply.receipt.state) == ("accepted", "approved")
-    settled = await spoken.desk.desk.signoff.request(request.id)
+    settled = await spoken.rig.turns.signoff.request(request.id)
     vote = settled.votes[0]
     assert (vote.subject, vote.channel, vote.assurance, vote.reason) == ("ana", "recording", "channel", "fine")
     assert (vote.unsigned, bool(vote.decision.signature)) == (False, True)
-    arrival = await InboundQueue(spoken.desk.deps.store).read("chat", "heard", spoken.keys[-1])
+    arrival = await InboundQueue(spoken.rig.deps.store).read("chat", "heard", spoken.keys[-1])
     assert arrival is not None
     assert vote.decision.received_at == arrival.received_at
     await until_runs(spoken, request)
@@ -161,9 +161,9 @@ async def test_the_page_of_a_request_says_who_was_told_of_it(spoken: Spoken) -> 
 async def until_runs(spoken: Spoken, request: ApprovalRequest) -> None:
     """The tool behind an approved request has run, once."""
     async with asyncio.timeout(30):
-        while not await spoken.desk.runs(request.id):
+        while not await spoken.rig.runs(request.id):
             await asyncio.sleep(0.05)
-    assert await spoken.desk.runs(request.id) == 1
+    assert await spoken.rig.runs(request.id) == 1
 
 
 async def test_a_late_click_is_told_who_decided(spoken: Spoken) -> None:
@@ -178,7 +178,7 @@ async def test_a_late_click_is_told_who_decided(spoken: Spoken) -> None:
         "recording",
     )
     assert "Ana" in reply.text
-    assert (await spoken.desk.desk.signoff.request(request.id)).state == "denied"
+    assert (await spoken.rig.turns.signoff.request(request.id)).state == "denied"
 
 
 async def test_every_card_says_who_decided_within_two_seconds(spoken: Spoken) -> None:
@@ -187,7 +187,7 @@ async def test_every_card_says_who_decided_within_two_seconds(spoken: Spoken) ->
     The work in processor time, of which a busy machine adds none.
     """
     request, cards = await spoken.asked("pay")
-    decided = await spoken.desk.decide(request.id, verdict="denied", reason="no", revision=1, **{"as": "ana"})
+    decided = await spoken.rig.decide(request.id, verdict="denied", reason="no", revision=1, **{"as": "ana"})
     assert decided.json()["status"] == "accepted"
     begun = time.process_time()
 
@@ -203,7 +203,7 @@ async def test_every_card_says_who_decided_within_two_seconds(spoken: Spoken) ->
 async def test_an_answer_to_an_older_revision_is_stale(spoken: Spoken) -> None:
     """It was edited since the card went out: nothing of the new arguments was shown."""
     request, cards = await spoken.asked("trip")
-    edited = await spoken.desk.decide(
+    edited = await spoken.rig.decide(
         request.id,
         verdict="approved",
         revision=1,
@@ -214,7 +214,7 @@ async def test_an_answer_to_an_older_revision_is_stale(spoken: Spoken) -> None:
     reply = await spoken.say("bo", token=cards["bo"].token, verdict="approved")
     assert reply.receipt is not None
     assert reply.receipt.code == "stale"
-    now = await spoken.desk.desk.signoff.request(request.id)
+    now = await spoken.rig.turns.signoff.request(request.id)
     assert (now.revision, now.state, [vote.subject for vote in now.votes]) == (2, "pending", ["ana"])
 
 
@@ -224,7 +224,7 @@ async def test_a_stranger_learns_nothing_and_decides_nothing(spoken: Spoken) -> 
     reply = await spoken.say("mallory", token=cards["ana"].token, verdict="approved")
     assert reply.receipt is None
     assert request.code not in reply.text.replace("-", "")
-    assert (await spoken.desk.desk.signoff.request(request.id)).state == "pending"
+    assert (await spoken.rig.turns.signoff.request(request.id)).state == "pending"
 
 
 async def test_who_has_no_seat_is_refused_by_name(spoken: Spoken) -> None:
@@ -233,7 +233,7 @@ async def test_who_has_no_seat_is_refused_by_name(spoken: Spoken) -> None:
     reply = await spoken.say("guest", token=cards["ana"].token, verdict="approved")
     assert reply.receipt is not None
     assert reply.receipt.code in ("not_allowed", "self_approval")
-    stream = await AuditLog(spoken.desk.deps.store).stream(_turn(request).workflow_id)
+    stream = await AuditLog(spoken.rig.deps.store).stream(_turn(request).workflow_id)
     tries = [(r.subject, r.facts["receipt"], r.facts["channel"]) for r in stream if r.kind == "attempt"]
     assert ("guest", reply.receipt.code, "recording") in tries
 
@@ -249,14 +249,14 @@ async def test_a_bare_yes_with_two_open_asks_which_and_a_code_answers(spoken: Sp
     decided = await spoken.say("approver", text=f"approve {show_code(second.code)}")
     assert decided.receipt is not None
     assert decided.receipt.approval_id == second.id
-    states = [(await spoken.desk.desk.signoff.request(each.id)).state for each in (first, second)]
+    states = [(await spoken.rig.turns.signoff.request(each.id)).state for each in (first, second)]
     assert states == ["pending", "approved"]
 
 
 async def test_a_code_finds_what_no_card_told(spoken: Spoken) -> None:
     """For those who may decide it, and for nobody else."""
-    approval = await spoken.desk.asked("pay")
-    request = await spoken.desk.desk.signoff.request(approval)
+    approval = await spoken.rig.asked("pay")
+    request = await spoken.rig.turns.signoff.request(approval)
     refused = await spoken.say("bo", text=f"deny {request.code} no")
     assert refused.receipt is None
     reply = await spoken.say("ana", text=f"ablehnen {request.code} zu teuer")
@@ -270,7 +270,7 @@ async def test_a_value_to_be_typed_and_a_stronger_sign_in_lead_to_the_inbox(spok
     reply = await spoken.say("ana", token=cards["ana"].token, verdict="approved")
     assert reply.receipt is None
     assert f"{BASE}/approvals/{request.id}" in reply.text
-    assert (await spoken.desk.desk.signoff.request(request.id)).state == "pending"
+    assert (await spoken.rig.turns.signoff.request(request.id)).state == "pending"
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
@@ -281,8 +281,8 @@ async def test_looking_decides_nothing(spoken: Spoken, method: str) -> None:
     raw = spoken.channel.raw(key=key, identity="ana", token=cards["ana"].token, verdict="approved")
     answer = await spoken.http.request(method, "/channels/chat", content=raw.body, headers=raw.headers)
     assert answer.status_code == 400
-    assert await InboundQueue(spoken.desk.deps.store).read("chat", "heard", key) is None
-    assert (await spoken.desk.desk.signoff.request(request.id)).state == "pending"
+    assert await InboundQueue(spoken.rig.deps.store).read("chat", "heard", key) is None
+    assert (await spoken.rig.turns.signoff.request(request.id)).state == "pending"
 
 
 async def test_what_is_forged_unreadable_too_large_or_nowhere_is_refused_without_a_word(spoken: Spoken) -> None:
@@ -433,13 +433,13 @@ async def test_a_burst_is_acknowledged_without_a_worker_and_each_decision_counts
     port = free_port()
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
         settings = Settings(port=port)
-        desk = HeldTurnClient(client, task_queue=queue)
+        away = HeldTurnClient(client, task_queue=queue)
         deps = GatewayDeps(
-            client=desk, catalog=catalog, people=catalog.people, store=store, settings=settings, signer=SIGNER
+            client=away, catalog=catalog, people=catalog.people, store=store, settings=settings, signer=SIGNER
         )
 
         def work() -> Any:
-            return bench(client, store, queue, catalog, ScriptedModel(react), verifier=SIGNER.verifier())
+            return running_turns(client, store, queue, catalog, ScriptedModel(react), verifier=SIGNER.verifier())
 
         async with work() as max_bytes:
             keys = await asyncio.gather(*(max_bytes.start("pay") for _ in CROWD))
@@ -467,12 +467,12 @@ async def test_a_burst_is_acknowledged_without_a_worker_and_each_decision_counts
             each = (time.process_time() - begun) / len(burst)
             assert _AT_ONCE * each < _SLACK_SECONDS
             assert ledger.rows == []
-            desk.released.set()
+            away.released.set()
             await until(lambda: len(_receipts(channel, "pending")) > 0)
             async with work():
                 await until(lambda: len(ledger.rows) >= len(CROWD), 90)
                 await until(lambda: len(_receipts(channel, "accepted")) >= len(CROWD), 90)
-                settled = [await desk.request(each.id) for each in requests]
+                settled = [await away.request(each.id) for each in requests]
             stop.set()
             await serving
     assert [(each.state, each.decided_by) for each in settled] == [("approved", person.id) for person in CROWD]

@@ -1,4 +1,4 @@
-"""A small bench of tools and a running worker, for tests that need whole turns on the real server."""
+"""Tools that pay, and a worker that runs turns, for tests that need whole turns on the real server."""
 
 import asyncio
 import contextlib
@@ -93,14 +93,14 @@ def catalog_of(tools: Sequence[Tool], **more: Any) -> Catalog:
 
 
 @dataclass
-class Bench:
-    """A client and a worker's room for one task queue."""
+class RunningTurns:
+    """Turns of one task queue whose worker runs: its client, its store and its dependencies."""
 
     signoff: TurnClient
     client: Client
     store: Store
     task_queue: str
-    room: WorkerDeps
+    deps: WorkerDeps
 
     async def start(self, text: str = "go", **fields: Any) -> TurnKey:
         """Start a turn of `desk` for guest."""
@@ -166,7 +166,7 @@ class Bench:
         assert rows is not None
         return rows.latest
 
-    async def told(self, key: TurnKey) -> list[ResultPart]:
+    async def results(self, key: TurnKey) -> list[ResultPart]:
         """Every result the model was given, in the order it reads them."""
         messages = await self.signoff.transcript(key)
         return [part for message in messages for part in message.parts if isinstance(part, ResultPart)]
@@ -242,7 +242,7 @@ def withdrawn(key: TurnKey, call: str = "c1.1", **fields: Any) -> Decision:
 
 
 @contextlib.asynccontextmanager
-async def bench(
+async def running_turns(
     client: Client,
     store: Store,
     task_queue: str,
@@ -256,10 +256,10 @@ async def bench(
     secrets: SecretProvider | None = None,
     public_url: str = "",
     max_cached_workflows: int = 5_000,
-) -> AsyncIterator[Bench]:
+) -> AsyncIterator[RunningTurns]:
     """A running worker for `catalog` whose actors all use `model`."""
     driver = steps(model) if isinstance(model, Sequence) else model
-    room = WorkerDeps(
+    deps = WorkerDeps(
         catalog=catalog,
         store=store,
         people=people or catalog.people,
@@ -271,12 +271,22 @@ async def bench(
         secrets=secrets or SecretProvider(),
         public_url=public_url,
     )
-    async with build_worker(client, room, task_queue=task_queue, max_cached_workflows=max_cached_workflows):
+    async with build_worker(client, deps, task_queue=task_queue, max_cached_workflows=max_cached_workflows):
         signoff = TurnClient(client, task_queue=task_queue, patience=PATIENCE)
-        yield Bench(signoff, client, store, task_queue, room)
+        yield RunningTurns(signoff, client, store, task_queue, deps)
 
 
-__all__ = ["ApprovalPolicy", "Bench", "Ledger", "bench", "catalog_of", "no", "pay_tool", "withdrawn", "yes"]
+__all__ = [
+    "ApprovalPolicy",
+    "Ledger",
+    "RunningTurns",
+    "catalog_of",
+    "no",
+    "pay_tool",
+    "running_turns",
+    "withdrawn",
+    "yes",
+]
 
 
 def doubted(view: TurnView) -> bool:
