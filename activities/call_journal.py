@@ -12,7 +12,7 @@ from signoff.approvals.audit_buffer import whole_facts
 from signoff.audit.log import TURNS_KEYS, AuditLog, entry_writer
 from signoff.contracts import names
 from signoff.contracts.activity_messages import RecordTask
-from signoff.contracts.audit import AuditEntry
+from signoff.contracts.audit import AuditEntry, EventEntry
 from signoff.contracts.call import CallOutcome, Permit
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import StoreUnavailable
@@ -162,13 +162,23 @@ class Journal:
         seen = [audit_events.refused_run_entry(permit, self._tool.name, why, self._deps.clock())]
         await self._keep(seen if vouched else mark_claims(seen))
 
-    def start_entries(self, permit: Permit, found: LocalGateDecision, ticket: str) -> list[AuditEntry]:
-        """Makes the entries for the start of the handler; by a rule or a grant, if nobody was asked."""
+    async def start_entries(
+        self, permit: Permit, found: LocalGateDecision, args: Mapping[str, Any], ticket: str
+    ) -> list[AuditEntry]:
+        """Makes the entries for the start of the handler; by a rule or a grant, if nobody was asked.
+
+        Raises `StoreUnavailable` where large arguments cannot be kept.
+        """
         event = dispatch_event(self._tool, permit)
         attempt = "" if ticket else _attempt()
         begins = audit_events.started_entry(
             permit, self._tool.name, ticket, self._deps.clock(), found.note, event, attempt
         )
+        if event:
+            # The record is kept for good, and binds them by their digest.
+            place = SessionKey(permit.ctx.tenant, permit.ctx.session)
+            given = await self._arguments(mask_arguments(self._tool, args), place)
+            begins = EventEntry(**dict(begins), event_facts=given)
         if permit.kind == "approved":
             return [begins]
         engines = found.verdict.evaluators if found.verdict is not None else ""

@@ -17,7 +17,9 @@ from signoff.activities.heartbeat import send_heartbeats
 from signoff.activities.hooks.tool_hooks import withheld_tools
 from signoff.activities.models.model_settings import model_settings
 from signoff.activities.worker_deps import WorkerDeps
+from signoff.approvals.audit_events import proposed_entry
 from signoff.approvals.redaction import redact_secrets, redact_value
+from signoff.audit.log import entry_writer
 from signoff.contracts import names
 from signoff.contracts.activity_messages import GateReply, GateTask, ModelReply, ModelTask, Response, TurnLimits
 from signoff.contracts.completion import Completion, CompletionRequest, Driver, ProposedCall
@@ -67,16 +69,7 @@ class ModelActivity:
         begun = asyncio.get_running_loop().time()
         try:
             async with send_heartbeats():
-                # Together, as the model takes its time; nothing comes of its answer before this is written.
-                replying = asyncio.ensure_future(self._complete(task))
-                try:
-                    await hand_over(self._deps, task.audit)
-                except BaseException:
-                    # Each attempt while the store is away would be paid for.
-                    replying.cancel()
-                    await asyncio.wait({replying})
-                    raise
-                reply = await replying
+                reply = await self._complete(task)
                 return await self._judge_calls(task, reply, begun) if _has_calls(reply) else _said_once(reply)
         except (ConfigError, ModelRefused) as error:
             message = self._deps.secrets.redact(error.message)
@@ -90,15 +83,27 @@ class ModelActivity:
         run = info.workflow_run_id or ""
         before = await self._completions.read(run, task.completion) if run and info.attempt > 1 else None
         if before is not None:
+            await hand_over(self._deps, task.audit)
             return _keep_reply(before)
-        reply, provider = await self._ask_model(task)
+        # Together, as the model takes its time; nothing comes of its answer before this is written.
+        asking = asyncio.ensure_future(self._ask_model(task))
+        try:
+            await hand_over(self._deps, task.audit)
+        except BaseException:
+            # Each attempt while the store is away would be paid for.
+            asking.cancel()
+            await asyncio.wait({asking})
+            raise
+        reply, provider = await asking
         if not (run and _has_calls(reply)):
             # Nothing is done between such a reply and the end of this activity: it would be kept for nobody.
             if provider is not None:
                 await self._deps.store.put_blob(provider.body)
             return reply
         body = reply.model_dump_json().encode()
-        kept = await self._completions.keep(run, task.completion, body, provider)
+        at = self._deps.clock()
+        proposed = entry_writer([proposed_entry(task.ctx, part.call, part.tool, at) for part in reply.calls])
+        kept = await self._completions.keep(run, task.completion, body, provider, proposed)
         # An attempt that was taken for lost may have answered first: one of them is what the turn hears.
         return _keep_reply(kept)
 

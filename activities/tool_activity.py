@@ -101,7 +101,7 @@ class ToolActivity:
             return earlier
         key = ticket_key(task.permit.digest, task.ticket)
         workflow = activity.info().workflow_id or ""
-        begins = self._journal.start_entries(task.permit, found, key)
+        begins = await self._journal.start_entries(task.permit, found, args, key)
         claiming = store.claim(
             key,
             workflow=workflow,
@@ -170,7 +170,7 @@ class ToolActivity:
 
     async def _read(self, task: ToolTask, args: dict[str, Any], found: LocalGateDecision) -> CallOutcome:
         """Runs what needs no ticket."""
-        await self._journal.alone(self._journal.start_entries(task.permit, found, ""))
+        await self._journal.alone(await self._journal.start_entries(task.permit, found, args, ""))
         made = await self._handler.run(task, args, "")
         outcome = _add_note(made.outcome, found)
         ends = await self._ends(task, outcome, "", CallContent(args, made.kept))

@@ -55,6 +55,7 @@ def question_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
         f"request/{request.id}/{request.revision}/{request.digest[:_SHORT]}",
         at,
         request.edited_by or request.requester.user,
+        actor=request.actor,
         code=request.code,
         digest=request.digest,
         definition=request.definition,
@@ -73,6 +74,12 @@ def question_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
         edited_by=request.edited_by,
         changed=[each.name for each in row_changes(request.before, request.card.rows)] if request.edited_by else [],
     )
+
+
+def proposed_entry(ctx: CallContext, call: str, tool: str, at: datetime) -> AuditEntry:
+    """Records that a model proposed a call, before any gate judged it."""
+    # Which tool it names is the model's word, of any length.
+    return _of_turn(ctx, "proposal", f"proposed/{call}", at, call=call, tool=tool[:_TOLD_CHARS], actor=ctx.actor)
 
 
 def settled_entry(

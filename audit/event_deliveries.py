@@ -5,7 +5,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
 from signoff.audit.event_stream import DAY_MILLISECONDS, NEWEST, read_event
-from signoff.contracts.audit import DISPATCH, CloudEvent
+from signoff.contracts.audit import CloudEvent
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.registry.manifest.subscription_sections import Subscription
@@ -105,13 +105,8 @@ class EventDeliveries:
 
 
 def is_for(wanted: Subscription, event: CloudEvent) -> bool:
-    """Returns whether a subscription is sent an event; a specialist's only where the event proves its actor."""
-    if not wanted.wants(event.type):
-        return False
-    if not event.private:
-        return True
-    by = event.source.removeprefix("actor:") if event.type.startswith(DISPATCH) else event.data.get("actor")
-    return bool(wanted.actor) and not event.claimed and by == wanted.actor
+    """Returns whether a subscription is sent an event; a specialist's only where it is its actor's own."""
+    return wanted.wants(event.type) and (not event.private or (bool(event.actor) and event.actor == wanted.actor))
 
 
 def _add(connection: Connection, wanted: Subscription) -> int:

@@ -6,12 +6,13 @@ with all before it. A number given where things happen would need a lock on its 
 be there before a lower one of a transaction that ends later.
 """
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from heapq import merge
 from typing import Final, NamedTuple, cast
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, String, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, String, bindparam, delete, func, insert, select, tuple_, update
 
 from signoff.audit.events import event_from_record
 from signoff.audit.log import CHAIN
@@ -20,7 +21,7 @@ from signoff.contracts.audit import CloudEvent, EventList
 from signoff.contracts.ids import parse_approval_id
 from signoff.store.claim_conditions import insert_or_hold
 from signoff.store.store import Store
-from signoff.store.tables import AUDIT_HEADS, AUDIT_RECORDS, EVENT_HEADS, EVENTS, StoreClock
+from signoff.store.tables import AUDIT_HEADS, AUDIT_RECORDS, EVENT_FACTS, EVENT_HEADS, EVENTS, StoreClock
 
 STREAMS_AT_ONCE: Final = 50
 RECORDS_AT_ONCE: Final = 500
@@ -30,6 +31,7 @@ _LOCK: Final = ""
 """The tenant whose row is locked by whoever numbers; no tenant is called so."""
 _TENANT_CHARS: Final = cast(String, EVENTS.c.tenant.type).length or 0
 _CALL_CHARS: Final = cast(String, EVENTS.c.call.type).length or 0
+_ACTOR_CHARS: Final = cast(String, EVENTS.c.actor.type).length or 0
 
 _COLUMNS: Final = tuple(AUDIT_RECORDS.c[name] for name in Record.model_fields)
 _GREW: Final = (AUDIT_HEADS.c.seq > AUDIT_HEADS.c.numbered, AUDIT_HEADS.c.stream != CHAIN)
@@ -56,11 +58,14 @@ _MARK: Final = update(AUDIT_HEADS).where(AUDIT_HEADS.c.stream == bindparam("of")
 _NUMBERS: Final = select(EVENT_HEADS.c.tenant, EVENT_HEADS.c.number).where(
     EVENT_HEADS.c.tenant.in_(bindparam("tenants", expanding=True))
 )
-_PRIVATE: Final = (
-    select(EVENTS.c.private)
+_EARLIER: Final = (
+    select(EVENTS.c.private, EVENTS.c.actor)
     .where(EVENTS.c.stream == bindparam("of"), EVENTS.c.call == bindparam("named"))
-    .order_by(EVENTS.c.private.desc())
-    .limit(1)
+    .order_by(EVENTS.c.number)
+)
+_MORE: Final = select(EVENT_FACTS).where(EVENT_FACTS.c.stream.in_(bindparam("streams", expanding=True)))
+_TAKE_MORE: Final = delete(EVENT_FACTS).where(
+    tuple_(EVENT_FACTS.c.stream, EVENT_FACTS.c.key).in_(bindparam("places", expanding=True))
 )
 NEWEST: Final = select(EVENT_HEADS.c.number).where(EVENT_HEADS.c.tenant == bindparam("of"))
 """The number of the newest event `of` a tenant."""
@@ -73,6 +78,7 @@ class _NewEvent(NamedTuple):
     event: CloudEvent
     stream: str
     call: str
+    actor: str
     private: bool
     body: str
 
@@ -144,7 +150,7 @@ class EventStream:
             return None
         rows = connection.execute(_RECORDS, {"streams": list(heads)}).all()
         records = [Record.model_construct(**row._mapping) for row in rows]
-        self._insert(connection, _in_order(records))
+        self._insert(connection, _in_order(records), _take_more(connection, records))
         read = {record.stream: record.seq for record in records}
         numbered = {stream: max(seq, read.get(stream, 0)) for stream, seq in heads.items()}
         if len(records) == RECORDS_AT_ONCE:
@@ -153,10 +159,10 @@ class EventStream:
         connection.execute(_MARK, [{"of": stream, "to": seq} for stream, seq in numbered.items()])
         return len(records)
 
-    def _insert(self, connection: Connection, records: Sequence[Record]) -> None:
+    def _insert(self, connection: Connection, records: Sequence[Record], more: Mapping[tuple[str, str], str]) -> None:
         found: list[_NewEvent] = []
         for record in records:
-            event = self._new_event(connection, record, found)
+            event = self._new_event(connection, record, more.get((record.stream, record.key), "{}"), found)
             if event is not None:
                 found.append(event)
         if not found:
@@ -164,10 +170,11 @@ class EventStream:
         tenants = sorted({each.event.tenant for each in found})
         numbers = {row.tenant: row.number for row in connection.execute(_NUMBERS, {"tenants": tenants})}
         known, rows = set(numbers), []
-        for tenant, stream, call, private, body in ((each.event.tenant, *each[1:]) for each in found):
+        for each in found:
+            tenant = each.event.tenant
             numbers[tenant] = numbers.get(tenant, 0) + 1
-            place = {"tenant": tenant, "number": numbers[tenant], "stream": stream}
-            rows.append({**place, "call": call, "private": private, "body": body})
+            rows.append({"tenant": tenant, "number": numbers[tenant], **each._asdict()})
+            del rows[-1]["event"]
         connection.execute(insert(EVENTS), rows)
         for tenant in tenants:
             if tenant in known:
@@ -177,35 +184,49 @@ class EventStream:
             else:
                 connection.execute(insert(EVENT_HEADS).values(tenant=tenant, number=numbers[tenant]))
 
-    def _new_event(self, connection: Connection, record: Record, before: Sequence[_NewEvent]) -> _NewEvent | None:
+    def _new_event(
+        self, connection: Connection, record: Record, more: str, before: Sequence[_NewEvent]
+    ) -> _NewEvent | None:
         try:
-            event = event_from_record(record)
+            event = event_from_record(record, json.loads(more))
             if event is None or len(event.tenant) > _TENANT_CHARS:
                 return None
             named = parse_approval_id(str(event.data.get("approval", "")))
             call = "" if named is None else bound_text(named.call, _CALL_CHARS)
-            private = event.private or self._is_hidden(connection, event, record.stream, call, before)
+            # An answer names its request alone, which was numbered before it, with tool and actor.
+            earlier = _earlier(connection, record.stream, call, before) if call else []
+            private = event.private or self._is_hidden(event, call, [each for each, _ in earlier])
+            # The first that was seen stands: a call is of one actor, whatever is said of it later.
+            actor = next((each for _, each in earlier if each), event.actor)[:_ACTOR_CHARS]
             # In the form in which it is answered: what cannot be written so now could not be then.
-            body = event.model_copy(update={"private": private}).model_dump_json()
+            body = event.model_copy(update={"private": private, "actor": actor}).model_dump_json()
         except Exception:
             # Whoever runs under a turn's id writes what they like: one record must not hold up all others.
             return None
-        return _NewEvent(event, record.stream, call, private, body)
+        return _NewEvent(event, record.stream, call, actor, private, body)
 
-    def _is_hidden(
-        self, connection: Connection, event: CloudEvent, stream: str, call: str, before: Sequence[_NewEvent]
-    ) -> bool:
+    def _is_hidden(self, event: CloudEvent, call: str, earlier: Sequence[bool]) -> bool:
         """Returns whether an event is of a specialist; also where that cannot be known."""
         if "tool" in event.data:
             return self._is_private(str(event.data["tool"]))
-        if not call:
-            return "approval" in event.data
-        # An answer names its request alone, which was numbered before it, with the tool.
-        known = [each.private for each in before if (each.stream, each.call) == (stream, call)]
-        if not known:
-            earlier = connection.scalar(_PRIVATE, {"of": stream, "named": call})
-            known = [earlier is None or earlier]
-        return any(known)
+        return (any(earlier) or not earlier) if call else "approval" in event.data
+
+
+def _earlier(connection: Connection, stream: str, call: str, before: Sequence[_NewEvent]) -> list[tuple[bool, str]]:
+    """Returns of the earlier events about a call whether each is of a specialist, and of which actor, oldest first."""
+    rows = connection.execute(_EARLIER, {"of": stream, "named": call}).all()
+    there = [(bool(row.private), str(row.actor)) for row in rows]
+    return there + [(each.private, each.actor) for each in before if (each.stream, each.call) == (stream, call)]
+
+
+def _take_more(connection: Connection, records: Sequence[Record]) -> dict[tuple[str, str], str]:
+    """Takes away what the events of `records` tell beside them, and returns it by stream and key."""
+    places = {(record.stream, record.key) for record in records}
+    rows = connection.execute(_MORE, {"streams": sorted({record.stream for record in records})}).all()
+    more = {(row.stream, row.key): row.body for row in rows if (row.stream, row.key) in places}
+    if more:
+        connection.execute(_TAKE_MORE, {"places": sorted(more)})
+    return more
 
 
 def _in_order(records: Sequence[Record]) -> list[Record]:

@@ -1,7 +1,7 @@
 """Converts records to events: what programs outside are told of turns, calls, requests, grants and freezes. Pure.
 
-An event tells the facts of its type and no other: neither results nor what people wrote, and no argument but a
-specialist's, in which the secret ones are masked already.
+An event tells the facts of its type and no other: neither results nor what people wrote. Of arguments, which are told
+with the dispatch, the secret ones are masked already.
 """
 
 from collections.abc import Callable, Mapping
@@ -64,8 +64,8 @@ _FACTS: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = MappingProxyType(
         "value": (_TEXT, "Binds the result."),
         "truncated": (_FLAG, "Whether the model reads only a part of the result."),
         "updates": (_TEXTS, "The names of the context's fields that the call changed."),
-        "arguments": (_OBJECT, "A specialist's arguments, secrets masked."),
-        "arguments_kept": (_OBJECT, "Where a specialist's long arguments are kept."),
+        "arguments": (_OBJECT, "The arguments, those that are declared secret masked."),
+        "arguments_kept": (_OBJECT, "The hash and size of arguments that are too long to be told."),
         "probe": (_TEXT, "What the tool's probe found."),
         "people": (_TEXTS, "Whose answer is remembered."),
         "session": (_TEXT, "The session it is remembered for; none for all."),
@@ -84,7 +84,7 @@ _FACTS: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = MappingProxyType(
 """Each fact that some event tells: its JSON Schema, and what it says."""
 _CALL: Final = ("approval", "call", "tool")
 _ASKED: Final = (
-    *_CALL, "person", "revision", "code", "digest", "rule", "policy_hash", "approvers", "quorum", "groups",
+    *_CALL, "person", "actor", "revision", "code", "digest", "rule", "policy_hash", "approvers", "quorum", "groups",
     "min_assurance", "requester", "edited_by", "changed",
 )  # fmt: skip
 _ANSWERED: Final = (
@@ -112,6 +112,9 @@ EVENT_TYPES: Final[Mapping[str, EventType]] = MappingProxyType(
         "turn.started": EventType("A turn began.", ("person", "actor", "channel")),
         "turn.stop_requested": EventType("Somebody asked a turn to stop.", ("person", "channel")),
         "turn.ended": EventType("A turn ended.", ("ended", "error")),
+        "tool_call.proposed": EventType(
+            "A model proposed a call, before any gate judged it.", (*_CALL, "person", "actor")
+        ),
         "tool_call.settled": EventType(
             "The gates ended a proposed call without asking anybody.",
             (*_CALL, "person", "code", "type", "gate", "source", "rule", "grant"),
@@ -123,7 +126,18 @@ EVENT_TYPES: Final[Mapping[str, EventType]] = MappingProxyType(
         "tool_call": EventType(
             "A call was dispatched: the type is `tool_call:` and the tool's name, the source is `actor:` and the name "
             "of the actor that called.",
-            (*_CALL, "person", "permit", "digest", "revision", "rule", "policy_hash", "grant"),
+            (
+                *_CALL,
+                "person",
+                "permit",
+                "digest",
+                "revision",
+                "rule",
+                "policy_hash",
+                "grant",
+                "arguments",
+                "arguments_kept",
+            ),
         ),
         "tool_call.executed": EventType("A call ran.", _RAN),
         "tool_call.failed": EventType("A call that was to run did not, or failed.", _RAN),
@@ -165,10 +179,11 @@ _GRANTS: Final = {"remember": "grant.created", "revoke": "grant.revoked"}
 _ACTS: Final = {"freeze": "freeze.started", "thaw": "freeze.lifted"}
 
 
-def event_from_record(record: Record) -> CloudEvent | None:
+def event_from_record(record: Record, more: Mapping[str, Any] | None = None) -> CloudEvent | None:
     """Converts a record to its event, without its number; None where there is no event of such records.
 
-    `private` is what the record itself says. Raises `Refused`, and whatever facts of another shape than ours lead to:
+    `more` are facts that the event tells and the record does not hold. `private` and `actor` are what the record itself
+    says. Raises `Refused`, and whatever facts of another shape than ours lead to:
     they are the word of whoever wrote them.
     """
     turn = parse_workflow_id(record.stream)
@@ -185,8 +200,9 @@ def event_from_record(record: Record) -> CloudEvent | None:
         type=kind,
         subject=subject,
         time=record.at,
-        data=_data(kind, facts, record.subject),
+        data=_data(kind, {**facts, **(more or {})}, record.subject),
         tenant=tenant,
+        actor=_actor(kind, facts),
         private=bool(facts.get("private")) or facts.get("scope") == _PRIVATE_SCOPE,
         claimed=facts.get("by") == "turn",
     )
@@ -216,6 +232,13 @@ def schema_of_type(name: str) -> dict[str, Any]:
         "type": "object",
         "properties": {fact: {**_FACTS[fact][0], "description": _FACTS[fact][1]} for fact in found.facts},
     }
+
+
+def _actor(kind: str, facts: Mapping[str, Any]) -> str:
+    """Returns the actor whose call it is, as whoever saw it happen says; a turn's own word counts for nothing."""
+    if "call" not in facts or facts.get("by") == "turn":
+        return ""
+    return str(facts["source"]).removeprefix("actor:") if kind.startswith(DISPATCH) else str(facts.get("actor", ""))
 
 
 def _source(kind: str, facts: Mapping[str, Any], turn: TurnKey | None, tenant: str) -> str:
@@ -273,6 +296,7 @@ def _doubt(facts: Mapping[str, Any]) -> str:
 
 _TYPES: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "turn": _turn,
+    "proposal": lambda facts: "tool_call.proposed",
     "request": lambda facts: "approval.requested",
     "revision": lambda facts: "approval.edited" if facts.get("edited_by") else "approval.requested",
     "attempt": _attempt,

@@ -8,10 +8,11 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, bindparam, insert, select, tuple_, update
 
 from signoff.audit.record import FIRST, Record, bound_text, place_record, record_from_entry
-from signoff.contracts.audit import AuditEntry
-from signoff.store.claim_conditions import insert_or_hold
+from signoff.contracts.audit import AuditEntry, EventEntry
+from signoff.contracts.canonical_json import canonical_json
+from signoff.store.claim_conditions import insert_new, insert_or_hold
 from signoff.store.store import Store
-from signoff.store.tables import AUDIT_HEADS, AUDIT_RECORDS, StoreClock
+from signoff.store.tables import AUDIT_HEADS, AUDIT_RECORDS, EVENT_FACTS, StoreClock
 
 PAGE: Final = 500
 CHAIN: Final = "checkpoints"
@@ -95,14 +96,20 @@ def entry_writer(entries: Sequence[AuditEntry]) -> Callable[[Connection], int]:
     until the transaction ends: call it last.
     """
     by_stream: defaultdict[str, dict[str, Record]] = defaultdict(dict)
+    event_facts: dict[tuple[str, str], str] = {}
     for entry in entries:
         record = record_from_entry(entry)
         # The first of a key stands, as it does in the store.
         by_stream[record.stream].setdefault(record.key, record)
+        if isinstance(entry, EventEntry) and entry.event_facts:
+            event_facts.setdefault((record.stream, record.key), canonical_json(entry.event_facts).decode())
 
     def write(connection: Connection) -> int:
         # In one order, so that two who write to the same streams do not wait for each other.
-        return sum(_append(connection, stream, by_stream[stream]) for stream in sorted(by_stream))
+        added = [place for stream in sorted(by_stream) for place in _append(connection, stream, by_stream[stream])]
+        for stream, key in event_facts.keys() & set(added):
+            insert_new(connection, EVENT_FACTS, {"stream": stream, "key": key, "body": event_facts[stream, key]})
+        return len(added)
 
     return write
 
@@ -133,7 +140,8 @@ def move_head(connection: Connection, stream: str, seq: int, last: str) -> None:
     connection.execute(_MOVE, {"of": stream, "to": seq, "last": last})
 
 
-def _append(connection: Connection, stream: str, wanted: dict[str, Record]) -> int:
+def _append(connection: Connection, stream: str, wanted: dict[str, Record]) -> list[tuple[str, str]]:
+    """Appends to one stream; returns stream and key of what was new."""
     seq, last, now = lock_head(connection, stream)
     # What a turn tells of something that the gateway has written itself says nothing new.
     keys = dict.fromkeys(each for key in wanted for each in (key, key.removeprefix(TURNS_KEYS)))
@@ -149,7 +157,7 @@ def _append(connection: Connection, stream: str, wanted: dict[str, Record]) -> i
     if rows:
         connection.execute(_ADD, rows)
         move_head(connection, stream, seq, last)
-    return len(rows)
+    return [(stream, row["key"]) for row in rows]
 
 
 def _find_known(connection: Connection, stream: str, keys: list[str]) -> set[str]:

@@ -8,8 +8,8 @@ from pydantic import Field
 from signoff.contracts.frozen_model import FrozenModel
 
 AuditKind = Literal[
-    "turn", "request", "delivery", "attempt", "verdict", "revision", "auto", "grant", "execution", "outcome",
-    "in_doubt", "ending", "admin", "policy", "people", "retired",
+    "turn", "proposal", "request", "delivery", "attempt", "verdict", "revision", "auto", "grant", "execution",
+    "outcome", "in_doubt", "ending", "admin", "policy", "people", "retired",
 ]  # fmt: skip
 
 
@@ -32,14 +32,21 @@ class AuditEntry(FrozenModel):
     """Facts as JSON. Holds no arguments, only their digest, but for specialists'."""
 
 
+class EventEntry(AuditEntry):
+    """An entry whose event tells more than the record holds, as events are kept for days and the record for good."""
+
+    event_facts: dict[str, Any] = Field(default_factory=dict)
+    """Facts of the event alone."""
+
+
 DISPATCH: Final = "tool_call:"
 """How the types of dispatched calls begin; the name of the tool follows."""
 EVENT_NAMES: Final = (
-    "turn.started", "turn.stop_requested", "turn.ended", "tool_call.settled", "tool_call.allowed", "tool_call.executed",
-    "tool_call.failed", "tool_call.refused", "tool_call.in_doubt", "tool_call.probed", "approval.requested",
-    "approval.edited", "approval.answered", "approval.decided", "approval.reminded", "approval.escalated",
-    "approval.postponed", "approval.expired", "approval.withdrawn", "approval.lapsed", "grant.created", "grant.revoked",
-    "freeze.started", "freeze.lifted", "catalog.deployed",
+    "turn.started", "turn.stop_requested", "turn.ended", "tool_call.proposed", "tool_call.settled", "tool_call.allowed",
+    "tool_call.executed", "tool_call.failed", "tool_call.refused", "tool_call.in_doubt", "tool_call.probed",
+    "approval.requested", "approval.edited", "approval.answered", "approval.decided", "approval.reminded",
+    "approval.escalated", "approval.postponed", "approval.expired", "approval.withdrawn", "approval.lapsed",
+    "grant.created", "grant.revoked", "freeze.started", "freeze.lifted", "catalog.deployed",
 )  # fmt: skip
 """The types of all other events."""
 
@@ -69,8 +76,10 @@ class CloudEvent(FrozenModel):
     """The tenant."""
     number: int = 0
     """Its number in the stream of its tenant, from 1; one that is higher is never there before it."""
+    actor: str = ""
+    """The actor whose call it is about, "" where it is about none or that is not known."""
     private: bool = False
-    """Whether it is of a specialist, whose events operators and auditors alone may read."""
+    """Whether it is of a specialist: for the subscriptions of its actor, for operators and for auditors alone."""
     claimed: bool = False
     """Whether it is the word of its turn alone, which nobody proves."""
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, delete, select
 
 from signoff.store.claim_conditions import insert_or_hold
 from signoff.store.leases import in_seconds
-from signoff.store.store import Blob, Store, add_blob
+from signoff.store.store import Also, Blob, Store, add_blob
 from signoff.store.tables import COMPLETIONS, time_from_millis
 
 KEPT: Final = timedelta(hours=1)
@@ -55,8 +55,10 @@ class Completions:
 
         return await self._store.run(find)
 
-    async def keep(self, run: str, number: int, body: bytes, blob: Blob | None = None) -> KeptReply:
-        """Keeps a reply, and `blob` with it; returns the kept one, which is the first of all attempts.
+    async def keep(
+        self, run: str, number: int, body: bytes, blob: Blob | None = None, also: Also | None = None
+    ) -> KeptReply:
+        """Keeps a reply, and `blob` and what `also` writes with it; returns the kept one, the first of all attempts.
 
         Old replies are dropped by `drop_old` alone: an attempt that was taken for lost may still come, and would ask
         people about calls of another reply.
@@ -66,8 +68,12 @@ class Completions:
         def write(connection: Connection) -> KeptReply:
             row = connection.execute(_keep_statement(connection.dialect.name), values).one()
             kept = KeptReply(bytes(row.body), time_from_millis(row.kept_at))
-            if blob is not None and kept.body == body:
-                add_blob(connection, blob)
+            # Of an attempt that comes after the first nothing is kept.
+            if kept.body == body:
+                if blob is not None:
+                    add_blob(connection, blob)
+                if also is not None:
+                    also(connection)
             return kept
 
         return await self._store.run(write)

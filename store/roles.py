@@ -23,6 +23,7 @@ from signoff.store.tables import (
     COMPLETIONS,
     DELIVERIES,
     EVENT_DELIVERIES,
+    EVENT_FACTS,
     EVENT_HEADS,
     EVENTS,
     FOOTERS,
@@ -145,6 +146,8 @@ _WORKER: Final = {
     # Made of the record by the gateway: with these a worker could tell of answers that nobody gave.
     EVENT_HEADS: NOTHING,
     EVENTS: NOTHING,
+    # Written with the record that they belong to.
+    EVENT_FACTS: _ADD,
     EVENT_DELIVERIES: NOTHING,
     SUBSCRIPTIONS: NOTHING,
     REFUSALS: _COUNTS,
@@ -175,6 +178,7 @@ _GATEWAY: Final = {
     AUDIT_CHECKPOINTS: _ADD,
     EVENT_HEADS: Rights(select=True, insert=True, update=_only(EVENT_HEADS, "number")),
     EVENTS: Rights(select=True, insert=True, delete=True),
+    EVENT_FACTS: Rights(select=True, insert=True, delete=True),
     EVENT_DELIVERIES: Rights(select=True, insert=True, update=_not_key(EVENT_DELIVERIES), delete=True),
     SUBSCRIPTIONS: Rights(select=True, insert=True, update=_only(SUBSCRIPTIONS, "number")),
     REFUSALS: _COUNTS,

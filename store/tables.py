@@ -377,6 +377,7 @@ EVENTS: Final = Table(
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("stream", String(200), nullable=False),
     Column("call", String(32), nullable=False),
+    Column("actor", String(64), nullable=False, server_default=text("''")),
     Column("private", Boolean, nullable=False),
     Column("body", Text, nullable=False),
     Column("numbered_at", BigInteger, nullable=False, default=StoreClock()),
@@ -384,7 +385,17 @@ EVENTS: Final = Table(
     Index("events_age", "numbered_at"),
 )
 """What programs outside are told, in the order of its numbers. `body` is a `CloudEvent` as JSON, without its number;
-`private` where it is of a specialist. Rows go after `SIGNOFF_EVENT_DAYS`."""
+`actor` is whose call it is about, where that is known, `private` where it is of a specialist. Rows go after
+`SIGNOFF_EVENT_DAYS`."""
+
+EVENT_FACTS: Final = Table(
+    "event_facts",
+    METADATA,
+    Column("stream", String(200), primary_key=True),
+    Column("key", String(200), primary_key=True),
+    Column("body", Text, nullable=False),
+)
+"""What an event tells beside its record, by the stream and key of that, until it is numbered; `body` is JSON."""
 
 EVENT_DELIVERIES: Final = Table(
     "event_deliveries",

@@ -133,6 +133,10 @@ def _write_allowed(of: _Facts) -> str:
     return of.text("entry.allowed", call=of.call, by=by)
 
 
+def _write_proposed(of: _Facts) -> str:
+    return of.text("entry.proposed", call=of.call)
+
+
 def _write_settled(of: _Facts) -> str:
     return of.text("entry.settled", call=of.call, code=of.code("code"), gate=of.get("gate"), rule=of.rule)
 
@@ -185,6 +189,7 @@ def _write_snapshot(of: _Facts) -> str:
 
 _KINDS: Final[Mapping[str, Callable[[_Facts], str]]] = {
     "turn": _turn,
+    "proposal": _write_proposed,
     "request": _request,
     "revision": _revision,
     "attempt": _attempt,

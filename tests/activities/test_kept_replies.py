@@ -16,6 +16,7 @@ from signoff.activities.gate_activity import GateActivity
 from signoff.activities.model_activity import ModelActivity
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.card_notes import POLICY_CHANGED
+from signoff.audit.log import AuditLog
 from signoff.contracts.activity_messages import GateDecision, GateReply, GateTask, ModelReply, ModelTask, Tally
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.completion import Completion, CompletionRequest
@@ -90,6 +91,7 @@ async def test_a_second_attempt_asks_nobody_and_returns_the_same(store: Store) -
     assert first.gates is not None
     assert [each.kind for each in first.gates.rulings] == ["ask"]
     assert await amounts(store) == [10]
+    assert [each.kind for each in await AuditLog(store).stream(TURN.workflow_id)].count("proposal") == 1
 
 
 async def test_what_was_approved_before_the_turn_heard_of_it_is_not_asked_again(store: Store) -> None:

@@ -8,14 +8,14 @@ from typing import Any
 import asyncpg
 import pytest
 from audit_kit import AT, OTHER, TURN, tamper
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from signoff.approvals.audit_events import admin_entry
 from signoff.audit import event_stream
 from signoff.audit.event_stream import EventStream
 from signoff.audit.log import AuditLog, entry_writer
 from signoff.audit.record import DATA_BYTES
-from signoff.contracts.audit import AuditEntry, AuditKind, CloudEvent
+from signoff.contracts.audit import AuditEntry, AuditKind, CloudEvent, EventEntry
 from signoff.store.store import Store, open_store
 
 CALL = "main.s1.t1.c1.1"
@@ -214,3 +214,33 @@ async def test_old_events_go_and_the_oldest_is_told(store: Store, store_url: str
     assert (left.events, left.oldest, left.newest, left.next) == ((), 3, 2, 2)
     await log.append([entry("c")])
     assert [each.number for each in await read(store)] == [3]
+
+
+async def test_whose_call_it_is_stands_from_the_first_that_saw_it(store: Store) -> None:
+    """An answer names its request alone; a turn's own word makes a call nobody's, and another actor's of no call."""
+    at: dict[str, Any] = {"code": "", "actor": ""}
+    await AuditLog(store).append(
+        [
+            entry("a", "delivery", **at, tool="audit_books", event="remind", by="turn"),
+            entry("b", "proposal", **at | {"actor": "books"}, tool="audit_books"),
+            entry("c", "attempt", tool="audit_books", verdict="approved", status="accepted"),
+            entry("d", "delivery", **at | {"actor": "desk"}, tool="audit_books", event="remind", by="turn"),
+        ]
+    )
+    assert [each.actor for each in await read(store)] == ["", "books", "books", "books"]
+    await AuditLog(store).append([entry("e", "ending", state="cancelled", tool="audit_books", by="turn")])
+    assert [each.actor for each in await read(store, after=4)] == ["books"]
+    assert {each.private for each in await read(store)} == {True}
+
+
+async def test_what_the_event_alone_tells_is_in_no_record(store: Store) -> None:
+    """It is there until the event has its number, once, and for records that were new."""
+    plain = entry("a", "execution", source="actor:desk", event="tool_call:pay")
+    told = EventEntry(**dict(plain), event_facts={"arguments": {"amount": 20}})
+    log = AuditLog(store)
+    assert [await log.append([told]), await log.append([told.model_copy(update={"event_facts": {"arguments": {}}})])]
+    assert "20" not in (await log.stream(TURN))[0].data
+    left = text("SELECT count(*) FROM event_facts")
+    assert await store.run(lambda connection: connection.scalar(left)) == 1
+    assert [each.data["arguments"] for each in await read(store)] == [{"amount": 20}]
+    assert await store.run(lambda connection: connection.scalar(left)) == 0

@@ -32,6 +32,7 @@ def record(kind: AuditKind, stream: str = TURN, **data: Any) -> Record:
         ("turn", {"stop": "refused"}, ""),
         ("turn", {"ended": "failed", "error": "model"}, "turn.ended"),
         ("turn", {"heard": "turn"}, ""),
+        ("proposal", {"actor": "desk", "tool": "pay"}, "tool_call.proposed"),
         ("request", {"approvers": ["user:ana"]}, "approval.requested"),
         ("revision", {"note": "changed"}, "approval.requested"),
         ("revision", {"edited_by": "ana", "changed": ["amount"]}, "approval.edited"),
@@ -116,6 +117,7 @@ def test_the_attributes_of_cloudevents() -> None:
         "dataschema": "",
         "tenant": "main",
         "number": 0,
+        "actor": "",
         "private": False,
         "claimed": True,
     }

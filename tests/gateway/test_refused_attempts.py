@@ -57,7 +57,7 @@ async def test_a_decided_call_is_recorded_from_request_to_outcome(gateway: Gatew
     assert accepted.status_code == 200, accepted.text
     records = await until_outcome(gateway, approval)
     kinds = [record.kind for record in records]
-    assert kinds == ["turn", "request", "attempt", "attempt", "ending", "execution", "outcome"]
+    assert kinds == ["turn", "proposal", "request", "attempt", "attempt", "ending", "execution", "outcome"]
     refused, counted = facts(records, "attempt")
     assert (refused["status"], refused["receipt"], refused["reporter"]) == ("refused", "not_allowed", "gateway")
     assert (counted["status"], counted["reason"], counted["assurance"]) == ("accepted", "fine", "session")

@@ -32,7 +32,7 @@ async def test_the_first_record_of_a_turn_says_who_asked(client: Client, store: 
         key = await turns.start(channel="api")
         await turns.signoff.result(key)
     records = await written(store, key)
-    assert [record.kind for record in records] == ["turn", "auto", "execution", "outcome"]
+    assert [record.kind for record in records] == ["turn", "proposal", "auto", "execution", "outcome"]
     assert records[0].subject == "guest"
     assert records[0].facts == {"actor": "desk", "channel": "api", "unsigned": True, "by": "turn"}
     assert timeline(records)[0].what == "asked desk over api"
@@ -49,8 +49,8 @@ async def test_a_cancelled_turn_records_its_requests_and_its_end(client: Client,
         await turns.signoff.cancel_turn(key)
         await turns.signoff.result(key)
     records = await written(store, key)
-    assert [record.kind for record in records] == ["turn", "request", "attempt", "ending", "turn"]
-    attempt, ending, end = (record.facts for record in records[2:])
+    assert [record.kind for record in records] == ["turn", "proposal", "request", "attempt", "ending", "turn"]
+    attempt, ending, end = (record.facts for record in records[3:])
     assert (attempt["status"], attempt["receipt"]) == ("refused", "not_allowed")
     assert ending["state"] == "cancelled"
     assert end == {"ended": "cancelled", "by": "turn"}
@@ -117,4 +117,4 @@ async def test_a_denial_is_recorded_from_the_question_to_its_end(client: Client,
         await turns.waiting(key)
         await turns.signoff.decide(no(key))
         await turns.signoff.result(key)
-    assert [record.kind for record in await written(store, key)] == ["turn", "request", "attempt", "ending"]
+    assert [record.kind for record in await written(store, key)] == ["turn", "proposal", "request", "attempt", "ending"]

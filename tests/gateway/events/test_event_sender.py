@@ -264,15 +264,14 @@ async def test_what_nobody_has_sent_again_goes_with_its_time(rig: GatewayRig) ->
 
 
 def test_a_specialist_is_told_to_its_own_actors_subscription() -> None:
-    """And only where the event itself says whose call it was, and somebody else than the turn vouches for it."""
+    """To no other, and to none where nobody knows whose call it was."""
     wanted = Subscription("feed", ("*",), "https://a.example", "env:A", actor="desk")
     own: dict[str, Any] = {"id": "i", "time": "t", "private": True}
-    dispatched = CloudEvent(source="actor:desk", type="tool_call:vault", **own)
-    executed = CloudEvent(source="turn:t", type="tool_call.executed", data={"actor": "desk"}, **own)
-    asked = CloudEvent(source="turn:t", type="approval.requested", **own)
-    assert [is_for(wanted, each) for each in (dispatched, executed, asked)] == [True, True, False]
-    assert not is_for(wanted, dispatched.model_copy(update={"claimed": True}))
+    dispatched = CloudEvent(source="actor:desk", type="tool_call:vault", actor="desk", **own)
+    asked = CloudEvent(source="turn:t", type="approval.requested", actor="desk", **own)
+    nobodys = CloudEvent(source="turn:t", type="approval.decided", data={"actor": "desk"}, **own)
+    assert [is_for(wanted, each) for each in (dispatched, asked, nobodys)] == [True, True, False]
     for other in (Subscription("feed", ("*",), "https://a.example", "env:A", actor=name) for name in ("", "clerk")):
-        assert not any(is_for(other, each) for each in (dispatched, executed, asked))
+        assert not any(is_for(other, each) for each in (dispatched, asked, nobodys))
         assert is_for(other, asked.model_copy(update={"private": False}))
     assert not is_for(Subscription("feed", ("grant.*",), "https://a.example", "env:A", actor="desk"), dispatched)

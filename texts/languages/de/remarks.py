@@ -131,6 +131,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "entry.grant": "der gemerkten Antwort {grant}",
     "entry.rule": "Regel {rule}",
     "entry.rule.policy": "Regel {rule} der Richtlinie {policy}",
+    "entry.proposed": "{call}: vom Modell vorgeschlagen",
     "entry.settled": "{call}: {code} an der Prüfung {gate} ({rule})",
     "entry.not_run": "{call} wurde nicht ausgeführt: {why}",
     "entry.begins": "{call} beginnt, {permit}: {who}",

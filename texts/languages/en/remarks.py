@@ -131,6 +131,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "entry.grant": "grant {grant}",
     "entry.rule": "rule {rule}",
     "entry.rule.policy": "rule {rule} of policy {policy}",
+    "entry.proposed": "{call} is proposed",
     "entry.settled": "{call} is {code} at gate {gate} ({rule})",
     "entry.not_run": "{call} was not run: {why}",
     "entry.begins": "{call} begins, {permit} by {who}",

@@ -131,6 +131,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "entry.grant": "la respuesta recordada {grant}",
     "entry.rule": "regla {rule}",
     "entry.rule.policy": "regla {rule} de la política {policy}",
+    "entry.proposed": "{call}: propuesta por el modelo",
     "entry.settled": "{call}: {code} en el control {gate} ({rule})",
     "entry.not_run": "{call} no se ejecutó: {why}",
     "entry.begins": "{call} empieza, {permit}: {who}",

@@ -133,6 +133,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "entry.grant": "la réponse mémorisée {grant}",
     "entry.rule": "règle {rule}",
     "entry.rule.policy": "règle {rule} de la politique {policy}",
+    "entry.proposed": "{call} : proposé par le modèle",
     "entry.settled": "{call} : {code} au contrôle {gate} ({rule})",
     "entry.not_run": "{call} n’a pas été exécuté : {why}",
     "entry.begins": "{call} commence, {permit} : {who}",

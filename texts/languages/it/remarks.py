@@ -133,6 +133,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "entry.grant": "la risposta ricordata {grant}",
     "entry.rule": "regola {rule}",
     "entry.rule.policy": "regola {rule} della politica {policy}",
+    "entry.proposed": "{call}: proposta dal modello",
     "entry.settled": "{call}: {code} al controllo {gate} ({rule})",
     "entry.not_run": "{call} non è stato eseguito: {why}",
     "entry.begins": "{call} inizia, {permit}: {who}",

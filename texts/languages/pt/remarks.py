@@ -131,6 +131,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "entry.grant": "a resposta memorizada {grant}",
     "entry.rule": "regra {rule}",
     "entry.rule.policy": "regra {rule} da política {policy}",
+    "entry.proposed": "{call}: proposta pelo modelo",
     "entry.settled": "{call}: {code} no controlo {gate} ({rule})",
     "entry.not_run": "{call} não foi executado: {why}",
     "entry.begins": "{call} começa, {permit}: {who}",
