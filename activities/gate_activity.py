@@ -128,7 +128,10 @@ class GateActivity:
         """Completes the decision of the gates by asking everything but people."""
         call, args, found, tally, _ = each
         catalog, dry_run = self._deps.catalog, task.dry_run
-        found = await apply_hooks(catalog, task.ctx, call, args, tally, found, known, dry_run=dry_run)
+        permissions = self._deps.permissions
+        found = await apply_hooks(
+            catalog, task.ctx, call, args, tally, found, known, dry_run=dry_run, permissions=permissions
+        )
         if task.edit is not None and found.corrected is not None:
             # What a person wrote and signed is never run as something else.
             message = f"the tool would not take these arguments as they are. {found.note}"

@@ -130,7 +130,16 @@ class RunRights:
         call = call_of(task)
         # Together, as each takes a while; what changes in the rows meanwhile is seen where the ticket is claimed.
         found, rows = await asyncio.gather(
-            judge_call(self._deps.catalog, permit.ctx, call, args, self._deps.kinds, at=self._deps.clock()),
+            judge_call(
+                self._deps.catalog,
+                permit.ctx,
+                call,
+                args,
+                self._deps.kinds,
+                at=self._deps.clock(),
+                # What people agreed to is asked about anew, however short their answer took.
+                permissions=None if permit.kind == "approved" else self._deps.permissions,
+            ),
             self._rows(permit),
         )
         if found.kind not in ("run", "ask"):

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from signoff.activities.hooks.permissions import PermissionCache, PermissionReader
 from signoff.activities.permit_check import SignaturePolicy, is_believed, is_expired
 from signoff.approvals.redaction import secret_values
 from signoff.contracts.call import CallContext
@@ -32,7 +33,8 @@ class WorkerDeps:
     here. `secrets` reads what tools and models need, and hides it in all that is told here.
     `clock` tells whether it is within the hours of a tool. `public_url` is where people reach the inbox, "" where
     nobody named an address: it only leads there from what Temporal shows. `result_chars` are the characters of results
-    that a model reads of one completion's calls together, where its actor does not say how many.
+    that a model reads of one completion's calls together, where its actor does not say how many. `permission_cache`
+    holds what permission checks said, for a while.
     """
 
     catalog: Catalog
@@ -47,6 +49,12 @@ class WorkerDeps:
     clock: Clock = system_clock
     public_url: str = ""
     result_chars: int = RESULT_CHARS_PER_BATCH
+    permission_cache: PermissionCache = field(default_factory=PermissionCache, repr=False)
+
+    @property
+    def permissions(self) -> PermissionReader:
+        """The reader of permissions, by the catalog and the people of this worker."""
+        return PermissionReader(self.catalog, self.store, self.directory_for, self.clock, self.permission_cache)
 
     def driver(self, model: str) -> Driver:
         """Returns the driver of an actor's model string. Raises `ConfigError` when there is none."""

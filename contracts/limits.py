@@ -115,6 +115,8 @@ MAX_TOOLS_AT_ONCE: Final = 10
 MAX_FALLBACKS: Final = 9
 MAX_ATTEMPTS: Final = 10
 """How often a tool that may be repeated is tried when the world failed it."""
+MAX_PERMISSION_SECONDS: Final = 300
+"""How long an answer of a tool's permission check may be good for."""
 MAX_REVISIONS: Final = 20
 """How often one call is asked again (lapsed, changed tool) before it is refused."""
 ANSWERS_OF_ONE: Final = 20

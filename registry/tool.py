@@ -23,7 +23,7 @@ from pydantic_core import ArgsKwargs
 
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import RegistrationError
-from signoff.contracts.limits import MAX_ATTEMPTS
+from signoff.contracts.limits import MAX_ATTEMPTS, MAX_PERMISSION_SECONDS
 from signoff.contracts.names import READ_REST
 from signoff.contracts.usage import UsageLimit
 from signoff.formats.durations import Seconds
@@ -230,6 +230,15 @@ class ToolOptions:
     """`module:function`: whether this call is permitted.
 
     [Below](#availability-and-permission).
+    """
+    cache_permission: Annotated[
+        float | None,
+        Field(gt=0, le=MAX_PERMISSION_SECONDS, allow_inf_nan=False),
+        FieldSpec(key=Seconds, form=f"above 0 and at most {MAX_PERMISSION_SECONDS} seconds, or none", unset="never"),
+    ] = None
+    """How long an answer of `check_permissions` is good for the same call of the same person, `60s`; at most 5 minutes.
+
+    [Below](#cached-permissions).
     """
     probe: Annotated[Probe | None, PROBE] = field(default=None, repr=False, compare=False)
     """`module:function`: finds out whether a call happened of which nobody knows.

@@ -279,6 +279,12 @@ def _usage_limit(tool: Tool) -> Iterator[FieldProblem]:
         yield FieldProblem("usage_limit", limit, f"has a `usage_limit` that cannot be kept: {limit.problem}")
 
 
+def _cache_permission(tool: Tool) -> Iterator[FieldProblem]:
+    if tool.cache_permission is not None and tool.check_permissions is None:
+        why = "has `cache_permission`, but no `check_permissions` whose answers could be kept"
+        yield FieldProblem("cache_permission", tool.cache_permission, why)
+
+
 def _repeats(tool: Tool) -> Iterator[FieldProblem]:
     attempts, fallbacks = tool.attempts, tool.fallbacks
     repeatable = tool.read_only or tool.idempotent
@@ -315,6 +321,7 @@ _CHECKS: Final[tuple[_Check, ...]] = (
     _updates,
     _hours,
     _usage_limit,
+    _cache_permission,
     _repeats,
     filter_problems,
 )

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Row, and_, case, func, select, update
 
 from signoff.contracts.call import RuleReference
 from signoff.contracts.canonical_json import canonical_json
@@ -60,6 +60,18 @@ class Grants:
         query = query if every else query.where(*_USABLE)
         found = await self._store.run(lambda connection: [_grant(row) for row in connection.execute(query)])
         return [grant for grant in found if grant is not None]
+
+    async def state_of(self, tenant: str, tool: str) -> tuple[int, ...]:
+        """Returns numbers that are others once a remembered answer for `tool` was given, revoked, spent or ran out."""
+        usable = case((and_(*_USABLE), 1), else_=0)
+        query = select(
+            func.count(),
+            func.coalesce(func.sum(usable), 0),
+            func.coalesce(func.max(GRANTS.c.created_at), 0),
+            func.count(GRANTS.c.revoked_at),
+            func.coalesce(func.max(GRANTS.c.revoked_at), 0),
+        ).where(GRANTS.c.tenant == tenant, GRANTS.c.tool == tool)
+        return await self._store.run(lambda connection: tuple(int(each) for each in connection.execute(query).one()))
 
     async def revoke(self, grant_id: str, tenant: str, *, by: str, also: Also | None = None) -> Grant:
         """Revokes a remembered answer; doing it again changes nothing. `also` is written in the same transaction.

@@ -5,11 +5,11 @@ import dataclasses
 import logging
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from signoff.activities.hooks.hook_caller import NoAnswer, ask
+from signoff.activities.hooks.permissions import PermissionReader, permission_of
 from signoff.activities.hooks.policy_handlers import apply_policy_handler
-from signoff.approvals.redaction import redact_secrets, secret_values
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import CallContext
 from signoff.contracts.message import CallPart
@@ -18,10 +18,8 @@ from signoff.policypool import ask_rules
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import GateFacts, judge
-from signoff.registry.hooks import AVAILABLE, CHECK_PERMISSIONS, SELECT, HookContext, Permission, Select, hook_context
+from signoff.registry.hooks import AVAILABLE, SELECT, HookContext, Permission, Select, hook_context
 from signoff.registry.tool import Tool
-
-_REASON_CHARS: Final = 500
 
 logger = logging.getLogger("signoff.activities")
 
@@ -56,20 +54,6 @@ async def withheld_tools(catalog: Catalog, ctx: CallContext, *, at: datetime) ->
     return away | others
 
 
-async def permission_of(tool: Tool, args: Any, context: HookContext, seconds: float | None = None) -> Permission:
-    """Returns the answer of the tool's permission check to a call with these arguments. Never raises."""
-    if tool.check_permissions is None:
-        return Permission.allow()
-    try:
-        answer = await ask(CHECK_PERMISSIONS, tool.check_permissions, args, context, seconds=seconds)
-    except NoAnswer as none:
-        logger.warning("tool %s: the permission check %s", tool.name, none)
-        return Permission.deny(f"the permission check {none}")
-    # Hidden before it is cut: half of a secret would not be found.
-    reason = redact_secrets(answer.reason, secret_values(args, tool.masked_arguments))[:_REASON_CHARS]
-    return dataclasses.replace(answer, reason=reason)
-
-
 async def apply_hooks(
     catalog: Catalog,
     ctx: CallContext,
@@ -80,13 +64,14 @@ async def apply_hooks(
     known: GateFacts,
     *,
     dry_run: bool = False,
+    permissions: PermissionReader | None = None,
 ) -> LocalGateDecision:
     """Returns `found` with what the tool's permission check and its policy's handler say, where they are to be asked.
 
-    `tally` and `known` are those with which it was found. Never raises.
+    `tally` and `known` are those with which it was found. Without `permissions` each check is asked anew. Never raises.
     """
     if found.awaits_permission and found.tool is not None:
-        permission = await permission_of(found.tool, found.args(args), hook_context(ctx, catalog.fields))
+        permission = await _permission(catalog, ctx, found.tool, found.args(args), permissions)
         known = dataclasses.replace(known, permission=permission)
         found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, tally, dry_run=dry_run, known=known)
     return await apply_policy_handler(catalog, ctx, call, args, found)
@@ -100,6 +85,7 @@ async def judge_call(
     backends: frozenset[str],
     *,
     at: datetime,
+    permissions: PermissionReader | None = None,
 ) -> LocalGateDecision:
     """Judges one call by itself by all gates, asking whomever there is to ask but people. Never raises.
 
@@ -109,7 +95,7 @@ async def judge_call(
     known = GateFacts(unavailable=away, backends=backends, spent={}, at=at)
     # With an empty tally: repeats were counted when the whole batch was judged.
     found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
-    return await apply_hooks(catalog, ctx, call, args, Tally(), found, known)
+    return await apply_hooks(catalog, ctx, call, args, Tally(), found, known, permissions=permissions)
 
 
 def past_call_facts(catalog: Catalog, ctx: CallContext, calls: Iterable[CallPart], at: datetime | None) -> GateFacts:
@@ -127,6 +113,14 @@ async def judge_past_call(
     known = past_call_facts(catalog, ctx, (call,), at)
     found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
     return await apply_policy_handler(catalog, ctx, call, args, found)
+
+
+async def _permission(
+    catalog: Catalog, ctx: CallContext, tool: Tool, args: Any, permissions: PermissionReader | None
+) -> Permission:
+    if permissions is None:
+        return await permission_of(tool, args, hook_context(ctx, catalog.fields))
+    return await permissions.read(tool, args, ctx)
 
 
 async def _find_unselected(catalog: Catalog, ctx: CallContext, seen: Sequence[Tool]) -> frozenset[str]:

@@ -22,7 +22,8 @@ from activity_kit import (
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
-from signoff.activities.hooks.tool_hooks import permission_of, unavailable_tools, withheld_tools
+from signoff.activities.hooks.permissions import permission_of
+from signoff.activities.hooks.tool_hooks import unavailable_tools, withheld_tools
 from signoff.activities.model_activity import ModelActivity
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import GateReply, GateTask, ModelReply, ModelTask

@@ -1,0 +1,327 @@
+"""Answers of permission checks that stand for a while: for the same call of the same person, and for nothing else."""
+
+import asyncio
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from activity_kit import ARGS, pinned, worker_deps
+from temporalio.client import Client
+from turn_fixtures import GUEST, Ledger, pay_tool, running_turns, yes
+
+from signoff.activities.hooks import permissions
+from signoff.activities.worker_deps import WorkerDeps
+from signoff.contracts.call import CallContext
+from signoff.contracts.decision import GrantRequest
+from signoff.contracts.errors import ConfigError, StoreUnavailable
+from signoff.contracts.grant import GrantScope
+from signoff.contracts.person import Person, Principal
+from signoff.people.directory import development_directory
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import build_catalog
+from signoff.registry.hooks import HookContext, Permission
+from signoff.registry.registry import ToolRegistry
+from signoff.registry.tool import Tool
+from signoff.store.grants import Grants, write_grant
+from signoff.store.store import Store
+from signoff.testing.scripted_model import calls, respond
+
+NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
+YES, NO = Permission.allow(), Permission.deny("taken back")
+
+
+class Guard:
+    """A permission check that says what it is set to, and keeps who asked for what."""
+
+    def __init__(self, says: Permission | Exception = YES) -> None:
+        self.says = says
+        self.asked: list[tuple[dict[str, Any], HookContext]] = []
+
+    async def __call__(self, args: dict[str, Any], context: HookContext) -> Permission:
+        """What it is set to; an exception is raised."""
+        self.asked.append((args, context))
+        if isinstance(self.says, Exception):
+            raise self.says
+        return self.says
+
+
+def cached(guard: Any, **fields: Any) -> Tool:
+    """A tool whose permission check is cached for a minute."""
+    given = {"requires_approval": False, "check_permissions": guard, "cache_permission": 60.0} | fields
+    return pay_tool(Ledger(), **given)
+
+
+class Rig:
+    """One worker, its clock, and a check that allowed one call and denies every one from now on."""
+
+    def __init__(self, store: Store, **fields: Any) -> None:
+        self.guard, self.now = Guard(), NOW
+        self.tool = cached(self.guard, **fields)
+        context = {"user.limit": {"type": "number"}, "data": {"type": "object"}}
+        deps = worker_deps(store, self.tool, context=context)
+        self.deps = dataclasses.replace(deps, clock=lambda: self.now)
+
+    async def allowed(self) -> "Rig":
+        """Itself, once the one call was allowed."""
+        assert await self.says() == YES
+        assert await self.says() == YES
+        assert len(self.guard.asked) == 1
+        self.guard.says = NO
+        return self
+
+    async def says(self, args: Any = None, deps: WorkerDeps | None = None, **ctx: Any) -> Permission:
+        """What is said of a call now."""
+        return await self.read(pinned(**ctx), args, deps)
+
+    async def read(self, ctx: CallContext, args: Any = None, deps: WorkerDeps | None = None) -> Permission:
+        """What is said of a call in this context now."""
+        return await (deps or self.deps).permissions.read(self.tool, dict(args or ARGS), ctx)
+
+
+@pytest.mark.row("F58")
+async def test_a_permission_check_is_cached_for_the_same_call_of_the_same_person(store: Store) -> None:
+    """Also in the next turn of the session, for as long as the tool says and not a moment longer."""
+    rig = await Rig(store).allowed()
+    assert await rig.says(turn="another") == YES
+    assert await rig.says(user=GUEST.model_copy(update={"nonce": "another", "issued_at": NOW})) == YES
+    rig.now = NOW + timedelta(seconds=59.9)
+    assert await rig.says() == YES
+    rig.now = NOW + timedelta(seconds=60)
+    assert await rig.says() == NO
+    # A denial stands as long as an allowance, and no longer.
+    rig.guard.says = YES
+    rig.now = NOW + timedelta(seconds=119.9)
+    assert await rig.says() == NO
+    rig.now = NOW + timedelta(seconds=120)
+    assert await rig.says() == YES
+    assert len(rig.guard.asked) == 3
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"tenant": "other"}, {"session": "other"}, {"actor": "other"}, {"channel": "slack"}, {"route": "r"},
+        {"step": "s"}, {"extra": {"data": {"amount": 2}}}, {"extra": {"user.limit": 7}},
+        {"user": Principal(user="ana")}, {"user": GUEST.model_copy(update={"roles": ("late",)})},
+        {"user": GUEST.model_copy(update={"tier": "trusted"})}, {"user": GUEST.model_copy(update={"name": "Ana"})},
+        {"user": GUEST.model_copy(update={"person_id": "ana"})}, {"user": GUEST.model_copy(update={"locale": "pt"})},
+    ],
+    ids=str,
+)  # fmt: skip
+async def test_no_answer_is_good_for_another_person_or_place(store: Store, other: dict[str, Any]) -> None:
+    """Whatever the check may read of who asks and where is part of what its answer is kept for."""
+    rig = await Rig(store).allowed()
+    assert await rig.says(**other) == NO
+    assert await rig.says() == YES
+
+
+@pytest.mark.parametrize(
+    "args",
+    [{"amount": 21, "to": "Ana"}, {"amount": 20, "to": "ana"}, {"amount": 20}, {"amount": 20.0, "to": "Ana"},
+     {"amount": 20, "to": "Ana", "more": None}, {"amount": "20", "to": "Ana"}, {"amount": True, "to": "Ana"}],
+    ids=str,
+)  # fmt: skip
+async def test_no_answer_is_good_for_other_arguments(store: Store, args: dict[str, Any]) -> None:
+    """To the letter: a number is not the same one as a text, a decimal or a truth of its value."""
+    rig = await Rig(store).allowed()
+    assert await rig.says(args) == NO
+    assert await rig.says({"to": "Ana", "amount": 20}) == NO
+
+
+async def test_a_check_is_told_no_more_than_its_answer_is_kept_for(store: Store) -> None:
+    """Neither the turn nor its signature, on which its answer could hang unseen."""
+    rig = Rig(store)
+    user = GUEST.model_copy(update={"nonce": "n", "signature": "s", "issued_at": NOW, "given": ("x",), "store_id": "d"})
+    await rig.says(turn="t7", user=user, transient=("pay",))
+    [(args, context)] = rig.guard.asked
+    assert (args, context.turn, context.user) == (ARGS, "", GUEST)
+    assert (context.session, context.actor, context.tenant) == ("s", "desk", "main")
+
+
+@pytest.mark.parametrize("people", [(), (Person(id="ana"), Person(id="guest", tier="trusted")), (Person(id="ben"),)])
+async def test_a_change_of_people_drops_what_was_kept(store: Store, people: tuple[Person, ...]) -> None:
+    """Of whomever: a check may ask who leads whom. It is not kept for when the change is taken back, either."""
+    rig = Rig(store)
+    before = dataclasses.replace(rig.deps, people=development_directory([Person(id="ana")]))
+    after = dataclasses.replace(rig.deps, people=development_directory(people))
+    assert await rig.says(deps=before) == YES
+    rig.guard.says = NO
+    assert await rig.says(deps=before) == YES
+    assert await rig.says(deps=after) == NO
+    assert await rig.says(deps=before) == NO
+
+
+async def test_what_was_asked_while_people_changed_is_not_kept(store: Store) -> None:
+    """The answer may be of before the change, though it came after it."""
+    rig = Rig(store)
+    began, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(args: dict[str, Any], context: HookContext) -> Permission:
+        began.set()
+        await goes_on.wait()
+        return YES
+
+    rig.tool = dataclasses.replace(rig.tool, check_permissions=slow)
+    asking = asyncio.create_task(rig.says())
+    await began.wait()
+    rig.deps = dataclasses.replace(rig.deps, people=development_directory([Person(id="ana")]))
+    goes_on.set()
+    assert await asking == YES
+    began.clear()
+    await rig.says()
+    assert began.is_set()
+
+
+async def grant(store: Store, verdict: Any = "approved", tool: str = "pay", seconds: float = 60.0) -> None:
+    """Have an answer for `tool` remembered."""
+    like = GrantScope(tenant="main", session="", tool=tool, definition="d", where="true", policy_hash="p")
+    wish = GrantRequest(scope="tenant", where="true", uses=1, seconds=seconds)
+    await store.run(
+        lambda connection: write_grant(
+            connection,
+            f"{tool}-{verdict}",
+            verdict,
+            like,
+            wish,
+            people=("approver",),
+            approval_id="a",
+            requester="guest",
+        )
+    )
+
+
+@pytest.mark.parametrize("change", ["given", "denied", "revoked", "spent", "of another tool"])
+async def test_a_change_of_remembered_answers_drops_what_was_kept(store: Store, change: str) -> None:
+    """Given, revoked and spent; that of another tool has nothing to do with this one."""
+    rig = Rig(store)
+    if change in ("revoked", "spent"):
+        await grant(store)
+    await rig.allowed()
+    if change in ("given", "denied"):
+        await grant(store, "approved" if change == "given" else "denied")
+    elif change == "revoked":
+        await Grants(store).revoke("pay-approved", "main", by="approver")
+    elif change == "spent":
+        assert await Grants(store).use("pay-approved", "ticket")
+    else:
+        await grant(store, tool="other")
+    assert await rig.says() == (YES if change == "of another tool" else NO)
+
+
+@pytest.mark.parametrize("changed", [{"description": "Pays."}, {"tags": ("late",)}, {"cache_permission": 30.0}])
+async def test_a_change_of_the_catalog_drops_what_was_kept(store: Store, changed: dict[str, Any]) -> None:
+    """And so does another function under the same name, which no hash covers."""
+    rig = await Rig(store).allowed()
+    tool = dataclasses.replace(rig.tool, **changed)
+    other = dataclasses.replace(rig.deps, catalog=worker_deps(store, tool).catalog)
+    assert await other.permissions.read(tool, dict(ARGS), pinned()) == NO
+    rig.tool = dataclasses.replace(rig.tool, check_permissions=Guard(NO))
+    assert await rig.says() == NO
+
+
+async def test_a_clock_that_is_set_back_lengthens_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does one that stands: the time of day and that since the machine's start both have to say that it counts."""
+    rig = await Rig(store).allowed()
+    rig.now = NOW - timedelta(seconds=1)
+    assert await rig.says() == NO
+    rig = await Rig(store).allowed()
+    elapsed = permissions.time.monotonic() + 60
+    monkeypatch.setattr(permissions.time, "monotonic", lambda: elapsed)
+    assert await rig.says() == NO
+
+
+async def test_no_answer_is_not_kept(store: Store) -> None:
+    """A check that fails denies the one call; the next one asks again."""
+    rig = Rig(store)
+    rig.guard.says = RuntimeError("no directory")
+    assert (await rig.says()).allowed is False
+    rig.guard.says = YES
+    assert await rig.says() == YES
+
+
+@pytest.mark.parametrize("later_first", [True, False])
+async def test_the_later_of_two_answers_counts(store: Store, later_first: bool) -> None:
+    """A slow yes of before a permission was taken back does not stand in for the quick no of after it."""
+    rig = Rig(store)
+    gates = [asyncio.Event(), asyncio.Event()]
+    waiting = list(zip(gates, (YES, NO), strict=True))
+
+    async def check(args: dict[str, Any], context: HookContext) -> Permission:
+        gate, answer = waiting.pop(0)
+        await gate.wait()
+        return answer
+
+    rig.tool = dataclasses.replace(rig.tool, check_permissions=check)
+    first = asyncio.create_task(rig.says())
+    while len(waiting) == 2:
+        await asyncio.sleep(0.001)
+    second = asyncio.create_task(rig.says())
+    while waiting:
+        await asyncio.sleep(0.001)
+    for gate, asking in zip(
+        gates[::-1] if later_first else gates, (second, first) if later_first else (first, second), strict=True
+    ):
+        gate.set()
+        await asking
+    assert await rig.says() == NO
+
+
+async def test_without_a_store_every_call_is_asked_about(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody could say whether what was kept still holds."""
+    rig = await Rig(store).allowed()
+
+    async def away(*_: Any) -> Any:
+        raise StoreUnavailable("the store did not answer")
+
+    monkeypatch.setattr(Grants, "state_of", away)
+    assert await rig.says() == NO
+
+
+async def test_the_oldest_make_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is dropped is asked again, and nothing else is."""
+    monkeypatch.setattr(permissions, "_KEPT", 2)
+    rig = Rig(store)
+    for amount in (1, 2, 3):
+        await rig.says({"amount": amount})
+    rig.guard.says = NO
+    assert [(await rig.says({"amount": amount})).allowed for amount in (2, 3)] == [True, True]
+    assert await rig.says({"amount": 1}) == NO
+
+
+async def test_it_has_to_be_asked_for_and_is_bounded(store: Store) -> None:
+    """Without `cache_permission` each call is asked about, with its turn; more than five minutes are refused."""
+    rig = Rig(store, cache_permission=None)
+    assert [await rig.says(), await rig.says()] == [YES, YES]
+    assert [context.turn for _, context in rig.guard.asked] == ["t", "t"]
+    for seconds in (0, -1.0, 300.1, float("nan"), float("inf")):
+        with pytest.raises(ConfigError, match="needs `cache_permission` to be above 0 and at most 300 seconds"):
+            cached(Guard(), cache_permission=seconds)
+    with pytest.raises(ConfigError, match="has `cache_permission`, but no `check_permissions`"):
+        ToolRegistry([cached(None)])
+
+
+@pytest.mark.row("F58")
+async def test_in_a_turn_one_answer_serves_proposal_and_run_but_not_what_people_approved(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """A permission that is gone by the time people agree stops the call, however quick they were."""
+    guard, ledger = Guard(), Ledger()
+    tools = [
+        pay_tool(ledger, asks, name=name, check_permissions=guard, cache_permission=60.0)
+        for name, asks in (("look", False), ("pay", True))
+    ]
+    catalog = build_catalog(tools=tools, actors=[Actor(name="desk", model="scripted")])
+    model = [calls(("look", ARGS)), calls(("look", ARGS)), calls(("pay", ARGS)), respond("done")]
+    async with running_turns(client, store, task_queue, catalog, model) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        assert len(guard.asked) == 2
+        guard.says = NO
+        await turns.signoff.decide(yes(key, "c3.1"))
+        result = await turns.signoff.result(key)
+        await turns.replays(key)
+    assert [(each.tool, each.code, each.gate) for each in result.calls] == [
+        ("look", "ok", "execute"), ("look", "ok", "execute"), ("pay", "denied", "permission"),
+    ]  # fmt: skip
+    assert [name for name, _, _ in ledger.rows] == ["look", "look"]
