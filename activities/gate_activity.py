@@ -31,6 +31,7 @@ from signoff.approvals.earlier_questions import (
 )
 from signoff.approvals.question_reference import reference_from_request
 from signoff.approvals.redaction import redact_secrets
+from signoff.approvals.waiting_outcome import waiting_outcome
 from signoff.contracts import names
 from signoff.contracts.activity_messages import GateDecision, GateReply, GateTask, RunOptions, Tally
 from signoff.contracts.approval import ApprovalRequest
@@ -180,6 +181,10 @@ class GateActivity:
             denial = denial_of_turn if request is None else denial_from_request(request, action)
             if denial is not None:
                 return found.deny(repeated_denial(denial, call.call, call.tool))
+            waiting = next((each for each in task.waiting if each.action == action), None)
+            if waiting is not None:
+                outcome = waiting_outcome(call.call, call.tool, waiting)
+                return found.model_copy(update={"kind": "settled", "outcome": outcome})
         # After the denials: `asked_since` is its caller's word, and must open no way past what somebody denied.
         if any(each.call == call.call and is_unheard(each, task.asked_since, task.spent) for each in rows.requests):
             # An earlier attempt asked this, and its turn has yet to hear what was answered: it hears that.
@@ -347,6 +352,7 @@ class GateActivity:
             activity=tool.activity if tool.place else "",
             budget_chars=min(budget, tool.max_result_chars or budget),
             return_direct=tool.return_direct,
+            while_waiting=policy.while_waiting,
             at_once=1 if sequential else MAX_TOOLS_AT_ONCE,
             exclusive=tool.concurrency == "exclusive",
             aborts=aborts,

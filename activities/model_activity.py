@@ -124,6 +124,7 @@ class ModelActivity:
             withheld=reply.withheld,
             asked_since=reply.kept_at,
             denied=task.denied,
+            waiting=task.waiting,
         )
         try:
             async with asyncio.timeout(GATES_SECONDS):

@@ -52,6 +52,13 @@ def denial_from_request(request: ApprovalRequest, action: str) -> Denial:
     )
 
 
+def repeated_outcome(earlier: Denial, call: str, tool: str) -> CallOutcome:
+    """Makes the outcome of a call that is the same as one a person denied."""
+    denied = repeated_denial(earlier, call, tool)
+    value = Content(inline=denied.model_dump(mode="json"))
+    return CallOutcome(call=call, tool=tool, code="denied", gate="approval", value=value, denied=denied)
+
+
 def repeated_denial(earlier: Denial, call: str, tool: str) -> ToolDenied:
     """Returns the denial of a call that is the same as one a person denied; names that decision."""
     return ToolDenied(

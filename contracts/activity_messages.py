@@ -15,7 +15,7 @@ from signoff.contracts.frozen_model import ActivityMessage, FrozenModel
 from signoff.contracts.limits import MAX_TOOLS_AT_ONCE
 from signoff.contracts.message import CallPart, Message
 from signoff.contracts.receipt import ReceiptCode
-from signoff.contracts.turn import Denial, ResponsePart, TokenUsage
+from signoff.contracts.turn import Denial, ResponsePart, TokenUsage, WaitingCall
 
 
 class TurnLimits(FrozenModel):
@@ -60,6 +60,8 @@ class ModelTask(ActivityMessage):
     """Entries of the turn that no activity has recorded yet; recorded before anything else is done."""
     denied: tuple[Denial, ...] = ()
     """What people denied in this turn and earlier in its session: denied again without asking anybody."""
+    waiting: tuple[WaitingCall, ...] = ()
+    """What people are asked while the turn goes on: the same is not asked again."""
 
 
 class Response(FrozenModel):
@@ -156,6 +158,8 @@ class GateTask(ActivityMessage):
     """
     denied: tuple[Denial, ...] = ()
     """What people denied in this turn and earlier in its session: denied again without asking anybody."""
+    waiting: tuple[WaitingCall, ...] = ()
+    """What people are asked while the turn goes on: the same is not asked again."""
 
 
 class RunOptions(FrozenModel):
@@ -189,6 +193,8 @@ class RunOptions(FrozenModel):
     """The tools that are tried in its place, in order, when it fails."""
     return_direct: bool = False
     """Whether its value is the turn's answer when it succeeds."""
+    while_waiting: Literal["wait", "continue"] = "wait"
+    """Whether the turn goes on while people are asked about the call."""
     activity: str = ""
     """The activity type of a tool that is an actor's own; "" for others, whose activity type is their name."""
 

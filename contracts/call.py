@@ -16,11 +16,11 @@ from signoff.contracts.updates import Updates
 
 CallCode = Literal[
     "ok", "input_invalid", "not_available", "execution_failed", "denied", "skipped", "in_doubt", "refused",
-    "too_many_calls",
+    "too_many_calls", "waiting",
 ]  # fmt: skip
 ResultType = Literal[
     "ToolResult", "ToolInvalid", "ToolNotAvailable", "ToolFailed", "ToolDenied", "ToolSkipped", "ToolInDoubt",
-    "ToolRefused", "ToolLimited",
+    "ToolRefused", "ToolLimited", "ToolWaiting",
 ]  # fmt: skip
 RESULT_TYPES: Final[Mapping[CallCode, ResultType]] = {
     "ok": "ToolResult",
@@ -32,6 +32,7 @@ RESULT_TYPES: Final[Mapping[CallCode, ResultType]] = {
     "in_doubt": "ToolInDoubt",
     "refused": "ToolRefused",
     "too_many_calls": "ToolLimited",
+    "waiting": "ToolWaiting",
 }
 """The type of each result, by its code; docs/results.md says the same in one table."""
 DenialSource = Literal["human", "policy", "timeout", "cancelled", "repeat"]

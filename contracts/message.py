@@ -80,6 +80,8 @@ class ResultPart(_Part):
     """The result; the model reads it after `note`."""
     note: str = ""
     """A remark before the value."""
+    late: bool = False
+    """Whether the model was given a result of this call before: that it waits."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -37,6 +37,17 @@ class Denial(FrozenModel):
     """Who was asked."""
 
 
+class WaitingCall(FrozenModel):
+    """A call that people are asked about while its turn goes on."""
+
+    action: str
+    """The beginning of the sha-256 of its tool and arguments."""
+    approval_id: str
+    """The request."""
+    code: str
+    """The request's code."""
+
+
 class SessionEvent(FrozenModel):
     """An event of a session that starts no turn: a refused message, a late result, or that a turn is gone."""
 

@@ -264,6 +264,8 @@ class ApprovalPolicy(_PolicyData):
     """Who may decide from the escalation on, beside those asked first."""
     on_timeout: Literal["deny", "escalate"] = "deny"
     """What the deadline does; `escalate` puts it off once, by `timeout`."""
+    while_waiting: Literal["wait", "continue"] = "wait"
+    """`continue`: the turn's model goes on, and is told the outcome when it is there."""
     allow_remember: StrictBool = False
     """Approvers may have their answer remembered."""
     audit: Literal["required", "best_effort"] = "required"

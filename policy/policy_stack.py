@@ -143,6 +143,7 @@ def _strictest(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Se
         "accept_unsigned": all(each.accept_unsigned for each in given),
         "confirm": "type" if any(each.confirm for each in given) else "",
         "remind_after": remind if remind is not None and remind < timeout else None,
+        "while_waiting": "continue" if all(each.while_waiting == "continue" for each in given) else "wait",
         "allow_remember": all(each.allow_remember for each in given),
         "show": _combine_shown([each.show for each in given]),
         "audit": "required" if any(each.audit == "required" for each in given) else "best_effort",

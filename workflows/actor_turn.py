@@ -15,7 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from signoff.contracts.approval import ApprovalRequest
     from signoff.contracts.audit import AuditEntry
     from signoff.contracts.limits import HISTORY_BYTES, HISTORY_EVENTS
-    from signoff.contracts.message import Message
+    from signoff.contracts.message import CallPart, Message
     from signoff.contracts.receipt import Receipt
     from signoff.contracts.turn import TurnError, TurnInput, TurnResult, TurnView
     from signoff.workflows import options, outcomes
@@ -24,7 +24,7 @@ with workflow.unsafe.imports_passed_through():
     from signoff.workflows.session_link import SessionLink
     from signoff.workflows.temporal_metadata import TemporalMetadata
     from signoff.workflows.tool_runner import ToolRunner
-    from signoff.workflows.turn_state import TurnState, correction, skipped_outcome
+    from signoff.workflows.turn_state import TurnState, correction, skipped_outcome, untaken_answer
 
 
 _BROKEN_OFF = ("error", "cancelled")
@@ -126,8 +126,10 @@ class ActorTurn:
         try:
             result = await self._converse()
         except asyncio.CancelledError:
+            await self._break_off(cancelled=True)
             result = self._state.final_result("cancelled")
         except _Stop as stop:
+            await self._break_off(cancelled=False)
             result = self._state.final_result("error", error=stop.error)
         except ApplicationError as error:
             # The server tells of a failed turn only the run that began it: a session gone on since hears it here.
@@ -163,12 +165,16 @@ class ActorTurn:
         while True:
             for message in self._session.take_messages():
                 state.append_message(message)
+            self._tell_outcomes()
             self._check_caps()
             reply = await self._complete()
             calls = state.add_completion(reply)
             # A `respond` that cannot be read goes back once; then its text is taken, or this might never end.
             answer = reply.answer
             if answer is not None and (not reply.respond_error or state.bad_responds):
+                if self._calls.waits:
+                    await self._wait_at_end(reply, calls)
+                    continue
                 for call in calls:
                     state.conclude(skipped_outcome(call))
                 return state.answer_result(answer)
@@ -182,11 +188,28 @@ class ActorTurn:
             settled = state.change_context(await batch, workflow.now())
             state.settle(calls, settled, ())
             if state.stopped:
-                return state.final_result("cancelled")
+                raise asyncio.CancelledError
             # The first in the model's order, not the first to end: that would be another one from one run to the next.
             direct = next((outcome for outcome in settled if outcome.direct), None)
-            if direct is not None:
+            if direct is not None and not self._calls.waits:
                 return state.answer_result(Response(text=direct.value))
+
+    async def _wait_at_end(self, reply: ModelReply, calls: tuple[CallPart, ...]) -> None:
+        """Returns once there is something to tell the model, which has answered while calls wait."""
+        untaken = untaken_answer(reply, self._state.waiting.values())
+        if calls or untaken:
+            self._state.settle(calls, [skipped_outcome(call) for call in calls], untaken)
+        # Its answer was in vain: what came while it was asked is told at once.
+        await workflow.wait_condition(lambda: self._calls.is_outcome_there() or self._session.has_messages)
+
+    def _tell_outcomes(self) -> None:
+        outcomes = self._state.change_context(self._calls.take_outcomes(), workflow.now())
+        self._state.tell(outcomes)
+
+    async def _break_off(self, *, cancelled: bool) -> None:
+        """Ends what waits while the turn goes on, as it goes on no more; each call has its outcome then."""
+        await self._calls.break_off(cancelled=cancelled)
+        self._tell_outcomes()
 
     def _show(self) -> None:
         self._metadata.publish()
@@ -209,10 +232,11 @@ class ActorTurn:
             ctx=state.ctx,
             completion=state.completions,
             messages=tuple(state.messages),
-            tally=state.tally,
+            tally=state.judge_from(),
             dry_run=state.turn.dry_run,
             audit=self._unwritten(),
             denied=state.session_denials(),
+            waiting=state.waiting_calls(),
         )
         began = workflow.now()
         try:

@@ -46,7 +46,8 @@ class ApprovalFlow:
         if gate_decision.question is None:
             return gate_decision
         if gate_decision.kind == "ask" and not self._state.stopped:
-            request = request_from_reference(gate_decision.question, gate_decision, call, self._state.ctx)
+            ctx = self._state.ctx_of(call.call)
+            request = request_from_reference(gate_decision.question, gate_decision, call, ctx)
             self._state.book.open(request, workflow.now())
             self._state.actions[gate_decision.call] = gate_decision.action
             self._state.show_state(gate_decision.call, "waiting", gate_decision.rule)
@@ -127,10 +128,10 @@ class ApprovalFlow:
         self._show()
         return await self.wait_for_answer(asked)
 
-    def stop(self) -> None:
-        """Withdraws all that waits, as the turn was cancelled."""
+    def stop(self, why: str) -> None:
+        """Withdraws all that waits, as the turn ends before it was answered."""
         for request in self._state.book.pending():
-            self._state.book.cancel(request.id, "", "The turn was cancelled.", workflow.now())
+            self._state.book.cancel(request.id, "", why, workflow.now())
 
     async def answer(self, envelopes: Sequence[Any]) -> Receipt:
         """Takes an answer, by Update or Signal, and returns its receipt. Never raises."""
@@ -230,7 +231,8 @@ class ApprovalFlow:
                 else "not_allowed"
             )
             return self._refuse(decision, authority, request, code, _why(gate_decision.outcome))
-        asked = request_from_reference(gate_decision.question, gate_decision, call, self._state.ctx)
+        ctx = self._state.ctx_of(call.call)
+        asked = request_from_reference(gate_decision.question, gate_decision, call, ctx)
         receipt = self._state.book.settle(decision, authority, workflow.now(), asked)
         if receipt.status != "refused" and receipt.code != "duplicate":
             # The first stays, over any number of edits: the model is told how the call differs from what it proposed.

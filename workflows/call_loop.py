@@ -1,6 +1,7 @@
 """Brings the calls of one completion to their outcomes: one each, in the order in which they were proposed."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,8 @@ from temporalio import workflow
 
 from signoff.approvals.denial_outcome import denied_outcome
 from signoff.approvals.machine import approving_decisions
-from signoff.contracts.activity_messages import GateDecision, ModelReply, RunOptions, ToolReply
+from signoff.approvals.waiting_outcome import waiting_outcome
+from signoff.contracts.activity_messages import GateDecision, GateReply, ModelReply, RunOptions, ToolReply
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.decision import Decision
@@ -23,6 +25,9 @@ from signoff.workflows.tool_runner import ToolRunner
 from signoff.workflows.turn_state import TurnState
 
 _SIBLING_FAILED = "Another call of the same completion failed."
+_CANCELLED = "The turn was cancelled."
+_ENDED = "The turn has ended."
+_KNOWN = "People were asked about the same call before."
 
 
 @dataclass
@@ -48,48 +53,113 @@ class CallLoop:
         self._tools = tools
         self._show = show
         self._ran_with: dict[str, RunOptions] = {}
+        self._waiting: dict[str, asyncio.Task[CallOutcome]] = {}
+
+    @property
+    def waits(self) -> bool:
+        """Whether calls wait, or their outcomes are still to be told."""
+        return bool(self._waiting)
+
+    def is_outcome_there(self) -> bool:
+        """Returns whether an outcome of a call that waited is to be told."""
+        return any(task.done() for task in self._waiting.values())
+
+    def take_outcomes(self) -> list[CallOutcome]:
+        """Returns the outcomes of calls that waited, each once, in the order in which they were proposed."""
+        done = [call for call, task in self._waiting.items() if task.done()]
+        # Never the turn's answer: its model went on without it.
+        return [self._waiting.pop(call).result().model_copy(update={"direct": False}) for call in done]
+
+    async def break_off(self, *, cancelled: bool) -> None:
+        """Withdraws what still waits and returns once nothing runs, as the turn ends without another completion."""
+        if not self._waiting:
+            return
+        if cancelled and not self._state.stopped:
+            self._stop()
+        elif not cancelled:
+            # What runs is somebody's decision, and the turn's end no reason to stop it.
+            self._state.stopped = True
+            self._approvals.stop(_ENDED)
+        while not all(task.done() for task in self._waiting.values()):
+            # A cancel that comes meanwhile must not leave a call without its outcome.
+            with contextlib.suppress(asyncio.CancelledError):
+                await workflow.wait(list(self._waiting.values()))
 
     async def batch(self, calls: tuple[CallPart, ...], reply: ModelReply) -> list[CallOutcome]:
         """Settles every call of one completion; those that need nobody do not wait for those that do.
 
+        Those without which the turn goes on are told to wait, unless they are settled with the others.
         Nothing of what was withheld from the model runs, in the place of another tool either. The gates are asked
         here where they were not with the completion.
         """
         if not calls:
             return []
-        self._state.withheld, self._state.kept_at = reply.withheld, reply.kept_at
+        self._state.begin_batch(reply)
         says = words_of(reply.message)
-        asked = {"tally": self._state.tally, "agent_says": says, "denied": self._state.session_denials()}
         try:
-            gate_reply = reply.gates or await judge_calls(self._state.gate_task(*calls, **asked))
+            gate_reply = reply.gates or await self._judge(calls, says)
         except asyncio.CancelledError:
             self._stop()
             # Each call still has its one result: a conversation with calls that have none cannot be shown to a model.
             return [outcomes.unwanted_outcome(call.call, call.tool) for call in calls]
-        self._state.tally = gate_reply.tally
+        self._state.count_batch(gate_reply.tally)
         gate_decisions = [
-            self._approvals.open_request(call, gate_decision)
-            for call, gate_decision in zip(calls, gate_reply.rulings, strict=True)
+            self._open(call, gate_decision) for call, gate_decision in zip(calls, gate_reply.rulings, strict=True)
         ]
+        going_on = [each.kind == "ask" and each.options.while_waiting == "continue" for each in gate_decisions]
+        if self._waiting or any(going_on):
+            # With answers coming in beside them their ends must stand in the history where they happened.
+            gate_decisions = [_without_local(each) for each in gate_decisions]
         self._state.entered = self._state.completions
         # Its gate decisions hold every question a second time, and the turn may wait for months.
         del gate_reply, reply
         self._show()
         pairs = zip(calls, gate_decisions, strict=True)
         running = [asyncio.create_task(self._conclude(call, gate_decision, says)) for call, gate_decision in pairs]
+        held = [task for task, goes_on in zip(running, going_on, strict=True) if not goes_on]
         try:
-            # Not asyncio's own `wait`, which goes through a set: read anew, its order would be another one.
-            await workflow.wait(running)
+            if held:
+                # Not asyncio's own `wait`, which goes through a set: read anew, its order would be another one.
+                await workflow.wait(held)
         except asyncio.CancelledError:
             self._stop()
             await workflow.wait(running)
-        return [task.result() for task in running]
+        return [self._take(call, task) for call, task in zip(calls, running, strict=True)]
+
+    async def _judge(self, calls: tuple[CallPart, ...], says: str) -> GateReply:
+        # Of several local activities at once nobody knows in which order a history that is read anew ends them.
+        async with self._approvals.hold_lock():
+            asked = {
+                "tally": self._state.judge_from(),
+                "agent_says": says,
+                "denied": self._state.session_denials(),
+                "waiting": self._state.waiting_calls(),
+            }
+            return await judge_calls(self._state.gate_task(*calls, **asked))
+
+    def _open(self, call: CallPart, gate_decision: GateDecision) -> GateDecision:
+        """Opens the request of a call that must wait, unless the same is asked, or was denied, by now."""
+        known = self._state.settled_meanwhile(gate_decision)
+        gate_decision = self._approvals.open_request(call, gate_decision)
+        if known is None:
+            return gate_decision
+        if self._state.book.waits(approval_id := self._state.approval_id(call.call)):
+            # It lies in the store already: withdrawn, so that nobody is left to answer it.
+            self._state.book.cancel(approval_id, "", _KNOWN, workflow.now())
+        return gate_decision.model_copy(update={"kind": "settled", "outcome": known})
+
+    def _take(self, call: CallPart, task: asyncio.Task[CallOutcome]) -> CallOutcome:
+        """Returns the outcome of a call, or that it waits where it goes on to do so without its turn."""
+        if task.done():
+            return task.result()
+        self._waiting[call.call] = task
+        return waiting_outcome(call.call, call.tool, self._state.let_wait(call.call))
 
     def _stop(self) -> None:
         """Stops the calls of a cancelled turn: what has not started never will, what runs is awaited."""
         self._state.stopped = True
         self._tools.cancel()
-        self._approvals.stop()
+        self._approvals.stop(_CANCELLED)
 
     async def _conclude(self, call: CallPart, gate_decision: GateDecision, says: str) -> CallOutcome:
         primary = outcome = await self._settle(call, gate_decision)
@@ -140,8 +210,7 @@ class CallLoop:
             before = self._state.tally
             asked = {"tally": before, "agent_says": says, "denied": self._state.session_denials()}
             gate_reply = await judge_calls(self._state.gate_task(call, **asked))
-            # The model repeats itself even where fallbacks come between its equal calls.
-            self._state.tally = gate_reply.tally.model_copy(update={"recent": before.recent})
+            self._state.count_fallback(before, gate_reply.tally)
         # Its end may be the beginning of the next one: that must stand in the history where it happened.
         gate_decision = self._approvals.open_request(call, _share_budget(gate_reply.rulings[0], primary, local=False))
         self._show()
@@ -224,7 +293,7 @@ class CallLoop:
         self, call: CallPart, gate_decision: GateDecision, request: ApprovalRequest | None, tries: _Tries
     ) -> ToolReply:
         self._ran_with[call.call] = gate_decision.options
-        permit = activity_inputs.permit(self._state.ctx, call, gate_decision, request, tries.doubts)
+        permit = activity_inputs.permit(self._state.ctx_of(call.call), call, gate_decision, request, tries.doubts)
         return await self._tools.run(call, gate_decision, permit, tries.ticket(gate_decision.digest))
 
     async def _tell(
@@ -235,7 +304,7 @@ class CallLoop:
         tries: _Tries,
         doubt: ApprovalRequest,
     ) -> CallOutcome:
-        permit = activity_inputs.permit(self._state.ctx, call, gate_decision, request, tries.doubts)
+        permit = activity_inputs.permit(self._state.ctx_of(call.call), call, gate_decision, request, tries.doubts)
         return await self._tools.keep(call, gate_decision, permit, tries.ticket(gate_decision.digest), doubt)
 
     def _unknown(self, reply: ToolReply) -> CallOutcome | None:
@@ -268,6 +337,10 @@ def _direct(outcome: CallOutcome, gate_decision: GateDecision) -> CallOutcome:
     answers = outcome.code == "ok" and not (outcome.decided_by or outcome.handed)
     direct = gate_decision.options.return_direct and answers
     return outcome.model_copy(update={"direct": True}) if direct else outcome
+
+
+def _without_local(gate_decision: GateDecision) -> GateDecision:
+    return gate_decision.model_copy(update={"options": gate_decision.options.model_copy(update={"local": False})})
 
 
 def _share_budget(gate_decision: GateDecision, before: GateDecision, **options: Any) -> GateDecision:

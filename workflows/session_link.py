@@ -38,6 +38,11 @@ class SessionLink:
         if isinstance(letter, LateResult):
             self._letters.setdefault(letter.id, letter)
 
+    @property
+    def has_messages(self) -> bool:
+        """Whether a late result is to be told."""
+        return len(self._letters) > len(self._taken)
+
     def take_messages(self) -> tuple[Message, ...]:
         """Returns the late results since the last time, as messages."""
         new = [letter for letter in self._letters.values() if letter.id not in self._taken]

@@ -1,17 +1,18 @@
 """Everything that one turn remembers: messages, calls, usage, requests. Plain data and plain computation."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from signoff.approvals.approval_book import ApprovalBook
 from signoff.approvals.audit_events import untaken_entry
-from signoff.approvals.denial_outcome import denial_from_request
-from signoff.contracts.activity_messages import GateTask, ModelReply, Response, Tally, TurnLimits
+from signoff.approvals.denial_outcome import denial_from_request, repeated_outcome
+from signoff.approvals.waiting_outcome import late_result, waiting_outcome
+from signoff.contracts.activity_messages import GateDecision, GateTask, ModelReply, Response, Tally, TurnLimits
 from signoff.contracts.call import CallContext, CallOutcome, RuleReference
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.frozen_model import FrozenModel
-from signoff.contracts.ids import ApprovalKey, TurnKey, call_of_stand_in, parse_approval_id
+from signoff.contracts.ids import ApprovalKey, TurnKey, call_of_stand_in, completion_of, parse_approval_id, show_code
 from signoff.contracts.limits import MAX_DENIALS_IN_A_ROW, MESSAGES_BYTES
 from signoff.contracts.message import RESPONSE, CallPart, Message, ResultPart
 from signoff.contracts.names import RESPOND
@@ -26,6 +27,7 @@ from signoff.contracts.turn import (
     TurnInput,
     TurnResult,
     TurnView,
+    WaitingCall,
 )
 from signoff.workflows.context_updates import ContextUpdates
 from signoff.workflows.result_size import bound_result, json_size
@@ -55,10 +57,10 @@ class TurnState:
             transient=turn.transient,
         )
         """What policies see of it, as of the latest batch."""
-        self.withheld: tuple[str, ...] = ()
-        """Tools that the model was not told of: none of them runs in this batch."""
-        self.kept_at: datetime | None = None
-        """Since when the latest reply with calls lies in the store, by its clock (UTC)."""
+        self.waiting: dict[str, str] = {}
+        """By call of which the model was told that it waits, the code of its request, until it is told the outcome."""
+        self._batches: dict[int, _Batch] = {}
+        self._judged: Tally | None = None
         self.actions: dict[str, str] = {}
         """By call, what people are asked to let happen: the beginning of the sha-256 of its tool and arguments."""
         self.stopped = False
@@ -98,10 +100,70 @@ class TurnState:
         view = self.calls.get(call)
         return call if view is not None and view.outcome is None else ""
 
+    def begin_batch(self, reply: ModelReply) -> None:
+        """Keeps what the calls of a completion are judged in, however much later that is."""
+        needed = {completion_of(call) for call in self.waiting}
+        self._batches = {number: each for number, each in self._batches.items() if number in needed}
+        self._batches[self.completions] = _Batch(self.ctx, reply.withheld, reply.kept_at)
+
+    def ctx_of(self, call: str) -> CallContext:
+        """Returns the context in which `call` was proposed, which its policies see however much later."""
+        return self._batch(call).ctx
+
     def gate_task(self, *calls: CallPart, **asked: Any) -> GateTask:
-        """Returns the task to judge `calls` as the turn now stands; `asked` are more fields of it."""
-        standing = {"withheld": self.withheld, "asked_since": self.kept_at, "dry_run": self.turn.dry_run}
-        return GateTask(**{"ctx": self.ctx, "calls": calls, **standing, **asked})
+        """Returns the task to judge `calls` of one completion; `asked` are more fields of it."""
+        batch = self._batch(calls[0].call)
+        standing = {"withheld": batch.withheld, "asked_since": batch.kept_at, "dry_run": self.turn.dry_run}
+        return GateTask(**{"ctx": batch.ctx, "calls": calls, **standing, **asked})
+
+    def _batch(self, call: str) -> "_Batch":
+        return self._batches[completion_of(call)]
+
+    def let_wait(self, call: str) -> WaitingCall:
+        """Keeps a call as one that people decide while the turn goes on, and returns it."""
+        request = self.book.get(self.approval_id(call))
+        self.waiting[call] = "" if request is None else request.code
+        return self._waiting_call(call)
+
+    def waiting_calls(self) -> tuple[WaitingCall, ...]:
+        """Returns the calls that people decide while the turn goes on, which the gates do not ask again."""
+        return tuple(map(self._waiting_call, self.waiting))
+
+    def _waiting_call(self, call: str) -> WaitingCall:
+        # By what people are asked now: an edit has changed what the call does.
+        return WaitingCall(action=self.actions[call], approval_id=self.approval_id(call), code=self.waiting[call])
+
+    def settled_meanwhile(self, gate_decision: GateDecision) -> CallOutcome | None:
+        """Returns the outcome of a call of which the gates did not know what people are asked, or denied, by now; None
+        of all others.
+
+        They judged it with the completion: until that was here, people could deny the same call, or write it into one
+        that they decide.
+        """
+        if gate_decision.kind == "settled":
+            return None
+        call, action = gate_decision.call, gate_decision.action
+        tool = self.calls[call].tool
+        denial = next((each for each in self.session_denials() if each.action == action), None)
+        if denial is not None:
+            return repeated_outcome(denial, call, tool)
+        waiting = next((each for each in self.waiting_calls() if each.action == action), None)
+        return None if waiting is None else waiting_outcome(call, tool, waiting)
+
+    def judge_from(self) -> Tally:
+        """Returns the tally with which the next calls are judged."""
+        self._judged = self.tally
+        return self.tally
+
+    def count_batch(self, after: Tally) -> None:
+        """Takes in the tally that the gates make of a batch; fallbacks counted meanwhile stay counted."""
+        counted = _count_between(self.tally, self._judged or self.tally, after)
+        self.tally = counted.model_copy(update={"recent": after.recent})
+
+    def count_fallback(self, before: Tally, after: Tally) -> None:
+        """Takes in the tally that the gates make of a fallback."""
+        # The model repeats itself even where fallbacks come between its equal calls.
+        self.tally = _count_between(self.tally, before, after)
 
     def denials(self) -> tuple[Denial, ...]:
         """Returns the denials of this turn by people."""
@@ -146,10 +208,9 @@ class TurnState:
         self.calls[part.call] = CallView(call=part.call, tool=part.tool, state="proposed", stands_for=call)
 
     def siblings(self, call: str) -> tuple[str, ...]:
-        """Returns the calls beside `call` that have no outcome yet, in order; a completion is settled before the next
-        one.
-        """
-        return tuple(view.call for view in self.calls.values() if view.outcome is None and view.call != call)
+        """Returns the calls of the completion of `call` beside it that have no outcome yet, in order."""
+        beside = (each for each in self.calls.values() if completion_of(each.call) == completion_of(call))
+        return tuple(view.call for view in beside if view.outcome is None and view.call != call)
 
     def count_work(self, outcome: CallOutcome) -> None:
         """Counts what a tool took against the turn's limits."""
@@ -169,9 +230,22 @@ class TurnState:
     def settle(self, calls: tuple[CallPart, ...], outcomes: list[CallOutcome], extra: tuple[ResultPart, ...]) -> None:
         """Writes the one result of each call, in input order, into the conversation."""
         for outcome in outcomes:
-            self.conclude(outcome)
+            if outcome.call not in self.waiting:
+                self.conclude(outcome)
         parts = tuple(_result(call, outcome) for call, outcome in zip(calls, outcomes, strict=True))
         self.append_message(Message(role="tool", parts=(*parts, *extra)))
+        self._count(outcomes)
+
+    def tell(self, outcomes: list[CallOutcome]) -> None:
+        """Writes what became of calls that waited while the turn went on into the conversation."""
+        for outcome in outcomes:
+            self.conclude(outcome)
+        parts = tuple(late_result(outcome, self.waiting.pop(outcome.call)) for outcome in outcomes)
+        if parts:
+            self.append_message(Message(role="tool", parts=parts))
+        self._count(outcomes)
+
+    def _count(self, outcomes: list[CallOutcome]) -> None:
         # The turn's result carries these beside the messages' own values.
         self.message_bytes += sum(json_size(each) for outcome in outcomes for each in _beside(outcome))
         denials = self.tally.denials
@@ -245,6 +319,26 @@ class TurnState:
         )
 
 
+class _Batch(NamedTuple):
+    """Holds what the calls of one completion are judged in."""
+
+    ctx: CallContext
+    """What policies see of the turn."""
+    withheld: tuple[str, ...]
+    """Tools that the model was not told of: none of them runs in this batch."""
+    kept_at: datetime | None
+    """Since when the reply lies in the store, by its clock (UTC)."""
+
+
+def _count_between(now: Tally, before: Tally, after: Tally) -> Tally:
+    """Returns `now` with what was counted between `before` and `after`."""
+    if now == before:
+        return after.model_copy(update={"recent": now.recent})
+    more = {name: count - before.per_tool.get(name, 0) for name, count in after.per_tool.items()}
+    per_tool = {**now.per_tool, **{name: now.per_tool.get(name, 0) + count for name, count in more.items()}}
+    return now.model_copy(update={"calls": now.calls + after.calls - before.calls, "per_tool": per_tool})
+
+
 def skipped_outcome(call: CallPart) -> CallOutcome:
     """Returns the outcome of a call that stood beside `respond` (Q2): not executed."""
     text = "Not executed: the turn ended with the response in the same completion."
@@ -263,6 +357,15 @@ def correction(reply: ModelReply) -> ResultPart:
         code="input_invalid",
         value=Content(inline=reply.respond_error),
     )
+
+
+def untaken_answer(reply: ModelReply, codes: Iterable[str]) -> tuple[ResultPart, ...]:
+    """Returns the result of a `respond` that does not end the turn, as calls wait; none of an answer in plain text."""
+    if not reply.respond_call:
+        return ()
+    waits = f"waiting for approval, {', '.join(map(show_code, codes))}"
+    words = f"{waits}. This turn ends with what you answer once you are told the outcome."
+    return (correction(reply).model_copy(update={"code": "waiting", "value": Content(inline=words)}),)
 
 
 def _result(call: CallPart, outcome: CallOutcome) -> ResultPart:

@@ -173,6 +173,9 @@ def _request_parts(message: Message) -> Iterator[UserPromptPart | ToolReturnPart
         match part:
             case Words():
                 yield UserPromptPart(content=text_of(part.text))
+            case ResultPart() if part.late:
+                # Providers take one result of a call, right after it: a second one is said in words.
+                yield UserPromptPart(content=_convert_result(part))
             case ResultPart():
                 yield ToolReturnPart(
                     tool_name=part.tool,

@@ -112,6 +112,10 @@ class CallProof:
             return self._prove_denial(outcome, outcome.denied)
         if outcome.code == "denied":
             return _refuse_denial(outcome)
+        if outcome.code == "waiting":
+            # It does the same as another call, about which people are asked.
+            known = any(each.request.id == outcome.approval_id for each in self.asked.values())
+            return outcome if known else outcome.model_copy(update={"approval_id": ""})
         decided = self._deciding_call(outcome)
         approved, edited = self._people(decided, outcome)
         credit = {

@@ -83,9 +83,15 @@ def call_line(
         detail=" ".join(filter(None, (detail, _in_its_place(outcome, language)))),
         result=_words(outcome.value) if outcome is not None and state == "ok" else "",
         meta=_words(outcome.meta) if outcome is not None and outcome.meta is not None else "",
-        approval=view.approval.id if view.approval is not None else "",
+        approval=_request_id(view),
         doubt=state == "in_doubt",
     )
+
+
+def _request_id(view: CallView) -> str:
+    if view.approval is not None:
+        return view.approval.id
+    return view.outcome.approval_id if view.outcome is not None and view.outcome.code == "waiting" else ""
 
 
 def _became(view: CallView, catalog: Catalog, people: Directory, language: str, stood: str) -> tuple[str, str, str]:
@@ -127,6 +133,9 @@ def _describe_settled(
     if outcome.code == "in_doubt" and outcome.decided_by and view.approval is not None:
         who = view.approval.decided_name or outcome.decided_by
         return outcome.code, text("call.doubt_gave_up", language, who=who), view.approval.reason
+    if outcome.code == "waiting":
+        # It does the same as a call that waits, whose request this line leads to.
+        return outcome.code, text("call.asked_already", language), ""
     note = text("call.in_doubt_note", language) if outcome.code == "in_doubt" else _words(outcome.value)
     return outcome.code, text(f"call.{outcome.code}", language), note
 

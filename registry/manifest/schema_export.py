@@ -71,6 +71,7 @@ _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "escalate_after": "When those of `escalate_to` may decide too.",
         "escalate_to": "`role:<role>` and `user:<id>`.",
         "on_timeout": "What the deadline does; never does it approve.",
+        "while_waiting": "`continue`: the model goes on while people decide, and is told the outcome when it is there.",
         "allow_remember": "Approvers may have their answer remembered.",
         "audit": "Whether a call runs without its record.",
         "terms": "Stricter terms for some calls.",

@@ -32,6 +32,7 @@ from signoff.contracts.ids import read_code
 from signoff.contracts.limits import MAX_CALLS, MAX_TOOLS_AT_ONCE, RESULT_CHARS_PER_BATCH
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person
+from signoff.contracts.turn import Denial, WaitingCall
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, ShownArguments
 from signoff.registry.actor import Actor
 from signoff.registry.hooks import HookContext
@@ -340,3 +341,29 @@ async def test_a_lost_blob_is_the_worlds_failure(store: Store, tmp_path: Any) ->
             await gate(worker_deps(other, pay_tool(LEDGER)), CallPart(call="c1.1", tool="pay", args=content))
     finally:
         await other.close()
+
+
+async def test_what_people_are_asked_already_is_not_asked_again(store: Store) -> None:
+    """The same call has the code of the first, and no question; another one has a question of its own."""
+    deps = worker_deps(store, pay_tool(LEDGER))
+    first = (await gate(deps)).rulings[0]
+    assert first.question is not None
+    waiting = WaitingCall(action=first.action, approval_id="a1", code="K7Q2FM")
+    again = proposed(call="c2.1", args=dict(reversed(ARGS.items())))
+    other = proposed(call="c2.2", args=ARGS | {"amount": 21})
+    same, asks = (await gate(deps, again, other, waiting=(waiting,))).rulings
+    assert same.outcome is not None
+    assert (same.kind, same.question, same.outcome.code) == ("settled", None, "waiting")
+    assert (same.outcome.value.inline, same.outcome.approval_id) == ("waiting for approval, K7Q-2FM", "a1")
+    assert asks.kind == "ask"
+
+
+async def test_a_denial_stands_before_what_waits(store: Store) -> None:
+    """What was denied is denied, whatever the turn says that people are asked."""
+    deps = worker_deps(store, pay_tool(LEDGER))
+    action = (await gate(deps)).rulings[0].action
+    waiting = WaitingCall(action=action, approval_id="a1", code="K7Q2FM")
+    denial = Denial(action=action, approval_id="a0", decided_by="ana")
+    ruling = (await gate(deps, proposed(call="c2.1"), waiting=(waiting,), denied=(denial,))).rulings[0]
+    assert ruling.outcome is not None
+    assert (ruling.outcome.code, ruling.outcome.denied and ruling.outcome.denied.source) == ("denied", "repeat")

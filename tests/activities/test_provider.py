@@ -18,7 +18,9 @@ from turn_fixtures import Ledger, catalog_of, no, pay_tool
 from signoff.activities.models.drivers import build_driver, build_drivers
 from signoff.activities.models.pydantic_ai_driver import ProviderModel, to_library
 from signoff.activities.worker_deps import WorkerDeps
+from signoff.approvals.waiting_outcome import late_result
 from signoff.contracts import names
+from signoff.contracts.call import CallOutcome, ToolDenied
 from signoff.contracts.completion import CompletionRequest
 from signoff.contracts.content import Content
 from signoff.contracts.errors import ConfigError, ModelRefused, ModelUnavailable
@@ -228,6 +230,27 @@ def test_a_response_that_no_longer_loads_is_rebuilt() -> None:
         first, second = to_library(request)
         assert [part.part_kind for part in first.parts] == ["text", "tool-call"]
         assert second.parts[0].tool_call_id == "x"
+
+
+def test_what_became_of_a_call_that_waited_is_told_in_words() -> None:
+    """A provider takes one result of a call, and has it: that it waits."""
+    call = CallPart(call="c1.1", provider_call="x", tool="pay", args=Content(inline={}))
+    waits = ResultPart(call="c1.1", provider_call="x", tool="pay", code="waiting", value=Content(inline="waiting"))
+    denied = ToolDenied(source="human", tool="pay", call_id="c1.1", reason="no")
+    outcome = CallOutcome(
+        call="c1.1", tool="pay", code="denied", value=Content(inline=denied.model_dump(mode="json")), denied=denied
+    )
+    messages = (
+        Message(role="assistant", parts=(call,)),
+        Message(role="tool", parts=(waits,)),
+        Message(role="tool", parts=(late_result(outcome, "K7Q2FM"),)),
+    )
+    *_, given = to_library(CompletionRequest(MODEL, "", messages, (None, None, None), ()))
+    [part] = given.parts
+    assert part.part_kind == "user-prompt"
+    head, _, body = str(part.content).partition("\n\n")
+    assert head == "Outcome of c1.1 (`pay`), which waited for approval, K7Q-2FM: ToolDenied."
+    assert json.loads(body) == denied.model_dump(mode="json")
 
 
 async def test_a_whole_turn_over_a_real_provider(

@@ -147,6 +147,8 @@ WIDE: dict[str, Any] = {"escalate_to": ("role:everybody",)}
         ("confirm", {"confirm": "type"}, {}, "type"),
         ("allow_remember", {"allow_remember": True}, {"allow_remember": True}, True),
         ("allow_remember", {"allow_remember": True}, {}, False),
+        ("while_waiting", {"while_waiting": "continue"}, {"while_waiting": "continue"}, "continue"),
+        ("while_waiting", {"while_waiting": "continue"}, {}, "wait"),
         ("audit", {"audit": "best_effort"}, {"audit": "best_effort"}, "best_effort"),
         ("audit", {"audit": "best_effort"}, {}, "required"),
     ],

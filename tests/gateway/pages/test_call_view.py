@@ -83,6 +83,7 @@ def test_every_denial_says_whose_it_is(source: DenialSource, told: str, detail: 
         (outcome("too_many_calls", "enough"), "Rejected: too many calls", "bad"),
         (outcome("not_available", "no"), "Rejected: no such tool", "bad"),
         (outcome("skipped"), "Not run", "quiet"),
+        (outcome("waiting", "waiting for approval, K7Q-2FM"), "Already asked", "wait"),
     ],
 )
 def test_every_state_has_its_words(view: CallView, told: str, tone: str) -> None:

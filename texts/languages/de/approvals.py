@@ -123,6 +123,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "call.running": "Läuft",
     "call.running_by": "Genehmigt von {who}, läuft jetzt",
     "call.waiting": "Wartet auf {who}",
+    "call.asked_already": "Wird bereits gefragt",
     "call.ok": "Ausgeführt",
     "call.ok_by": "Ausgeführt, genehmigt von {who}",
     "call.ok_rule": "Ausgeführt nach einer Regel",

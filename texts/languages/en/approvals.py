@@ -121,6 +121,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "call.running": "Running",
     "call.running_by": "Approved by {who}, running now",
     "call.waiting": "Waiting for {who}",
+    "call.asked_already": "Already asked",
     "call.ok": "Ran",
     "call.ok_by": "Ran, approved by {who}",
     "call.ok_rule": "Ran by rule",

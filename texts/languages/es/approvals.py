@@ -123,6 +123,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "call.running": "En ejecución",
     "call.running_by": "Aprobado por {who}, en ejecución",
     "call.waiting": "Se espera a {who}",
+    "call.asked_already": "Ya se ha preguntado",
     "call.ok": "Se ejecutó",
     "call.ok_by": "Se ejecutó, aprobado por {who}",
     "call.ok_rule": "Se ejecutó por una regla",

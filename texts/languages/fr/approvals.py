@@ -124,6 +124,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "call.running": "En cours",
     "call.running_by": "Approuvé par {who}, en cours",
     "call.waiting": "En attente de {who}",
+    "call.asked_already": "Déjà demandé",
     "call.ok": "Exécuté",
     "call.ok_by": "Exécuté, approuvé par {who}",
     "call.ok_rule": "Exécuté par une règle",

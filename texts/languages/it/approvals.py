@@ -124,6 +124,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "call.running": "In esecuzione",
     "call.running_by": "Approvato da {who}, in esecuzione",
     "call.waiting": "Si attende {who}",
+    "call.asked_already": "Già chiesto",
     "call.ok": "Eseguito",
     "call.ok_by": "Eseguito, approvato da {who}",
     "call.ok_rule": "Eseguito per una regola",

@@ -123,6 +123,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "call.running": "Em execução",
     "call.running_by": "Aprovado por {who}, em execução",
     "call.waiting": "À espera de {who}",
+    "call.asked_already": "Já foi perguntado",
     "call.ok": "Executado",
     "call.ok_by": "Executado, aprovado por {who}",
     "call.ok_rule": "Executado por uma regra",

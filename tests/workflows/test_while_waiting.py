@@ -1,0 +1,315 @@
+"""`while_waiting: continue`: the model goes on while people decide, and is told each outcome once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, yes
+
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.content import text_of
+from signoff.contracts.ids import ApprovalKey, TurnKey, show_code
+from signoff.contracts.message import ResultPart
+from signoff.store.store import Store
+from signoff.testing.scripted_model import ScriptedModel, calls, respond
+
+ON = ApprovalPolicy(while_waiting="continue")
+PAY = ("pay", {"amount": 20, "to": "Ana"})
+LOOK = ("look", {"amount": 1})
+
+
+def told(request: CompletionRequest) -> list[ResultPart]:
+    """Every result that the model has been given, in order."""
+    return [part for message in request.messages for part in message.parts if isinstance(part, ResultPart)]
+
+
+def tools(ledger: Ledger, **fields: Any) -> list[Any]:
+    """`pay`, which asks while the model goes on, and `look`, which asks nobody."""
+    look = pay_tool(ledger, False, name="look", effect="", read_only=True)
+    return [pay_tool(ledger, ON, **fields), look]
+
+
+class Model:
+    """A model that goes by its number of completions, and waits where a test holds it."""
+
+    def __init__(self, *script: Completion | Callable[[CompletionRequest], Completion], held: int = 0) -> None:
+        self.script = script
+        self.held = held
+        self.asked: list[CompletionRequest] = []
+        self.is_held = asyncio.Event()
+        self.goes_on = asyncio.Event()
+
+    @property
+    def driver(self) -> ScriptedModel:
+        """The driver that a bench takes."""
+        return ScriptedModel(self._react)
+
+    async def _react(self, request: CompletionRequest) -> Completion:
+        self.asked.append(request)
+        number = sum(message.role == "assistant" for message in request.messages)
+        if number + 1 == self.held:
+            self.is_held.set()
+            await self.goes_on.wait()
+        step = self.script[min(number, len(self.script) - 1)]
+        return step(request) if callable(step) else step
+
+
+def codes(parts: list[ResultPart]) -> list[tuple[str, str, bool]]:
+    """Call, type and whether it came late, of each result."""
+    return [(part.call, part.type, part.late) for part in parts]
+
+
+def words(part: ResultPart) -> str:
+    """What the model reads of a result."""
+    return " ".join(filter(None, (part.note, text_of(part.value))))
+
+
+@pytest.mark.row("B65")
+async def test_the_model_goes_on_at_once_and_is_told_the_outcome_when_it_is_there(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """`waiting for approval, K7Q-2FM`; other calls run meanwhile; then the outcome, in the same turn."""
+    ledger, model = Ledger(), Model(calls(PAY), calls(LOOK), respond("asked for it"), respond("paid"))
+    async with running_turns(client, store, task_queue, catalog_of(tools(ledger)), model.driver) as turns:
+        key = await turns.start()
+        view = await turns.until(key, lambda seen: any(call.call == "c2.1" and call.outcome for call in seen.calls))
+        code = show_code((await turns.question(key)).code)
+        first = next(part for part in await turns.results(key) if part.call == "c1.1")
+        assert (first.type, first.value.inline) == ("ToolWaiting", f"waiting for approval, {code}")
+        assert (view.state, view.calls[0].state, view.calls[0].outcome) == ("suspended", "waiting", None)
+        assert [name for name, *_ in ledger.rows] == ["look"]
+        await turns.until(key, lambda seen: sum(message.role == "assistant" for message in seen.messages) == 3)
+        assert (await turns.signoff.decide(yes(key))).status == "accepted"
+        result = await turns.signoff.result(key)
+        assert (result.state, result.text) == ("complete", "paid")
+        assert [(call.call, call.code) for call in result.calls] == [("c1.1", "ok"), ("c2.1", "ok")]
+        parts = await turns.results(key)
+        assert codes(parts) == [
+            ("c1.1", "ToolWaiting", False),
+            ("c2.1", "ToolResult", False),
+            ("c3.1", "ToolWaiting", False),
+            ("c1.1", "ToolResult", True),
+        ]
+        assert words(parts[-1]) == f"Outcome of c1.1 (`pay`), which waited for approval, {code}: ToolResult. paid"
+        await turns.replays(key)
+    assert [name for name, *_ in ledger.rows] == ["look", "pay"]
+
+
+async def test_a_denial_comes_as_one(client: Client, store: Store, task_queue: str) -> None:
+    """With the whole `ToolDenied`, which the next completion reads."""
+    model = Model(calls(PAY), respond("asked for it"), respond("so be it"))
+    async with running_turns(client, store, task_queue, catalog_of(tools(Ledger())), model.driver) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(no(key))
+        result = await turns.signoff.result(key)
+        assert (result.text, [call.code for call in result.calls]) == ("so be it", ["denied"])
+        last = (await turns.results(key))[-1]
+        assert (last.type, last.late) == ("ToolDenied", True)
+        assert isinstance(last.value.inline, dict)
+        assert (last.value.inline["type"], last.value.inline["reason"]) == ("ToolDenied", "too expensive")
+        await turns.replays(key)
+
+
+@pytest.mark.parametrize("verdict", [yes, no])
+async def test_an_outcome_that_comes_while_the_model_is_asked(
+    client: Client, store: Store, task_queue: str, verdict: Callable[[TurnKey], Any]
+) -> None:
+    """Its answer is not the turn's: it is asked again, and told once."""
+    model = Model(calls(PAY), respond("too early"), respond("in time"), held=2)
+    async with running_turns(client, store, task_queue, catalog_of(tools(Ledger())), model.driver) as turns:
+        key = await turns.start()
+        await model.is_held.wait()
+        await turns.signoff.decide(verdict(key))
+        await turns.until(key, lambda seen: seen.calls[0].outcome is not None)
+        model.goes_on.set()
+        assert (await turns.signoff.result(key)).text == "in time"
+        assert [late for *_, late in codes(await turns.results(key))] == [False, False, True]
+        await turns.replays(key)
+    assert len(model.asked) == 3
+
+
+async def test_an_outcome_that_comes_while_another_call_runs(client: Client, store: Store, task_queue: str) -> None:
+    """It runs beside it; both are told before the next completion."""
+    ledger, runs, ends = Ledger(), asyncio.Event(), asyncio.Event()
+
+    async def slow(args: dict[str, Any], ctx: Any) -> str:
+        runs.set()
+        await ends.wait()
+        return "looked"
+
+    look = pay_tool(ledger, False, name="look", effect="", read_only=True, handler=slow)
+    model = Model(calls(PAY), calls(LOOK), respond("both"))
+    catalog = catalog_of([pay_tool(ledger, ON), look])
+    async with running_turns(client, store, task_queue, catalog, model.driver) as turns:
+        key = await turns.start()
+        await runs.wait()
+        await turns.signoff.decide(yes(key))
+        await turns.until(key, lambda seen: seen.calls[0].outcome is not None)
+        ends.set()
+        assert (await turns.signoff.result(key)).text == "both"
+        parts = await turns.results(key)
+        await turns.replays(key)
+    assert codes(parts) == [
+        ("c1.1", "ToolWaiting", False),
+        ("c2.1", "ToolResult", False),
+        ("c1.1", "ToolResult", True),
+    ]
+    assert len(model.asked) == 3
+
+
+async def test_two_decisions_at_once_are_told_together_in_the_order_of_the_calls(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Whichever was decided first."""
+    model = Model(calls(PAY, ("pay", {"amount": 21})), respond("early"), respond("both"), held=2)
+    async with running_turns(client, store, task_queue, catalog_of(tools(Ledger())), model.driver) as turns:
+        key = await turns.start()
+        await model.is_held.wait()
+        await asyncio.gather(turns.signoff.decide(no(key, "c1.2")), turns.signoff.decide(yes(key, "c1.1")))
+        await turns.until(key, lambda seen: all(call.outcome is not None for call in seen.calls))
+        model.goes_on.set()
+        assert (await turns.signoff.result(key)).text == "both"
+        parts = [each for each in await turns.results(key) if each.late]
+        await turns.replays(key)
+    assert codes(parts) == [("c1.1", "ToolResult", True), ("c1.2", "ToolDenied", True)]
+    assert len(model.asked) == 3
+
+
+async def test_at_its_end_the_turn_waits_for_each_outcome(client: Client, store: Store, task_queue: str) -> None:
+    """The model is asked again for each that comes alone, and the last answer counts."""
+    model = Model(
+        calls(PAY, ("pay", {"amount": 21})),
+        lambda request: respond(f"{sum(part.late for part in told(request))} of 2 decided"),
+    )
+    async with running_turns(client, store, task_queue, catalog_of(tools(Ledger())), model.driver) as turns:
+        key = await turns.start()
+        await turns.waiting(key, 2)
+        await turns.signoff.decide(yes(key, "c1.2"))
+        await turns.until(key, lambda seen: sum(message.role == "assistant" for message in seen.messages) == 3)
+        await turns.signoff.decide(yes(key, "c1.1"))
+        result = await turns.signoff.result(key)
+        await turns.replays(key)
+    assert (result.state, result.text, result.completions) == ("complete", "2 of 2 decided", 4)
+
+
+async def test_the_same_call_is_not_asked_twice(client: Client, store: Store, task_queue: str) -> None:
+    """It waits as the first does; people have one question, and it runs once."""
+    ledger, model = Ledger(), Model(calls(PAY), calls(PAY), respond("waiting"), respond("paid"))
+    async with running_turns(client, store, task_queue, catalog_of(tools(ledger)), model.driver) as turns:
+        key = await turns.start()
+        await turns.until(key, lambda seen: sum(message.role == "assistant" for message in seen.messages) == 3)
+        view = await turns.signoff.view(key)
+        assert [call.approval is not None for call in view.calls] == [True, False]
+        code = show_code((await turns.question(key)).code)
+        assert [str(part.value.inline) for part in (await turns.results(key))[:2]] == [
+            f"waiting for approval, {code}"
+        ] * 2
+        await turns.signoff.decide(yes(key))
+        result = await turns.signoff.result(key)
+    assert [(call.code, call.approval_id) for call in result.calls] == [
+        ("ok", ApprovalKey(key, "c1.1").id),
+        ("waiting", ApprovalKey(key, "c1.1").id),
+    ]
+    assert len(ledger.rows) == 1
+
+
+async def test_a_denial_that_comes_while_the_same_is_proposed_is_a_denial(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Of a raw message only the turn knows: what the gates ask by then is withdrawn, and nothing runs."""
+    ledger, model = Ledger(), Model(calls(PAY), calls(PAY), respond("no"), held=2)
+    async with running_turns(client, store, task_queue, catalog_of(tools(ledger)), model.driver) as turns:
+        key = await turns.start()
+        await model.is_held.wait()
+        await turns.signoff.decide(no(key))
+        await turns.until(key, lambda seen: seen.calls[0].outcome is not None)
+        model.goes_on.set()
+        result = await turns.signoff.result(key)
+        parts = await turns.results(key)
+    assert [call.code for call in result.calls] in (["denied", "denied"], ["denied", "waiting"])
+    assert [part.type for part in parts if part.late] == ["ToolDenied"]
+    assert ledger.rows == []
+
+
+async def test_a_call_decided_with_the_others_of_its_completion_has_one_result(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Nobody was told that it waits."""
+    ledger, runs, ends = Ledger(), asyncio.Event(), asyncio.Event()
+
+    async def slow(args: dict[str, Any], ctx: Any) -> str:
+        runs.set()
+        await ends.wait()
+        return "looked"
+
+    look = pay_tool(ledger, False, name="look", effect="", read_only=True, handler=slow)
+    model = Model(calls(PAY, LOOK), respond("both"))
+    async with running_turns(
+        client, store, task_queue, catalog_of([pay_tool(ledger, ON), look]), model.driver
+    ) as turns:
+        key = await turns.start()
+        await runs.wait()
+        await turns.signoff.decide(yes(key))
+        await turns.until(key, lambda seen: seen.calls[0].outcome is not None)
+        ends.set()
+        result = await turns.signoff.result(key)
+        parts = await turns.results(key)
+        await turns.replays(key)
+    assert codes(parts) == [("c1.1", "ToolResult", False), ("c1.2", "ToolResult", False)]
+    assert (result.text, result.completions) == ("both", 2)
+
+
+Act = Callable[[RunningTurns, TurnKey, Model], Awaitable[None]]
+
+
+async def _cancel(turns: RunningTurns, key: TurnKey, model: Model) -> None:
+    await turns.client.get_workflow_handle(key.workflow_id).cancel()
+
+
+async def _cancel_and_decide(turns: RunningTurns, key: TurnKey, model: Model) -> None:
+    await asyncio.gather(_cancel(turns, key, model), turns.signoff.decide(yes(key)), return_exceptions=True)
+
+
+@pytest.mark.parametrize("act", [_cancel, _cancel_and_decide])
+@pytest.mark.parametrize("held", [0, 2])
+async def test_a_cancel_ends_what_waits(client: Client, store: Store, task_queue: str, act: Act, held: int) -> None:
+    """While the model is asked and at the end, alone and with a decision: one outcome, and what ran ran once."""
+    ledger, model = Ledger(), Model(calls(PAY), respond("asked"), held=held)
+    async with running_turns(client, store, task_queue, catalog_of(tools(ledger)), model.driver) as turns:
+        key = await turns.start()
+        if held:
+            await model.is_held.wait()
+        else:
+            await turns.until(key, lambda seen: sum(message.role == "assistant" for message in seen.messages) == 2)
+        await act(turns, key, model)
+        result = await turns.signoff.result(key)
+        parts = await turns.results(key)
+        view = await turns.signoff.view(key)
+        await turns.replays(key)
+        model.goes_on.set()
+    (outcome,) = result.calls
+    assert result.state == "cancelled"
+    assert outcome.code in (("denied",) if act is _cancel else ("denied", "skipped", "ok"))
+    assert len(ledger.rows) == (outcome.code == "ok")
+    assert [part.late for part in parts if part.call == "c1.1"] == [False, True]
+    assert view.calls[0].approval is not None
+    assert view.calls[0].approval.state != "pending"
+
+
+async def test_a_turn_that_reaches_its_limit_withdraws_what_waits(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Each completion counts: the twentieth is the last."""
+    script = [calls(PAY), *(calls(("look", {"amount": number})) for number in range(19))]
+    model = Model(*script)
+    async with running_turns(client, store, task_queue, catalog_of(tools(Ledger())), model.driver) as turns:
+        result = await turns.signoff.result(await turns.start())
+    assert (result.state, result.completions) == ("error", 20)
+    assert result.error is not None
+    assert result.error.code == "completion_limit"
+    first = result.calls[0]
+    assert first.denied is not None
+    assert (first.code, first.denied.source, first.denied.reason) == ("denied", "cancelled", "The turn has ended.")
