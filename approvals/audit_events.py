@@ -331,10 +331,12 @@ def ended_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
 
 def deadline_entry(request: ApprovalRequest, what: str, at: datetime) -> AuditEntry:
     """Records a reminder, an escalation, or a deadline that was put off."""
+    # By their count, not by when: turn and gateway both see them, each at a moment of its own.
+    which = request.reminded if what == "remind" else 1
     return _of_request(
         request,
         "delivery",
-        f"{what}/{request.id}/{request.revision}/{at.isoformat()}",
+        f"{what}/{request.id}/{request.revision}/{which}",
         at,
         "",
         event=what,
@@ -386,9 +388,14 @@ def stop_entry(key: TurnKey, subject: str, at: datetime, *, refused: bool = Fals
     return _of_life(*key, f"stop/{at.isoformat()}", at, subject, facts)
 
 
-def turn_end_entry(tenant: str, session: str, turn: str, at: datetime, *, state: str, error: str = "") -> AuditEntry:
-    """Records that a turn has ended; `error` is the code of the error that ended it."""
-    return _of_life(tenant, session, turn, "ended", at, "", {"ended": state, "error": error})
+def turn_end_entry(
+    tenant: str, session: str, turn: str, at: datetime, *, state: str, error: str = "", run: str = ""
+) -> AuditEntry:
+    """Records that a turn has ended; `error` is the code of the error that ended it.
+
+    `run` is the run that has, where whoever else saw it says so: a turn that was reset ends once more.
+    """
+    return _of_life(tenant, session, turn, f"ended/{run}" if run else "ended", at, "", {"ended": state, "error": error})
 
 
 def admin_entry(

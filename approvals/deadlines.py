@@ -38,6 +38,15 @@ def advance(request: ApprovalRequest, until: datetime) -> ApprovalRequest:
     return request
 
 
+def list_events(request: ApprovalRequest, until: datetime) -> list[tuple[DueEvent, ApprovalRequest]]:
+    """Lists what time alone brought to `request`, as it was opened, up to `until`: each with the request after it."""
+    found: list[tuple[DueEvent, ApprovalRequest]] = []
+    while (coming := next_event(request)) is not None and coming.at < until:
+        request = apply_event(request, coming, coming.at)
+        found.append((coming, request))
+    return found
+
+
 def next_event(request: ApprovalRequest) -> DueEvent | None:
     """Returns the next event that time alone brings; None for a request that does not wait. A deadline comes last."""
     if request.state != "pending" or request.expires_at is None:

@@ -33,6 +33,9 @@ _TENANT_CHARS: Final = cast(String, EVENTS.c.tenant.type).length or 0
 _CALL_CHARS: Final = cast(String, EVENTS.c.call.type).length or 0
 _ACTOR_CHARS: Final = cast(String, EVENTS.c.actor.type).length or 0
 
+_TOLD_ONCE: Final = ("approval.withdrawn",)
+"""What both a turn and whoever answers it record, each as its own word: one of them is told."""
+
 _COLUMNS: Final = tuple(AUDIT_RECORDS.c[name] for name in Record.model_fields)
 _GREW: Final = (AUDIT_HEADS.c.seq > AUDIT_HEADS.c.numbered, AUDIT_HEADS.c.stream != CHAIN)
 _ANY: Final = select(AUDIT_HEADS.c.stream).where(*_GREW).limit(1)
@@ -59,7 +62,7 @@ _NUMBERS: Final = select(EVENT_HEADS.c.tenant, EVENT_HEADS.c.number).where(
     EVENT_HEADS.c.tenant.in_(bindparam("tenants", expanding=True))
 )
 _EARLIER: Final = (
-    select(EVENTS.c.private, EVENTS.c.actor)
+    select(EVENTS.c.private, EVENTS.c.actor, EVENTS.c.body)
     .where(EVENTS.c.stream == bindparam("of"), EVENTS.c.call == bindparam("named"))
     .order_by(EVENTS.c.number)
 )
@@ -80,6 +83,14 @@ class _NewEvent(NamedTuple):
     call: str
     actor: str
     private: bool
+    body: str
+
+
+class _EarlierEvent(NamedTuple):
+    """An event that was numbered before another one about the same call."""
+
+    private: bool
+    actor: str
     body: str
 
 
@@ -195,9 +206,11 @@ class EventStream:
             call = "" if named is None else bound_text(named.call, _CALL_CHARS)
             # An answer names its request alone, which was numbered before it, with tool and actor.
             earlier = _earlier(connection, record.stream, call, before) if call else []
-            private = event.private or self._is_hidden(event, call, [each for each, _ in earlier])
+            if event.type in _TOLD_ONCE and any(_is_same(event, each.body) for each in earlier):
+                return None
+            private = event.private or self._is_hidden(event, call, [each.private for each in earlier])
             # The first that was seen stands: a call is of one actor, whatever is said of it later.
-            actor = next((each for _, each in earlier if each), event.actor)[:_ACTOR_CHARS]
+            actor = next((each.actor for each in earlier if each.actor), event.actor)[:_ACTOR_CHARS]
             # In the form in which it is answered: what cannot be written so now could not be then.
             body = event.model_copy(update={"private": private, "actor": actor}).model_dump_json()
         except Exception:
@@ -212,11 +225,20 @@ class EventStream:
         return (any(earlier) or not earlier) if call else "approval" in event.data
 
 
-def _earlier(connection: Connection, stream: str, call: str, before: Sequence[_NewEvent]) -> list[tuple[bool, str]]:
-    """Returns of the earlier events about a call whether each is of a specialist, and of which actor, oldest first."""
+def _earlier(connection: Connection, stream: str, call: str, before: Sequence[_NewEvent]) -> list[_EarlierEvent]:
+    """Returns the earlier events about a call, oldest first."""
     rows = connection.execute(_EARLIER, {"of": stream, "named": call}).all()
-    there = [(bool(row.private), str(row.actor)) for row in rows]
-    return there + [(each.private, each.actor) for each in before if (each.stream, each.call) == (stream, call)]
+    found = [_EarlierEvent(bool(row.private), row.actor, row.body) for row in rows]
+    same = (each for each in before if (each.stream, each.call) == (stream, call))
+    return found + [_EarlierEvent(each.private, each.actor, each.body) for each in same]
+
+
+def _is_same(event: CloudEvent, body: str) -> bool:
+    """Returns whether an earlier event told the same of the same revision of a request."""
+    earlier = read_event(0, False, body)
+    if earlier is None or earlier.type != event.type:
+        return False
+    return earlier.data.get("revision") == event.data.get("revision")
 
 
 def _take_more(connection: Connection, records: Sequence[Record]) -> dict[tuple[str, str], str]:

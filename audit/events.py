@@ -204,7 +204,7 @@ def event_from_record(record: Record, more: Mapping[str, Any] | None = None) -> 
         tenant=tenant,
         actor=_actor(kind, facts),
         private=bool(facts.get("private")) or facts.get("scope") == _PRIVATE_SCOPE,
-        claimed=facts.get("by") == "turn",
+        claimed=_is_claimed(facts),
     )
 
 
@@ -236,7 +236,7 @@ def schema_of_type(name: str) -> dict[str, Any]:
 
 def _actor(kind: str, facts: Mapping[str, Any]) -> str:
     """Returns the actor whose call it is, as whoever saw it happen says; a turn's own word counts for nothing."""
-    if "call" not in facts or facts.get("by") == "turn":
+    if "call" not in facts or _is_claimed(facts):
         return ""
     return str(facts["source"]).removeprefix("actor:") if kind.startswith(DISPATCH) else str(facts.get("actor", ""))
 
@@ -267,8 +267,25 @@ def _turn(facts: Mapping[str, Any]) -> str:
 
 
 def _attempt(facts: Mapping[str, Any]) -> str:
-    # That a request was withdrawn is told by its ending, which also tells it of a turn that stopped.
-    return "" if facts.get("verdict", "withdrawn") == "withdrawn" else _ANSWERS.get(facts.get("status", ""), "")
+    if facts.get("verdict", "withdrawn") != "withdrawn":
+        return _ANSWERS.get(facts.get("status", ""), "")
+    # A turn's own word of it is its ending, which also tells it of a turn that stopped.
+    taken = "verdict" in facts and facts.get("status") == "accepted" and not _is_claimed(facts)
+    return "approval.withdrawn" if taken else ""
+
+
+def _delivery(facts: Mapping[str, Any]) -> str:
+    # A turn says so with its next step, which may be days later; the gateway sees it in the store when it happens.
+    return "" if _is_claimed(facts) else _DUE.get(facts.get("event", ""), "")
+
+
+def _ending(facts: Mapping[str, Any]) -> str:
+    found = _ENDINGS.get(facts.get("state", ""), "")
+    return "" if found == "approval.expired" and _is_claimed(facts) else found
+
+
+def _is_claimed(facts: Mapping[str, Any]) -> bool:
+    return facts.get("by") == "turn"
 
 
 def _grant(facts: Mapping[str, Any]) -> str:
@@ -306,8 +323,8 @@ _TYPES: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "execution": _execution,
     "outcome": _outcome,
     "in_doubt": _doubt,
-    "ending": lambda facts: _ENDINGS.get(facts.get("state", ""), ""),
-    "delivery": lambda facts: _DUE.get(facts.get("event", ""), ""),
+    "ending": _ending,
+    "delivery": _delivery,
     "admin": lambda facts: _ACTS.get(facts.get("act", ""), ""),
     "policy": lambda facts: "catalog.deployed",
 }

@@ -1,7 +1,7 @@
 """Appends entries to the audit log in a store: each once, after the last of its stream. Nothing is ever changed."""
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from functools import cache, partial
 from typing import Any, Final
 
@@ -64,6 +64,18 @@ class AuditLog:
         """Returns the records of one stream, oldest first; none where there is no such stream."""
         query = select(*_COLUMNS).where(AUDIT_RECORDS.c.stream == bound_text(stream)).order_by(AUDIT_RECORDS.c.seq)
         return await self._store.run(lambda connection: [_record(row) for row in connection.execute(query)])
+
+    async def find(self, key: str, streams: Collection[str]) -> dict[str, str]:
+        """Returns when what an entry of this key tells happened, by stream, for those of `streams` that have one."""
+        query = select(AUDIT_RECORDS.c.stream, AUDIT_RECORDS.c.at).where(
+            AUDIT_RECORDS.c.stream.in_(streams), AUDIT_RECORDS.c.key == key
+        )
+        return await self._store.run(lambda connection: {row.stream: row.at for row in connection.execute(query)})
+
+    async def find_streams(self, streams: Collection[str]) -> set[str]:
+        """Returns those of `streams` that have a record."""
+        query = select(AUDIT_HEADS.c.stream).where(AUDIT_HEADS.c.stream.in_(streams), AUDIT_HEADS.c.seq > 0)
+        return await self._store.run(lambda connection: set(connection.scalars(query)))
 
     async def streams(self) -> list[str]:
         """Returns the names of all streams."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from signoff.audit.log import TURNS_KEYS
 from signoff.audit.record import Record
 from signoff.contracts.errors import Refused
 from signoff.formats.visible_text import whole_line
@@ -33,7 +34,17 @@ def timeline(records: Sequence[Record], language: str = ENGLISH) -> list[Timelin
             whole_line(record.subject),
             whole_line(_words(record, language)),
         )
+        for record in _without_repeats(records)
+    ]
+
+
+def _without_repeats(records: Sequence[Record]) -> list[Record]:
+    """Leaves out a turn's word for what somebody else saw as well."""
+    seen = {record.key for record in records}
+    return [
+        record
         for record in records
+        if not (record.key.startswith(TURNS_KEYS) and record.key.removeprefix(TURNS_KEYS) in seen)
     ]
 
 

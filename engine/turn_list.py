@@ -20,6 +20,7 @@ from signoff.contracts.list_rows import SessionRow, TurnRow
 from signoff.store.questions.request_lists import RequestLists
 from signoff.workflows import temporal_metadata
 
+_GOES_ON: Final = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
 _log = logging.getLogger(__name__)
 TURNS_SEEN: Final = 5_000
 """How many turns are looked through for those that somebody may read; visibility knows no requesters."""
@@ -72,6 +73,21 @@ async def turn_row(client: Client, requests: RequestLists, key: TurnKey) -> Turn
             return None
         raise _explain_failure(error) from None
     return next(iter(await _build_rows(requests, [row])), None)
+
+
+async def closed_turns(client: Client, since: datetime) -> AsyncGenerator[TurnRow, None]:
+    """Yields the turns of all tenants that ended since then, each run of one that was reset; in no order.
+
+    Raises `ServerUnavailable`.
+    """
+    query = f'WorkflowType = "{names.ACTOR_TURN}" AND CloseTime >= "{_time(since)}"'
+    try:
+        async for row in client.list_workflows(query):
+            found = None if row.status in _GOES_ON else await _turn_row(row)
+            if found is not None and found.closed_at is not None:
+                yield found
+    except RPCError as error:
+        raise _explain_failure(error) from None
 
 
 async def sessions(

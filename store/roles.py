@@ -25,6 +25,7 @@ from signoff.store.tables import (
     EVENT_DELIVERIES,
     EVENT_FACTS,
     EVENT_HEADS,
+    EVENT_SOURCES,
     EVENTS,
     FOOTERS,
     FREEZES,
@@ -148,6 +149,7 @@ _WORKER: Final = {
     EVENTS: NOTHING,
     # Written with the record that they belong to.
     EVENT_FACTS: _ADD,
+    EVENT_SOURCES: NOTHING,
     EVENT_DELIVERIES: NOTHING,
     SUBSCRIPTIONS: NOTHING,
     REFUSALS: _COUNTS,
@@ -179,6 +181,7 @@ _GATEWAY: Final = {
     EVENT_HEADS: Rights(select=True, insert=True, update=_only(EVENT_HEADS, "number")),
     EVENTS: Rights(select=True, insert=True, delete=True),
     EVENT_FACTS: Rights(select=True, insert=True, delete=True),
+    EVENT_SOURCES: Rights(select=True, insert=True, update=_only(EVENT_SOURCES, "moment")),
     EVENT_DELIVERIES: Rights(select=True, insert=True, update=_not_key(EVENT_DELIVERIES), delete=True),
     SUBSCRIPTIONS: Rights(select=True, insert=True, update=_only(SUBSCRIPTIONS, "number")),
     REFUSALS: _COUNTS,

@@ -397,6 +397,14 @@ EVENT_FACTS: Final = Table(
 )
 """What an event tells beside its record, by the stream and key of that, until it is numbered; `body` is JSON."""
 
+EVENT_SOURCES: Final = Table(
+    "event_sources",
+    METADATA,
+    Column("name", String(32), primary_key=True),
+    Column("moment", BigInteger, nullable=False),
+)
+"""Up to which moment each thing is followed that the gateway records as it sees it, in ms since 1970."""
+
 EVENT_DELIVERIES: Final = Table(
     "event_deliveries",
     METADATA,

@@ -168,6 +168,18 @@ class Questions:
 
         return await self._store.run(read)
 
+    async def list_overdue(self, since: datetime, limit: int, after: str = "") -> list[str]:
+        """Returns approvals after `after`, by their ids, whose last deadline passed since then without an ending."""
+        passed = (QUESTIONS.c.last_at >= int(since.timestamp() * 1000), QUESTIONS.c.last_at <= StoreClock())
+        query = (
+            select(QUESTIONS.c.approval)
+            .where(QUESTIONS.c.ended_at.is_(None), *passed, QUESTIONS.c.approval > after)
+            .distinct()
+            .order_by(QUESTIONS.c.approval)
+            .limit(limit)
+        )
+        return await self._store.run(lambda connection: list(connection.scalars(query)))
+
     async def open_turns(self, opened_before: float, limit: int) -> list[Question]:
         """Returns questions without an ending that were asked so many seconds ago or earlier, oldest first."""
         query = (

@@ -245,7 +245,7 @@ VOTE = Vote(
         pytest.param(
             lambda: audit_events.deadline_entry(request(revision=2, expires_at=EARLIER), "escalate", AT),
             entry(
-                "delivery", f"escalate/{ID}/2/{WHEN}", "",
+                "delivery", f"escalate/{ID}/2/1", "",
                 **OF_CALL, revision=2, event="escalate", approvers=["role:finance", "user:ana"],
                 expires_at="2026-03-01T12:29:00+00:00",
             ),
@@ -253,7 +253,7 @@ VOTE = Vote(
         ),
         pytest.param(
             lambda: audit_events.deadline_entry(request(approvers=()), "remind", AT),
-            entry("delivery", f"remind/{ID}/1/{WHEN}", "", **OF_CALL, revision=1, event="remind"),
+            entry("delivery", f"remind/{ID}/1/0", "", **OF_CALL, revision=1, event="remind"),
             id="a reminder of a request without a deadline",
         ),
         pytest.param(

@@ -221,10 +221,10 @@ async def test_whose_call_it_is_stands_from_the_first_that_saw_it(store: Store) 
     at: dict[str, Any] = {"code": "", "actor": ""}
     await AuditLog(store).append(
         [
-            entry("a", "delivery", **at, tool="audit_books", event="remind", by="turn"),
+            entry("a", "outcome", **at, tool="audit_books", by="turn"),
             entry("b", "proposal", **at | {"actor": "books"}, tool="audit_books"),
             entry("c", "attempt", tool="audit_books", verdict="approved", status="accepted"),
-            entry("d", "delivery", **at | {"actor": "desk"}, tool="audit_books", event="remind", by="turn"),
+            entry("d", "outcome", **at | {"actor": "desk"}, tool="audit_books", by="turn"),
         ]
     )
     assert [each.actor for each in await read(store)] == ["", "books", "books", "books"]

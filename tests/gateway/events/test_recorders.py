@@ -1,0 +1,211 @@
+"""What nobody writes when it happens, the gateway records as it sees it: deadlines that pass, turns that end."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+from gateway_rig import GatewayRig, gateway_rig
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, pay_tool
+
+from signoff.audit.event_sources import EventSources
+from signoff.audit.log import AuditLog
+from signoff.audit.timeline import timeline
+from signoff.contracts.audit import CloudEvent
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.ids import TurnKey
+from signoff.gateway.events import deadline_recorder, turn_end_recorder
+from signoff.gateway.events.deadline_recorder import DeadlineRecorder
+from signoff.gateway.events.event_task import record_progress
+from signoff.gateway.events.turn_end_recorder import TurnEndRecorder
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.registry.catalog import Catalog
+from signoff.store.store import Store
+from signoff.testing.scripted_model import ScriptedModel, calls, respond, results
+
+PAY = {"amount": 1, "to": "Ana"}
+HURRIED = ApprovalPolicy(
+    timeout=1.5, remind_after=0.3, escalate_after=0.6, escalate_to=("role:finance",), on_timeout="escalate"
+)
+
+
+def hurried_catalog(ledger: Ledger) -> Catalog:
+    """One tool whose requests end within seconds, and one whose requests wait."""
+    return catalog_of(
+        [pay_tool(ledger, HURRIED, name="hurried"), pay_tool(ledger), pay_tool(ledger, False, name="free")]
+    )
+
+
+def react(request: CompletionRequest) -> Completion:
+    """Calls a tool that may run, and asks about two others; or only the one, where told so."""
+    if results(request):
+        return respond("done")
+    words = request.messages[-1].parts[0]
+    names = ("free",) if "free" in str(words) else ("hurried", "pay")
+    return calls(*((name, PAY) for name in names))
+
+
+@pytest.fixture
+async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
+    """A gateway whose record begins with the test, and which records nothing by itself."""
+    queue = f"recorders-{uuid.uuid4().hex[:12]}"
+    async with gateway_rig(
+        client, store, queue, catalog_of_ledger=hurried_catalog, model=ScriptedModel(react)
+    ) as found:
+        yield found
+
+
+async def events_of(rig: GatewayRig, key: TurnKey, *wanted: str) -> Sequence[CloudEvent]:
+    """The events of a turn, of the wanted types."""
+    await rig.deps.events.extend()
+    found = await rig.deps.events.read(key.tenant, 0, limit=500, stream=key.workflow_id, with_private=True)
+    return [each for each in found.events if not wanted or each.type in wanted]
+
+
+async def until(step: Callable[[], Awaitable[Any]]) -> None:
+    """Returns once a step has come to something."""
+    while not await step():
+        await asyncio.sleep(0.1)
+
+
+async def test_deadlines_are_told_while_the_turn_waits_for_others(rig: GatewayRig) -> None:
+    """Each once, in order, as seen in the store: the turn itself has nothing to write before somebody answers.
+
+    Seen to fail without the recorder: none of them came.
+    """
+    key = await rig.turns.start()
+    await rig.turns.waiting(key)
+    timed = ("approval.reminded", "approval.escalated", "approval.postponed", "approval.expired")
+    async with record_progress(rig.deps, every=0.1), record_progress(rig.deps, every=0.1):
+        while len(await events_of(rig, key, *timed)) < len(timed):
+            await asyncio.sleep(0.1)
+    found = await events_of(rig, key, *timed)
+    assert [(each.type, each.claimed, each.actor) for each in found] == [(name, False, "desk") for name in timed]
+    assert (await rig.turns.signoff.view(key)).result is None
+    # The turn tells the same of itself, when it goes on: not a second time, to nobody.
+    await rig.turns.signoff.cancel_turn(key)
+    await rig.turns.signoff.result(key)
+    assert [each.type for each in await events_of(rig, key, *timed)] == list(timed)
+    words = [each.what for each in timeline(await AuditLog(rig.deps.store).stream(key.workflow_id))]
+    assert len(words) == len(set(words))
+
+
+async def test_what_passed_while_no_gateway_ran_is_told_later(rig: GatewayRig) -> None:
+    """From where the last one of any gateway stood; one that was never there before begins with now."""
+    await DeadlineRecorder(rig.deps).step()
+    key = await rig.turns.start()
+    await rig.turns.waiting(key)
+    approval = next(each.id for each in (await rig.turns.signoff.pending(key)) if each.tool == "hurried")
+    while (await rig.deps.requests.load(approval)).request.state == "pending":
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(deadline_recorder.GRACE.total_seconds())
+    assert await DeadlineRecorder(rig.deps).step() == 4
+    assert await DeadlineRecorder(rig.deps).step() == 0
+
+
+async def test_an_answer_that_was_in_time_is_no_deadline_that_passed(rig: GatewayRig) -> None:
+    """What time would have brought after it is not told."""
+    key = await rig.turns.start()
+    await rig.turns.waiting(key)
+    request = next(each for each in (await rig.turns.signoff.pending(key)) if each.tool == "hurried")
+    await rig.decide(request.id, verdict="denied", **{"as": "approver"})
+    await asyncio.sleep(2 * HURRIED.timeout + deadline_recorder.GRACE.total_seconds())
+    await DeadlineRecorder(rig.deps).step()
+    types = {each.type for each in await events_of(rig, key) if each.subject == request.id}
+    assert "approval.decided" in types
+    assert not types & {"approval.escalated", "approval.postponed", "approval.expired"}
+
+
+async def test_an_ordinary_end_is_told_once(rig: GatewayRig) -> None:
+    """By the server's word, not by the turn's, after all else of it; however many gateways look."""
+    key = await rig.turns.start(text="free")
+    await rig.turns.signoff.result(key)
+    await until(TurnEndRecorder(rig.deps).step)
+    assert await TurnEndRecorder(rig.deps).step() == 0
+    last = (await events_of(rig, key))[-1]
+    assert (last.type, last.data, last.claimed) == ("turn.ended", {"ended": "complete"}, False)
+    assert [each.type for each in await events_of(rig, key)] == [
+        "turn.started",
+        "tool_call.proposed",
+        "tool_call.allowed",
+        "tool_call:free",
+        "tool_call.executed",
+        "turn.ended",
+    ]
+
+
+async def test_a_turn_that_said_so_itself_is_not_told_to_have_ended_again(rig: GatewayRig) -> None:
+    """It tells what broke it off; one that was terminated says nothing any more, and the gateway does."""
+    stopped, gone, ordinary = [await rig.turns.start() for _ in range(3)]
+    for key in (stopped, gone, ordinary):
+        await rig.turns.waiting(key)
+    await rig.turns.signoff.cancel_turn(stopped)
+    await rig.turns.signoff.result(stopped)
+    await rig.deps.client.temporal.get_workflow_handle(gone.workflow_id).terminate()
+    recorder = TurnEndRecorder(rig.deps)
+    await until(recorder.step)
+    assert [(each.data["ended"], each.claimed) for each in await events_of(rig, stopped, "turn.ended")] == [
+        ("cancelled", True)
+    ]
+    assert [(each.data["ended"], each.claimed) for each in await events_of(rig, gone, "turn.ended")] == [
+        ("terminated", False)
+    ]
+    assert await events_of(rig, ordinary, "turn.ended") == []
+
+
+async def test_a_turn_that_is_reset_has_not_ended(rig: GatewayRig) -> None:
+    """It goes on as another run, and ends with that."""
+    key = await rig.turns.start()
+    await rig.turns.waiting(key)
+    temporal = rig.deps.client.temporal
+    handle = temporal.get_workflow_handle(key.workflow_id)
+    history = await handle.fetch_history()
+    first = next(each.event_id for each in history.events if each.HasField("workflow_task_completed_event_attributes"))
+    await temporal.workflow_service.reset_workflow_execution(
+        ResetWorkflowExecutionRequest(
+            namespace=temporal.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=key.workflow_id),
+            reason="test",
+            workflow_task_finish_event_id=first,
+            request_id=uuid.uuid4().hex,
+        )
+    )
+    other = await rig.turns.start(text="free")
+    await rig.turns.signoff.result(other)
+    recorder = TurnEndRecorder(rig.deps)
+    await until(recorder.step)
+    assert await events_of(rig, key, "turn.ended") == []
+    await handle.terminate()
+    await until(recorder.step)
+    assert [each.data["ended"] for each in await events_of(rig, key, "turn.ended")] == ["terminated"]
+
+
+async def test_a_withdrawal_is_told_with_its_answer_and_once(rig: GatewayRig) -> None:
+    """When it is taken, though its turn goes on waiting for others; the turn's own word of it adds nothing."""
+    key = await rig.turns.start()
+    await rig.turns.waiting(key)
+    pay = next(each for each in (await rig.turns.signoff.pending(key)) if each.tool == "pay")
+    answer = await rig.http.post(f"/v1/approvals/{pay.id}/withdraw?as=approver", json={"reason": "no need"})
+    assert answer.json()["status"] == "accepted", answer.text
+    told = await events_of(rig, key, "approval.withdrawn")
+    assert [(each.claimed, each.subject, each.data["person"]) for each in told] == [(False, pay.id, "approver")]
+    await rig.turns.signoff.cancel_turn(key)
+    await rig.turns.signoff.result(key)
+    told = await events_of(rig, key, "approval.withdrawn")
+    assert [each.subject for each in told].count(pay.id) == 1
+    assert len(told) == 2
+
+
+async def test_a_moment_never_goes_back(store: Store) -> None:
+    """Of two gateways the slower one does not have all looked at again."""
+    sources = EventSources(store)
+    begun = turn_end_recorder.datetime.fromisoformat("2026-03-01T09:30:00+00:00")
+    later = begun + turn_end_recorder.LONG_OVERLAP
+    assert await sources.read("ends", begun) == begun
+    await sources.advance("ends", later)
+    await sources.advance("ends", begun)
+    assert await sources.read("ends", begun) == later
