@@ -25,7 +25,7 @@ from signoff import policypool
 from signoff.activities.answers_activity import AnswersActivity
 from signoff.activities.call_journal import RecordActivity
 from signoff.activities.caller_check import CallerInterceptor
-from signoff.activities.capability_backends import built_in_backends
+from signoff.activities.capability_backends import built_in_backends, check_backends
 from signoff.activities.detail_cards import DetailCards
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.identify_activity import IdentifyActivity
@@ -81,6 +81,7 @@ async def build_deps(
     secrets: SecretProvider | None = None,
     public_url: str = "",
     result_chars: int = RESULT_CHARS_PER_BATCH,
+    task_queue: str = "",
 ) -> WorkerDeps:
     """Builds the objects that the activities of a worker share; `model` answers for scripted models, not their scripts.
 
@@ -88,8 +89,8 @@ async def build_deps(
     capabilities that tools declare, by kind; left out, those that need no setting up. `secrets` reads secrets; left
     out, one without a source of one's own. `public_url` leads from what Temporal shows to the inbox.
     `result_chars` are shared by the results of one completion's calls, where their actor says no other number. Raises
-    `ConfigError` for a model that has no driver, for a backend of `secrets`, and in the production profile without
-    a verifier that knows a key.
+    `ConfigError` for a model that has no driver, for a backend of `secrets`, for a program or folder that a tool of
+    `task_queue` declares and this machine lacks, and in the production profile without a verifier that knows a key.
     """
     policypool.install()
     verifier, secrets = verifier or Verifier(), secrets or SecretProvider()
@@ -102,6 +103,8 @@ async def build_deps(
     if backends and "secrets" in backends:
         # A second way would be one whose secrets nobody hides.
         raise ConfigError("secrets come from the provider: give `secrets` in place of a backend", field="backends")
+    found = built_in_backends() if backends is None else backends
+    check_backends(catalog.every_tool, found, task_queue)
     return WorkerDeps(
         catalog=catalog,
         store=store,
@@ -111,7 +114,7 @@ async def build_deps(
         mark_key=await store.secret_key(_MARK_KEY),
         profile=profile,
         verifier=verifier,
-        backends=built_in_backends() if backends is None else backends,
+        backends=found,
         secrets=secrets,
         public_url=public_url,
         result_chars=result_chars,
@@ -142,6 +145,7 @@ async def prepared_deps(installation: Installation, store: Store, where: str) ->
         # Made of this machine's own name an address leads nobody anywhere who looks at Temporal's UI elsewhere.
         public_url=settings.public_url if named or settings.profile == "development" else "",
         result_chars=settings.result_chars,
+        task_queue=settings.task_queue,
     )
     # Before the worker runs: the record has the policies before anything is judged by them.
     await note_catalog(store, installation.catalog, where, clock=deps.clock)

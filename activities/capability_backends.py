@@ -1,19 +1,28 @@
-"""Backends of the capabilities that tools declare: secrets, files, declared hosts."""
+"""Backends of the capabilities that tools declare: secrets, files of tenants, declared hosts; and all of a worker's."""
 
 import asyncio
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 import httpx
 
-from signoff.contracts.errors import SecretMissing, Unavailable
+from signoff.activities.backends.folders import Folders, is_supported
+from signoff.activities.backends.programs import Programs
+from signoff.contracts.errors import ConfigError, SecretMissing, Unavailable
 from signoff.contracts.ids import is_id
 from signoff.contracts.limits import MIB
 from signoff.keys.secrets import SecretProvider, parts_of
-from signoff.registry.capabilities import Backend, Capabilities, CapabilityError, GrantedCapabilities, NetworkResponse
+from signoff.registry.capabilities import (
+    Backend,
+    Capabilities,
+    CapabilityError,
+    CheckedBackend,
+    GrantedCapabilities,
+    NetworkResponse,
+)
 from signoff.registry.tool import Tool
 
 NETWORK_SECONDS: Final = 30.0
@@ -171,9 +180,29 @@ async def _reply(response: httpx.Response, host: str) -> NetworkResponse:
 
 
 def built_in_backends(storage: Path | None = None) -> dict[str, Backend]:
-    """Returns the backends of a worker without configuration: network, and files where it has a folder."""
-    backends: dict[str, Backend] = {"network": HttpNetwork()}
+    """Returns the backends of a worker without configuration: network, programs, folders, and files of tenants where it
+    has a folder for them.
+    """
+    backends: dict[str, Backend] = {"network": HttpNetwork(), "process": Programs()}
+    if is_supported():
+        backends["fs_reach"] = Folders()
     return backends if storage is None else {**backends, "storage": TenantStorage(storage)}
+
+
+def check_backends(tools: Iterable[Tool], backends: Mapping[str, Backend], task_queue: str) -> None:
+    """Raises `ConfigError` for a tool of this worker that declares a program or folder which this machine lacks.
+
+    Tools of another task queue run elsewhere.
+    """
+    for tool in tools:
+        if tool.task_queue not in ("", task_queue):
+            continue
+        for kind in tool.capabilities.kinds:
+            backend = backends.get(kind)
+            problem = backend.problem(tool.capabilities) if isinstance(backend, CheckedBackend) else ""
+            if problem:
+                field = f"capabilities.{kind}"
+                raise ConfigError(f"tool `{tool.name}` needs {problem}", tool_name=tool.name, field=field)
 
 
 def grant_capabilities(

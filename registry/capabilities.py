@@ -7,7 +7,7 @@ stopped by nothing here.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Annotated, Any, Final, Literal, Protocol
+from typing import Annotated, Any, Final, Literal, Protocol, runtime_checkable
 
 from pydantic import Field
 
@@ -43,9 +43,17 @@ class Capabilities:
         Field(description="Names of variables or references, `env:NAME`, `file:PATH` or `secret:NAME`."),
     ] = ()
     storage: Annotated[bool, Field(description="Files of its tenant.")] = False
-    process: Annotated[bool, Field(description="Other programs.")] = False
-    fs_reach: Annotated[tuple[str, ...], Field(description="Paths outside of its storage.")] = ()
+    process: Annotated[
+        tuple[str, ...], Field(description="Programs that it may run, by name or absolute path; no shell.")
+    ] = ()
+    fs_reach: Annotated[
+        tuple[str, ...],
+        Field(description="Folders whose files it may read, absolute; with `:write` behind it, write as well."),
+    ] = ()
     attachments: Annotated[bool, Field(description="Files that people sent.")] = False
+    environment: Annotated[
+        tuple[str, ...], Field(description="Variables that the programs of `process` see, and no others.")
+    ] = ()
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -63,7 +71,9 @@ class Capabilities:
         return tuple(kind for kind, given in declared.items() if given)
 
 
-KINDS: Final = tuple(each.name for each in fields(Capabilities))
+KINDS: Final = tuple(each.name for each in fields(Capabilities) if each.name != "environment")
+WRITABLE: Final = ":write"
+"""How an entry of `fs_reach` ends whose files may be written."""
 
 
 class Secrets(Protocol):
@@ -132,6 +142,63 @@ class Network(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class ProgramResult:
+    """What came of a program."""
+
+    status: int
+    """Its exit status; of one that was ended by a signal, the signal's number below zero."""
+    output: bytes
+    """What it wrote to its standard output."""
+    errors: bytes
+    """What it wrote to its standard error."""
+
+    @property
+    def text(self) -> str:
+        """The output as UTF-8."""
+        return self.output.decode("utf-8", "replace")
+
+
+class Process(Protocol):
+    """Runs the declared programs."""
+
+    async def run(self, program: str, *arguments: str, content: bytes = b"", seconds: float = 30.0) -> ProgramResult:
+        """Runs a program by the name that is declared, with these arguments as they are and `content` as its input, in
+        an empty folder of its own.
+
+        Raises `CapabilityError` for any other program and for more output than 1 MiB, `TimeoutError` for one that does
+        not end in time; it ends then with all that it started.
+        """
+        ...
+
+
+class FileReach(Protocol):
+    """Reaches files of the declared folders; paths are absolute."""
+
+    async def read(self, path: str) -> bytes:
+        """Reads a file of at most 8 MiB. Raises `CapabilityError` out of bounds, `FileNotFoundError` where there is
+        none.
+        """
+        ...
+
+    async def write(self, path: str, content: bytes) -> None:
+        """Writes or replaces a whole file in a folder that may be written. Raises as `read`."""
+        ...
+
+    async def list(self, path: str) -> tuple[str, ...]:
+        """Lists the names in a folder, sorted. Raises as `read`."""
+        ...
+
+
+@runtime_checkable
+class CheckedBackend(Protocol):
+    """A backend that can tell at start what a machine lacks."""
+
+    def problem(self, declared: Capabilities) -> str:
+        """Returns the program or folder of a tool that is missing here, with the remedy; empty if none is."""
+        ...
+
+
 class Backend(Protocol):
     """A worker's source of one kind of capability; `secrets` come from its provider of secrets instead.
 
@@ -166,6 +233,18 @@ class GrantedCapabilities:
     def network(self) -> Network:
         """The declared hosts. Raises `CapabilityError` where none are declared."""
         found: Network = self._of("network", "HOST_NOT_ALLOWED")
+        return found
+
+    @property
+    def process(self) -> Process:
+        """The declared programs. Raises `CapabilityError` where none are declared."""
+        found: Process = self._of("process", "BINARY_NOT_ALLOWED")
+        return found
+
+    @property
+    def fs_reach(self) -> FileReach:
+        """The declared folders. Raises `CapabilityError` where none are declared."""
+        found: FileReach = self._of("fs_reach", "PATH_NOT_REACHABLE")
         return found
 
     def other(self, kind: str) -> Any:

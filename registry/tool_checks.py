@@ -21,7 +21,7 @@ from signoff.formats.json_schema import compile_schema
 from signoff.formats.nearest_name import did_you_mean
 from signoff.keys.secret_references import FORMS, is_secret_name, literal_secrets
 from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.registry.capabilities import NO_CAPABILITIES, Capabilities
+from signoff.registry.capabilities import NO_CAPABILITIES, WRITABLE, Capabilities
 from signoff.registry.results.destinations import filter_problems
 from signoff.registry.tool import Tool, refuse_tool
 from signoff.registry.tool_fields import FieldProblem
@@ -35,7 +35,26 @@ _PLACEHOLDER: Final = re.compile(
 )
 _SCOPES: Final = ("generalist", "specialist")
 _ROUTINGS: Final = ("routed", "bypass")
-_LISTS: Final = ("network", "secrets", "fs_reach")
+_LISTS: Final = ("network", "secrets", "process", "fs_reach", "environment")
+_SHELLS: Final = frozenset(
+    (
+        "sh",
+        "ash",
+        "bash",
+        "dash",
+        "zsh",
+        "ksh",
+        "fish",
+        "csh",
+        "tcsh",
+        "busybox",
+        "env",
+        "cmd.exe",
+        "powershell",
+        "pwsh",
+    )
+)
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # Lower case and exact, without `*`: hosts are compared as text, and one that only looks declared must not pass.
 _HOST: Final = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,62})\.)*[a-z0-9](?:[a-z0-9-]{0,62})(?::[0-9]{1,5})?\Z")
 _IDENTITY: Final = "user"
@@ -222,6 +241,33 @@ def _reach(declared: Capabilities) -> Iterator[FieldProblem]:
         if not is_secret_name(secret):
             why = f"which is no variable's name, nor {FORMS}"
             yield FieldProblem("capabilities.secrets", secret, f"needs the secret `{secret}`, {why}")
+    yield from _reach_here(declared)
+
+
+def _reach_here(declared: Capabilities) -> Iterator[FieldProblem]:
+    """Yields the problems of programs, variables and folders."""
+    for program in declared.process:
+        if program.rpartition("/")[2].lower() in _SHELLS:
+            why = f"may run `{program}`, which runs whatever it is told; declare the programs that the tool needs"
+            yield FieldProblem("capabilities.process", program, why)
+        # Something like `bin/tool` would be another program by the folder in which a worker starts.
+        elif "\0" in program or ("/" in program and not program.startswith("/")):
+            why = f"may run `{program}`, which is neither a plain name nor an absolute path"
+            yield FieldProblem("capabilities.process", program, why)
+    for folder in declared.fs_reach:
+        path = folder.removesuffix(WRITABLE)
+        if not path.startswith("/") or "\0" in path or ".." in path.split("/"):
+            why = f"may reach `{folder}`, which is no absolute path of a folder, such as `/srv/reports`"
+            yield FieldProblem("capabilities.fs_reach", folder, why)
+        elif not path.strip("/"):
+            yield FieldProblem("capabilities.fs_reach", folder, "may reach all files there are; name the folders")
+    for name in declared.environment:
+        if _VARIABLE.match(name) is None:
+            why = f"shows its programs `{name}`, which is no variable's name"
+            yield FieldProblem("capabilities.environment", name, why)
+    if declared.environment and not declared.process:
+        why = "declares an `environment`, but no `process` that would see it"
+        yield FieldProblem("capabilities.environment", declared.environment, why)
 
 
 def _settings(tool: Tool) -> Iterator[FieldProblem]:

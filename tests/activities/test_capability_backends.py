@@ -77,7 +77,7 @@ async def test_a_handler_is_given_what_its_tool_declares(
 
     declared = tool(handler, secrets=("TOKEN",), storage=True)
     backends = built_in_backends(tmp_path)
-    assert set(backends) == {"network", "storage"} < set(KINDS)
+    assert set(backends) == {"network", "storage", "process", "fs_reach"} < set(KINDS)
     assert await called(store, declared, **backends) == ("ok", '["[hidden]",["secrets","storage"]]')
     assert (tmp_path / "main" / "paid" / "last.txt").read_text() == "s3cret"
 
@@ -86,9 +86,10 @@ async def test_a_handler_is_given_what_its_tool_declares(
 @pytest.mark.parametrize("kind", ["process", "fs_reach", "attachments", "storage"])
 async def test_what_the_worker_does_not_have_is_not_available(store: Store, kind: str) -> None:
     """Where the tool runs as at the gate; the handler is not called."""
-    declared = tool(**{kind: ("/srv",) if kind == "fs_reach" else True})
+    declared = tool(**{kind: {"fs_reach": ("/srv",), "process": ("git",)}.get(kind, True)})
     before = len(LEDGER.rows)
-    reply = await run(deps_with(store, declared, **built_in_backends()), declared, task_for(declared))
+    backends = {each: backend for each, backend in built_in_backends().items() if each != kind}
+    reply = await run(deps_with(store, declared, **backends), declared, task_for(declared))
     assert reply.outcome is not None
     assert (reply.outcome.code, reply.outcome.gate) == ("not_available", "capabilities")
     assert len(LEDGER.rows) == before
@@ -112,7 +113,7 @@ def reach_for(kind: str) -> Any:
     """Something that reaches for a kind of capability."""
 
     async def reach(given: GrantedCapabilities) -> Any:
-        return given.network if kind == "network" else given.storage if kind == "storage" else given.other(kind)
+        return getattr(given, kind) if kind != "attachments" else given.other(kind)
 
     return reach
 
@@ -125,7 +126,9 @@ def reach_for(kind: str) -> Any:
         (lambda given: given.secrets.get("UNSET_TOKEN"), "SECRET_NOT_SET: UNSET_TOKEN"),
         (reach_for("network"), "HOST_NOT_ALLOWED: the tool does not declare `network`"),
         (reach_for("storage"), "PATH_NOT_REACHABLE: the tool does not declare `storage`"),
-        (reach_for("process"), "NOT_DECLARED: the tool does not declare `process`"),
+        (reach_for("process"), "BINARY_NOT_ALLOWED: the tool does not declare `process`"),
+        (reach_for("fs_reach"), "PATH_NOT_REACHABLE: the tool does not declare `fs_reach`"),
+        (reach_for("attachments"), "NOT_DECLARED: the tool does not declare `attachments`"),
     ],
 )
 async def test_reaching_further_fails_the_call_by_its_code(store: Store, reach: Any, words: str) -> None:

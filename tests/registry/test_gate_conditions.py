@@ -170,6 +170,7 @@ def test_without_anybody_to_ask_a_denial_is_final() -> None:
 def test_a_capability_without_a_backend_is_not_available(kind: str) -> None:
     """Each kind by itself, also beside backends for all others."""
     given: dict[str, Any] = {"network": ("api.example.com",), "secrets": ("TOKEN",), "fs_reach": ("/srv",)}
+    given["process"] = ("git",)
     tool = a_tool(capabilities=Capabilities(**{kind: given.get(kind, True)}))
     for backends in (frozenset[str](), ALL - {kind}):
         found = ruled(tool, backends=backends)

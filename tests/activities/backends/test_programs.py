@@ -1,0 +1,215 @@
+"""Declared programs: run as they are, within limits, and nothing else of this machine is run."""
+
+import asyncio
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from activity_kit import run, task_for, told
+from turn_fixtures import Ledger, pay_tool
+
+from signoff.activities.backends import programs
+from signoff.activities.backends.programs import Programs
+from signoff.activities.capability_backends import built_in_backends
+from signoff.contracts.errors import ConfigError
+from signoff.registry.actor import Actor
+from signoff.registry.capabilities import Capabilities, CapabilityError, Process
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.registry import ToolRegistry
+from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
+from signoff.store.store import Store
+from signoff.testing.scripted_model import ScriptedModel
+from signoff.worker import build_deps
+
+SHOWS = "import os, sys; print(sorted(os.environ), sys.argv[1:], os.listdir('.'), sys.stdin.read())"
+
+
+def tool(handler: Any = None, **fields: Any) -> Tool:
+    """A tool that may run Python, and what `fields` say."""
+    capabilities = Capabilities(**{"process": (sys.executable,)} | fields.pop("capabilities", {}))
+    given = {"handler": handler} if handler else {}
+    return pay_tool(Ledger(), False, capabilities=capabilities, **given, **fields)
+
+
+MODEL = ScriptedModel([])
+
+
+def known(tool: Tool) -> Catalog:
+    """A catalog of one tool, and of an actor whose model nobody asks."""
+    return build_catalog(tools=[tool], actors=[Actor(name="desk", model=f"scripted:{__name__}:MODEL")])
+
+
+def process(*names: str, environment: tuple[str, ...] = ()) -> Process:
+    """The programs of these names as a handler has them."""
+    declared = Capabilities(process=names or (sys.executable,), environment=environment)
+    return Programs().resolve(declared, "main")  # type: ignore[return-value]
+
+
+def program(folder: Path, name: str, text: str) -> Path:
+    """A program in a folder."""
+    file = folder / name
+    file.write_text(f"#!{sys.executable}\n{text}\n")
+    file.chmod(file.stat().st_mode | stat.S_IXUSR)
+    return file
+
+
+@pytest.mark.row("E47")
+async def test_a_declared_program_runs_in_a_call_and_another_is_not_allowed(store: Store) -> None:
+    """`BINARY_NOT_ALLOWED: git`, as `execution_failed`; the worker has the backend without being told."""
+
+    async def handler(args: dict[str, Any], context: ToolContext) -> str:
+        given = context.capabilities.process
+        first = await given.run(sys.executable, "-c", "print('hi')")
+        await given.run("git", "status")
+        return first.text
+
+    declared = tool(handler)
+    made = await build_deps(known(declared), store)
+    assert told(await run(made, declared, task_for(declared)))[0] == "execution_failed"
+    reply = await run(made, declared, task_for(declared))
+    assert "BINARY_NOT_ALLOWED: git" in str(told(reply)[1])
+    assert (await process().run(sys.executable, "-c", "print('hi')")).text == "hi\n"
+
+
+async def test_a_program_sees_declared_variables_alone_and_an_empty_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the worker's environment, not even `PATH`; arguments are no words of any shell."""
+    for name, value in (("SHOWN", "yes"), ("HIDDEN", "no")):
+        monkeypatch.setenv(name, value)
+    given = process(environment=("SHOWN", "UNSET_VARIABLE"))
+    result = await given.run(sys.executable, "-ISc", SHOWS, "$HOME; rm *", "`id`", content=b"from the handler")
+    # Python itself sets this one where it finds no locale.
+    assert result.text.replace("'LC_CTYPE', ", "") == "['SHOWN'] ['$HOME; rm *', '`id`'] [] from the handler\n"
+    assert (result.status, result.errors) == (0, b"")
+
+
+async def test_status_and_errors_are_told() -> None:
+    """A program that fails has run; one that does not read its input is no mistake."""
+    failing = "import sys; sys.stdin.close(); print('no', file=sys.stderr); sys.exit(3)"
+    result = await process().run(sys.executable, "-c", failing, content=b"x" * 1_000_000)
+    assert (result.status, result.output, result.errors) == (3, b"", b"no\n")
+
+
+@pytest.mark.parametrize("name", ["git", "", "/usr/bin/git", "python3", f"{sys.executable} ", "../python"])
+async def test_no_other_program_runs(name: str) -> None:
+    """By the very name that is declared, whatever it leads to."""
+    with pytest.raises(CapabilityError) as refused:
+        await process().run(name)
+    assert (refused.value.code, str(refused.value)) == ("BINARY_NOT_ALLOWED", f"BINARY_NOT_ALLOWED: {name}")
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs, and is no mere entry that nobody has waited for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+CHILD = (
+    "import os, subprocess, sys, time\n"
+    "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], stdout=subprocess.DEVNULL)\n"
+    "open(sys.argv[1], 'w').write(f'{os.getpid()} {child.pid} ')\n"
+)
+
+
+def pids(file: Path) -> list[int]:
+    """The processes that a file names; none if it is not there or not written yet."""
+    text = file.read_text() if file.exists() else ""
+    return [int(each) for each in text.split()] if text.endswith(" ") else []
+
+
+@pytest.mark.parametrize("how", ["late", "loud", "cancelled", "done"])
+async def test_a_program_ends_with_all_that_it_started(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where its time is over, where it writes too much, where its call is stopped, and where it has ended itself."""
+    monkeypatch.setattr(programs, "OUTPUT_BYTES", 100_000)
+    file = tmp_path / "pids"
+    end = {"loud": "print('x' * 100_001, flush=True)\ntime.sleep(600)", "done": ""}.get(how, "time.sleep(600)")
+    seconds = 0.5 if how == "late" else 600.0
+    running = asyncio.create_task(process().run(sys.executable, "-c", f"{CHILD}{end}", str(file), seconds=seconds))
+    while not (pids(file) or running.done()):
+        await asyncio.sleep(0.01)
+    if how == "cancelled":
+        running.cancel()
+    if how == "done":
+        assert (await running).status == 0
+    else:
+        expected = {"late": TimeoutError, "loud": CapabilityError, "cancelled": asyncio.CancelledError}[how]
+        with pytest.raises(expected):
+            await running
+    # They end soon after they are killed. One whose time is over may not have come as far as to name itself.
+    while any(alive(pid) for pid in pids(file)):
+        await asyncio.sleep(0.01)
+
+
+async def test_as_much_as_the_limit_is_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words name the program and the limit."""
+    monkeypatch.setattr(programs, "OUTPUT_BYTES", 10)
+    assert (await process().run(sys.executable, "-c", "print('x' * 9)")).output == b"x" * 9 + b"\n"
+    for stream in ("stdout", "stderr"):
+        with pytest.raises(CapabilityError, match=r"^REPLY_TOO_LARGE: .* wrote more than 10 bytes$"):
+            await process().run(sys.executable, "-c", f"import sys; print('x' * 10, file=sys.{stream})")
+
+
+@pytest.mark.row("E47")
+async def test_a_declared_program_that_is_missing_is_an_error_at_start_naming_it(store: Store) -> None:
+    """For a tool of this worker's queue; where nobody declares it, or another queue runs it, nothing is missing."""
+    declared = tool(capabilities={"process": ("no-such-program",)})
+    with pytest.raises(ConfigError) as refused:
+        await build_deps(known(declared), store)
+    words = "tool `pay` needs the program `no-such-program`, which is not on this machine: install it, or name its path"
+    assert refused.value.message == words
+    assert refused.value.context == {"tool_name": "pay", "field": "capabilities.process"}
+    elsewhere = tool(capabilities={"process": ("no-such-program",)}, task_queue="gpu")
+    await build_deps(known(elsewhere), store)
+    with pytest.raises(ConfigError, match="no-such-program"):
+        await build_deps(known(elsewhere), store, task_queue="gpu")
+    await build_deps(known(declared), store, backends={})
+
+
+async def test_a_program_is_found_once_and_never_where_the_worker_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that comes into `PATH` later, or `.` in it, brings up no other program."""
+    for folder in ("first", "second", "here"):
+        (tmp_path / folder).mkdir()
+        program(tmp_path / folder, "teller", f"print('{folder}')")
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("PATH", f".:{tmp_path / 'first'}")
+    backend, declared = Programs(), Capabilities(process=("teller",))
+    assert backend.problem(declared) == ""
+    monkeypatch.setenv("PATH", f"{tmp_path / 'second'}")
+    given: Any = backend.resolve(declared, "main")
+    assert (await given.run("teller")).text == "first\n"
+    monkeypatch.setenv("PATH", ".")
+    assert "`teller`" in Programs().problem(declared)
+    os.remove(tmp_path / "first" / "teller")
+    with pytest.raises(CapabilityError, match=r"^BINARY_NOT_ALLOWED: teller cannot be started \(FileNotFoundError\)$"):
+        await given.run("teller")
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        ({"process": ("sh",)}, "may run `sh`, which runs whatever it is told"),
+        ({"process": ("/bin/BASH",)}, "may run `/bin/BASH`, which runs whatever it is told"),
+        ({"process": ("bin/git",)}, "which is neither a plain name nor an absolute path"),
+        ({"environment": ("A=1",), "process": ("git",)}, "shows its programs `A=1`, which is no variable's name"),
+        ({"environment": ("LANG",)}, "declares an `environment`, but no `process` that would see it"),
+        ({"process": True}, "needs `capabilities.process` to be a list of names"),
+    ],
+)
+def test_a_wrong_declaration_is_refused(declared: dict[str, Any], words: str) -> None:
+    """Shells among them: whoever runs one has declared nothing."""
+    with pytest.raises(ConfigError, match=words):
+        ToolRegistry([pay_tool(Ledger(), False, capabilities=Capabilities(**declared))])
+
+
+def test_every_worker_has_the_backend(tmp_path: Path) -> None:
+    """Without any setting."""
+    assert isinstance(built_in_backends(tmp_path)["process"], Programs)
