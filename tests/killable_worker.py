@@ -1,30 +1,37 @@
-"""A worker as its own process, for tests that kill it: `killable_worker.py ADDRESS STORE_URL TASK_QUEUE LEDGER`.
+"""A worker as its own process, for tests that kill it: `killable_worker.py ADDRESS STORE_URL TASK_QUEUE LEDGER [HELD]`.
 
-Its `pay` asks people and appends a line to the file LEDGER.
+Its `pay` asks people and appends a line to the file LEDGER. With HELD its turns go on while people decide: HELD is
+`model` or `tool`, which then waits until the file `go` is beside LEDGER, and writes a file of its name; or `nothing`.
 """
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from session_rig import model
+from session_rig import PAY, model
 from temporalio.client import Client
-from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns
+from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns
 
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.message import ResultPart
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import open_store
 from signoff.temporal.converter import DATA_CONVERTER
+from signoff.testing.scripted_model import ScriptedModel, calls, respond
+
+_GLANCE_SECONDS = 0.05
 
 
 @contextlib.asynccontextmanager
 async def killable(
-    address: str, store_url: str, task_queue: str, ledger: Path
+    address: str, store_url: str, task_queue: str, ledger: Path, held: str = ""
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """The worker's process; killed at the end if it still runs."""
-    given = (str(Path(__file__)), address, store_url, task_queue, str(ledger))
+    given = (str(Path(__file__)), address, store_url, task_queue, str(ledger), held)
     process = await asyncio.create_subprocess_exec(sys.executable, *given)
     try:
         yield process
@@ -34,19 +41,45 @@ async def killable(
         await process.wait()
 
 
-async def work(address: str, store_url: str, task_queue: str, ledger: Path) -> None:
+async def wait_held(ledger: Path, name: str) -> None:
+    """Says that it is held, and returns once the test lets it go."""
+    (ledger.parent / name).touch()
+    while not os.access(ledger.parent / "go", os.F_OK):
+        await asyncio.sleep(_GLANCE_SECONDS)
+
+
+def model_that_goes_on(ledger: Path, held: str) -> ScriptedModel:
+    """Proposes `pay`, then answers by what it was told last, and says so."""
+
+    async def react(request: CompletionRequest) -> Completion:
+        parts = [part for message in request.messages for part in message.parts if isinstance(part, ResultPart)]
+        if not parts:
+            return calls(PAY)
+        late = [part for part in parts if part.late]
+        if held == "model" and not late:
+            await wait_held(ledger, "model")
+        return respond(", ".join(part.type for part in late) or "asked")
+
+    return ScriptedModel(react)
+
+
+async def work(address: str, store_url: str, task_queue: str, ledger: Path, held: str) -> None:
     """Run until killed."""
 
     async def pay(args: dict[str, Any], ctx: ToolContext) -> str:
         with ledger.open("a") as file:
             file.write(f"{ctx.idempotency_key}\n")
+        if held == "tool":
+            await wait_held(ledger, "tool")
         return "paid"
 
     client = await Client.connect(address, data_converter=DATA_CONVERTER)
-    tool = pay_tool(Ledger(), handler=pay)
-    async with open_store(store_url) as store, running_turns(client, store, task_queue, catalog_of([tool]), model()):
+    policy = ApprovalPolicy(while_waiting="continue" if held else "wait")
+    catalog = catalog_of([pay_tool(Ledger(), policy, handler=pay)])
+    driver = model_that_goes_on(ledger, held) if held else model()
+    async with open_store(store_url) as store, running_turns(client, store, task_queue, catalog, driver):
         await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(work(*sys.argv[1:4], Path(sys.argv[4])))
+    asyncio.run(work(*sys.argv[1:4], Path(sys.argv[4]), sys.argv[5]))

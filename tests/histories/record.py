@@ -357,6 +357,23 @@ async def returned_directly(client: Client, store: Store) -> TurnKey:
     return key
 
 
+async def went_on(client: Client, store: Store) -> TurnKey:
+    """The model goes on while people decide two calls: one is approved, one denied; a third repeats the first."""
+    policy = ApprovalPolicy(while_waiting="continue")
+    look = pay_tool(Ledger(), False, name="look", effect="", read_only=True)
+    other = ("pay", {"amount": 3})
+    script = [calls(PAY, other), calls(PAY, ("look", {"amount": 1})), respond("asked"), respond("one"), respond("both")]
+    catalog = catalog_of([pay_tool(Ledger(), policy), look])
+    async with running_turns(client, store, "recording", catalog, script) as turns:
+        key = await turns.start()
+        await turns.until(key, lambda view: sum(each.role == "assistant" for each in view.messages) == 3)
+        await turns.signoff.decide(no(key, "c1.2"))
+        await turns.until(key, lambda view: sum(each.role == "assistant" for each in view.messages) == 4)
+        await turns.signoff.decide(yes(key, "c1.1"))
+        await turns.signoff.result(key)
+    return key
+
+
 async def overridden(client: Client, store: Store) -> TurnKey:
     """A tool that was not there at first, and whose permission check a person then overrides."""
     there = [False]
@@ -426,7 +443,7 @@ SCENARIOS: dict[str, Scenario] = {
         waiting, approved_by_update, approved_by_signal, denied, timed_out, cancelled, auto, asked_again, lapsed,
         in_doubt, parallel, happened, ran_again, edited, escalated, repeated,
         session, turn_in_session, returned_directly, in_line, aborted, stood_in,
-        overridden, updated, notified,
+        overridden, updated, notified, went_on,
     )
 }  # fmt: skip
 

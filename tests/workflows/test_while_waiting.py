@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from temporalio.client import Client
-from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, yes
+from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, withdrawn, yes
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.content import text_of
@@ -313,3 +313,18 @@ async def test_a_turn_that_reaches_its_limit_withdraws_what_waits(
     first = result.calls[0]
     assert first.denied is not None
     assert (first.code, first.denied.source, first.denied.reason) == ("denied", "cancelled", "The turn has ended.")
+
+
+async def test_once_its_outcome_was_told_the_same_call_is_asked_anew(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Withdrawn is not denied: the model may propose it again, and people have a question of their own."""
+    model = Model(calls(PAY), respond("asked"), calls(PAY), respond("asked again"), respond("paid"))
+    async with running_turns(client, store, task_queue, catalog_of(tools(Ledger())), model.driver) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.withdraw(withdrawn(key))
+        await turns.until(key, lambda seen: any(call.call == "c3.1" and call.state == "waiting" for call in seen.calls))
+        await turns.signoff.decide(yes(key, "c3.1"))
+        result = await turns.signoff.result(key)
+    assert [(call.call, call.code) for call in result.calls] == [("c1.1", "denied"), ("c3.1", "ok")]

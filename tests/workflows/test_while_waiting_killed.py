@@ -1,0 +1,67 @@
+"""kill -9 of the worker while a turn goes on and people decide: no outcome is lost, none is told twice."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from killable_worker import killable
+from temporalio.client import Client
+from turn_fixtures import RunningTurns, doubted, no, yes
+
+from signoff.contracts.ids import TurnKey
+from signoff.engine.turn_client import TurnClient
+from signoff.store.store import Store
+from signoff.temporal.embedded_server import ServerHandle
+
+pytestmark = pytest.mark.timeout(180)
+
+
+async def _seen(file: Path) -> None:
+    while not os.access(file, os.F_OK):
+        await asyncio.sleep(0.05)
+
+
+async def _until_told_to_wait(turns: RunningTurns, key: TurnKey) -> None:
+    await turns.until(key, lambda view: sum(message.role == "assistant" for message in view.messages) == 2)
+
+
+@pytest.mark.parametrize("step", ["at the end", "decided while nobody is there", "model", "tool"])
+async def test_a_killed_worker_loses_no_outcome(
+    step: str, server: ServerHandle, client: Client, store: Store, task_queue: str, tmp_path: Path
+) -> None:
+    """Before the decision, with it on its way, while the model is asked after it, in the tool after its effect."""
+    address, url, ledger = server.options.address, f"sqlite:///{tmp_path}/signoff.db", tmp_path / "ledger"
+    turns = RunningTurns(TurnClient(client, task_queue=task_queue), client, store, task_queue, deps=None)  # type: ignore[arg-type]
+    held = step if step in ("model", "tool") else "nothing"
+    async with killable(address, url, task_queue, ledger, held) as worker:
+        key = await turns.start()
+        if step == "model":
+            await _seen(tmp_path / "model")
+            await turns.signoff.decide(no(key))
+            await turns.until(key, lambda view: view.calls[0].outcome is not None)
+        else:
+            await _until_told_to_wait(turns, key)
+        if step == "tool":
+            await turns.signoff.decide(yes(key))
+            await _seen(tmp_path / "tool")
+        worker.kill()
+        await worker.wait()
+    if step == "decided while nobody is there":
+        assert (await turns.signoff.decide(yes(key))).status == "pending"
+    (tmp_path / "go").touch()
+    async with killable(address, url, task_queue, ledger, held):
+        if step == "at the end":
+            assert (await turns.signoff.decide(yes(key))).status in ("accepted", "pending")
+        if step == "tool":
+            await turns.until(key, doubted)
+            await turns.signoff.decide(yes(key, verdict="happened", result="paid", revision=2))
+        result = await turns.signoff.result(key)
+        parts = [part for part in await turns.results(key) if part.call == "c1.1"]
+        await turns.replays(key)
+    code = "denied" if step == "model" else "ok"
+    assert [(outcome.call, outcome.code) for outcome in result.calls] == [("c1.1", code)]
+    assert [(part.code, part.late) for part in parts] == [("waiting", False), (code, True)]
+    assert (result.state, result.text) == ("complete", parts[-1].type)
+    rows = ledger.read_text().splitlines() if ledger.exists() else []
+    assert len(rows) == (code == "ok")
