@@ -131,6 +131,8 @@ class Settings(BaseSettings):
     """For how many days what a sign-in said of somebody who is not declared is believed."""
     result_chars: int = Field(default=RESULT_CHARS_PER_BATCH, ge=1, le=RESULT_BYTES)
     """How many characters of results a model reads of one completion's calls together, where its actor says nothing."""
+    trace: bool = False
+    """Whether log and record tell of every call which tool its name means, and which levels won and lost."""
     retention: int = Field(default=RETENTION_DAYS, ge=1, le=3650)
     """For how many days the embedded server remembers finished turns."""
     event_days: int = Field(default=30, ge=1, le=3650)

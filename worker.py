@@ -82,13 +82,15 @@ async def build_deps(
     public_url: str = "",
     result_chars: int = RESULT_CHARS_PER_BATCH,
     task_queue: str = "",
+    trace: bool = False,
 ) -> WorkerDeps:
     """Builds the objects that the activities of a worker share; `model` answers for scripted models, not their scripts.
 
     `verifier` checks what the gateway signed; without one no signature is believed. `backends` are for the
     capabilities that tools declare, by kind; left out, those that need no setting up. `secrets` reads secrets; left
     out, one without a source of one's own. `public_url` leads from what Temporal shows to the inbox.
-    `result_chars` are shared by the results of one completion's calls, where their actor says no other number. Raises
+    `result_chars` are shared by the results of one completion's calls, where their actor says no other number. With
+    `trace` log and record tell of each call which tool its name means. Raises
     `ConfigError` for a model that has no driver, for a backend of `secrets`, for a program or folder that a tool of
     `task_queue` declares and this machine lacks, and in the production profile without a verifier that knows a key.
     """
@@ -118,6 +120,7 @@ async def build_deps(
         secrets=secrets,
         public_url=public_url,
         result_chars=result_chars,
+        trace=trace,
     )
 
 
@@ -146,6 +149,7 @@ async def prepared_deps(installation: Installation, store: Store, where: str) ->
         public_url=settings.public_url if named or settings.profile == "development" else "",
         result_chars=settings.result_chars,
         task_queue=settings.task_queue,
+        trace=settings.trace,
     )
     # Before the worker runs: the record has the policies before anything is judged by them.
     await note_catalog(store, installation.catalog, where, clock=deps.clock)

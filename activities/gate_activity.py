@@ -48,6 +48,7 @@ from signoff.policypool import ask_rules
 from signoff.registry.gates.argument_check import final_arguments
 from signoff.registry.gates.local_decision import LocalGateDecision, settled_decision
 from signoff.registry.gates.pipeline import GateFacts, action_hash, judge, next_tally
+from signoff.registry.gates.resolution_trace import resolution_facts, resolution_line
 from signoff.registry.hooks import override_hash
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
@@ -109,9 +110,20 @@ class GateActivity:
             found = await self._settled_before(task, call, args, found, rows, action)
             gate_decision = await self._decide(task, call, args, found, budget, rows)
             gate_decisions.append(gate_decision.model_copy(update={"action": action}))
+        traced = [] if forged or not self._deps.traces(task.ctx) else self._trace(task)
         # A local activity runs again when its workflow task is lost; entries with the same keys add nothing then.
-        await write(self._deps, _settled_entries(task, gate_decisions, self._deps.clock()))
+        await write(self._deps, [*traced, *_settled_entries(task, gate_decisions, self._deps.clock())])
         return GateReply(rulings=tuple(gate_decisions), tally=tally)
+
+    def _trace(self, task: GateTask) -> list[AuditEntry]:
+        """Logs which tool each call's name means and which levels won and lost, and returns the record's entries."""
+        view, entries = self._deps.catalog.tool_view(task.ctx), []
+        for call in task.calls:
+            facts = resolution_facts(view, call.tool)
+            line = resolution_line(call.tool, facts)
+            activity.logger.info("actor %s, call %s: %s", task.ctx.actor, call.call, line)
+            entries.append(audit_events.trace_entry(task.ctx, call.call, call.tool, facts, line, self._deps.clock()))
+        return entries
 
     async def _collect_facts(self, task: GateTask, forged: str) -> GateFacts:
         """Collects the facts for the gates beside the calls; nobody's functions are asked about a requester that is

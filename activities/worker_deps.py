@@ -34,7 +34,7 @@ class WorkerDeps:
     `clock` tells whether it is within the hours of a tool. `public_url` is where people reach the inbox, "" where
     nobody named an address: it only leads there from what Temporal shows. `result_chars` are the characters of results
     that a model reads of one completion's calls together, where its actor does not say how many. `permission_cache`
-    holds what permission checks said, for a while.
+    holds what permission checks said, for a while. With `trace` each call is traced, see `traces`.
     """
 
     catalog: Catalog
@@ -49,6 +49,7 @@ class WorkerDeps:
     clock: Clock = system_clock
     public_url: str = ""
     result_chars: int = RESULT_CHARS_PER_BATCH
+    trace: bool = False
     permission_cache: PermissionCache = field(default_factory=PermissionCache, repr=False)
 
     @property
@@ -68,6 +69,11 @@ class WorkerDeps:
         known = self.catalog.actors.get(actor)
         total = self.result_chars if known is None or known.result_chars is None else known.result_chars
         return total // max(calls, 1)
+
+    def traces(self, ctx: CallContext) -> bool:
+        """Returns whether log and record tell which tool each name means: in all turns, an actor's, or this one."""
+        actor = self.catalog.actors.get(ctx.actor)
+        return self.trace or ctx.trace or (actor is not None and actor.trace)
 
     @property
     def kinds(self) -> frozenset[str]:

@@ -82,6 +82,23 @@ def proposed_entry(ctx: CallContext, call: str, tool: str, at: datetime) -> Audi
     return _of_turn(ctx, "proposal", f"proposed/{call}", at, call=call, tool=tool[:_TOLD_CHARS], actor=ctx.actor)
 
 
+def trace_entry(
+    ctx: CallContext, call: str, name: str, resolution: Mapping[str, Any], line: str, at: datetime
+) -> AuditEntry:
+    """Records which tool the name of a call means, and which levels won and lost; `line` says it in words."""
+    return _of_turn(
+        ctx,
+        "trace",
+        f"trace/{call}/{sha256_hex(resolution)[:_SHORT]}",
+        at,
+        call=call,
+        tool=name[:_TOLD_CHARS],
+        actor=ctx.actor,
+        resolution=dict(resolution),
+        line=line,
+    )
+
+
 def settled_entry(
     ctx: CallContext, tool: str, gate_decision: GateDecision, outcome: CallOutcome, at: datetime
 ) -> AuditEntry:

@@ -65,6 +65,12 @@ class AuditLog:
         query = select(*_COLUMNS).where(AUDIT_RECORDS.c.stream == bound_text(stream)).order_by(AUDIT_RECORDS.c.seq)
         return await self._store.run(lambda connection: [_record(row) for row in connection.execute(query)])
 
+    async def of_kind(self, kind: str, streams: Collection[str]) -> list[Record]:
+        """Returns the records of one kind in `streams`, the oldest of each stream first."""
+        query = select(*_COLUMNS).where(AUDIT_RECORDS.c.stream.in_(streams), AUDIT_RECORDS.c.kind == kind)
+        query = query.order_by(AUDIT_RECORDS.c.stream, AUDIT_RECORDS.c.seq)
+        return await self._store.run(lambda connection: [_record(row) for row in connection.execute(query)])
+
     async def find(self, key: str, streams: Collection[str]) -> dict[str, str]:
         """Returns when what an entry of this key tells happened, by stream, for those of `streams` that have one."""
         query = select(AUDIT_RECORDS.c.stream, AUDIT_RECORDS.c.at).where(

@@ -98,17 +98,18 @@ class Client:
         step: str = "",
         transient: Sequence[str] = (),
         dry_run: bool = False,
+        trace: bool = False,
         context: Mapping[str, Any] | None = None,
     ) -> TurnHandle:
         """Asks `actor` for something on behalf of `user`; when this returns the turn is safe.
 
         `actor` may be left out where there is one. The same `turn` again, with the same words, is the same turn.
         `context` holds fields that the manifest declares; `transient` names tools that this turn has before all others;
-        a `dry_run` judges calls, asks nobody and runs nothing.
+        a `dry_run` judges calls, asks nobody and runs nothing; with `trace` the record tells which tool a name means.
         """
         body: dict[str, Any] = {"text": text, "actor": actor, "user": user, "session": session, "turn": turn}
         body |= {"route": route, "step": step, "dry_run": dry_run, "context": dict(context or {})}
-        body |= {"transient": list(transient)}
+        body |= {"transient": list(transient), "trace": trace}
         started = await self._transport.call(TurnStarted, "POST", "/v1/turns", json=_drop_empty(body))
         return TurnHandle(self._transport, TurnKey(started.tenant, started.session, started.turn), started.links)
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from signoff.contracts.frozen_model import FrozenModel
 
 AuditKind = Literal[
-    "turn", "proposal", "request", "delivery", "attempt", "verdict", "revision", "auto", "grant", "execution",
+    "turn", "proposal", "trace", "request", "delivery", "attempt", "verdict", "revision", "auto", "grant", "execution",
     "outcome", "in_doubt", "ending", "admin", "policy", "people", "retired",
 ]  # fmt: skip
 

@@ -99,6 +99,8 @@ class CallContext(FrozenModel):
     extra: dict[str, Any] = Field(default_factory=dict)
     transient: tuple[str, ...] = ()
     """Names of tools that this turn alone has before all others."""
+    trace: bool = False
+    """Whether it is recorded which tool each call's name means, and why."""
 
 
 class Permit(FrozenModel):

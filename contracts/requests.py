@@ -218,6 +218,7 @@ class TurnBody(RequestBody):
         default=(), max_length=_TRANSIENT_TOOLS, description=_TRANSIENT
     )
     dry_run: bool = Field(default=False, description="Judge every call, run none.")
+    trace: bool = Field(default=False, description="Record which tool each call's name means, and why.")
     context: dict[str, Any] = Field(default={}, description="Extra context fields that the manifest declares.")
 
     @model_validator(mode="after")
@@ -255,6 +256,7 @@ class SayBody(RequestBody):
         default=(), max_length=_TRANSIENT_TOOLS, description=_TRANSIENT
     )
     dry_run: bool = Field(default=False, description="Judge every call, run none.")
+    trace: bool = Field(default=False, description="Record which tool each call's name means, and why.")
     context: dict[str, Any] = Field(default={}, description="Extra context fields that the manifest declares.")
 
     @model_validator(mode="after")

@@ -58,6 +58,8 @@ class MailboxMessage(FrozenModel):
     """The context that the caller gave."""
     dry_run: bool = False
     """Whether tools are only simulated."""
+    trace: bool = False
+    """Whether it is recorded which tool each call's name means, and why."""
 
 
 class LateResult(FrozenModel):

@@ -100,6 +100,8 @@ class TurnInput(ActivityMessage):
     """Whether tools are only simulated."""
     transient: tuple[str, ...] = ()
     """Names of tools that this turn has before all others; they must be in its actor's reach."""
+    trace: bool = False
+    """Whether it is recorded which tool each call's name means, and why."""
     in_session: bool = False
     """Whether a session started it and gets its reports."""
     denied: tuple[Denial, ...] = ()

@@ -74,6 +74,7 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
         transient=body.transient,
         context=ctx.extra,
         dry_run=body.dry_run,
+        trace=body.trace,
     )
     return await deps.client.start_turn(turn)
 
@@ -126,6 +127,7 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
         transient=body.transient,
         context=ctx.extra,
         dry_run=body.dry_run,
+        trace=body.trace,
     )
     return _take(await deps.client.say(key, message, actor=known[0] if len(known) == 1 else ""))
 

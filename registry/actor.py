@@ -101,6 +101,8 @@ class Actor:
     """Where it may stand, and what it has there (see registry/scopes/route.py)."""
     route_select: Select | None = field(default=None, repr=False, compare=False)
     """Chooses, for each completion, the routes that are there (F10); on another one nothing is seen."""
+    trace: bool = False
+    """Whether log and record tell of each of its calls which tool its name means, and why (F19)."""
     shadowing: Shadowing = "forbid"
     """Whether one of its own tools may have the name of another (Q3); a shadow never asks fewer people."""
     select: Select | None = field(default=None, repr=False, compare=False)

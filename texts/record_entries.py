@@ -159,6 +159,10 @@ def _doubt(of: _Facts) -> str:
     )
 
 
+def _write_trace(of: _Facts) -> str:
+    return of.text("entry.trace", call=of.call, line=of.get("line"))
+
+
 def _write_ending(of: _Facts) -> str:
     return of.text("entry.ending", call=of.call, state=of.code("state"))
 
@@ -190,6 +194,7 @@ def _write_snapshot(of: _Facts) -> str:
 _KINDS: Final[Mapping[str, Callable[[_Facts], str]]] = {
     "turn": _turn,
     "proposal": _write_proposed,
+    "trace": _write_trace,
     "request": _request,
     "revision": _revision,
     "attempt": _attempt,

@@ -372,6 +372,7 @@ class Conversation:
             transient=origin.transient,
             context=origin.context,
             dry_run=origin.dry_run,
+            trace=origin.trace,
             in_session=True,
             denied=tuple(self._denied.values()),
             heard=self._log.take(),

@@ -55,6 +55,7 @@ class TurnState:
             user=turn.principal,
             extra=self.updates.extra,
             transient=turn.transient,
+            trace=turn.trace,
         )
         """What policies see of it, as of the latest batch."""
         self.waiting: dict[str, str] = {}

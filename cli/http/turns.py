@@ -35,6 +35,7 @@ def ask(
     step: Annotated[str, typer.Option(help="At which step of the route.")] = "",
     tool: Annotated[list[str] | None, typer.Option(help="A tool that this turn has before all others.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Judge calls, but ask nobody and run nothing.")] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="Record which tool each name means, and why.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -53,6 +54,7 @@ def ask(
                 step=step,
                 transient=tool or (),
                 dry_run=dry_run,
+                trace=trace,
             )
             found = {"id": turn.id, **turn.key._asdict(), "workflow_id": turn.key.workflow_id, "links": turn.links}
             return await _report_start(out, turn, wait=wait, found=found)

@@ -56,6 +56,8 @@ class CallLine:
     """Why: a reason, an error, a rule."""
     result: str = ""
     """What the tool gave."""
+    trace: str = ""
+    """Which tool its name means, where that was traced and the reader reads the record."""
     meta: str = ""
     """What it told of the call."""
     approval: str = ""

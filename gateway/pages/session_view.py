@@ -7,11 +7,12 @@ from typing import Final
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.message import RESPONSE
+from signoff.contracts.person import Person
 from signoff.contracts.session_messages import SessionTurnView, SessionView
 from signoff.contracts.turn import TurnView
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.pages.turn_view import Transcript, TranscriptEntry, said_in, said_words
+from signoff.gateway.pages.turn_view import Transcript, TranscriptEntry, call_traces, said_in, said_words
 from signoff.texts.catalogue import text
 
 IN_FULL: Final = 20
@@ -27,15 +28,18 @@ async def turns_in_full(deps: GatewayDeps, view: SessionView) -> dict[str, TurnV
     return {each.turn: each for each in found if each is not None}
 
 
-async def session_talk(deps: GatewayDeps, view: SessionView, turns: dict[str, TurnView], language: str) -> Transcript:
+async def session_talk(
+    deps: GatewayDeps, view: SessionView, turns: dict[str, TurnView], language: str, reader: Person
+) -> Transcript:
     """Returns the conversation of a session. Raises `StoreUnavailable`."""
     entries: list[TranscriptEntry] = []
+    traces = await call_traces(deps, [TurnKey(view.tenant, view.session, turn) for turn in turns], reader)
     for turn in view.turns:
         full = turns.get(turn.turn)
         if full is None:
             entries += await _remembered_entries(deps, view, turn)
         else:
-            entries += await said_in(deps, full, language, after=turn.earlier, prefix=f"{turn.turn}-")
+            entries += await said_in(deps, full, language, after=turn.earlier, prefix=f"{turn.turn}-", traces=traces)
         if turn.error is not None:
             failed = f"{text('turn.error', language)}: {turn.error.message}"
             entries.append(TranscriptEntry(f"{turn.turn}-error", "agent", failed, speaker=turn.actor))

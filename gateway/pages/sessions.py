@@ -184,7 +184,7 @@ async def _talk(
 ) -> Response:
     language = visitor.formatter.language
     view = await site.conversations.session(key, visitor.person)
-    talk = await session_talk(site.deps, view, await turns_in_full(site.deps, view), language)
+    talk = await session_talk(site.deps, view, await turns_in_full(site.deps, view), language, visitor.person)
     first = next((entry.words for entry in talk.entries if entry.who == "person"), "")
     name = session_name(key)
     started = view.turns[0].started_at if view.turns else None

@@ -1,22 +1,30 @@
 """Makes a conversation's page: what was said, and each call as a line where it was made."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
+from signoff.audit.log import AuditLog
 from signoff.contracts.content import Content
-from signoff.contracts.ids import SessionKey
+from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.message import RESPONSE, CallPart, Message, TextPart
 from signoff.contracts.names import RESPOND
+from signoff.contracts.person import Person
 from signoff.contracts.turn import ModelRetry, TurnView
 from signoff.formats.visible_text import MISSING
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.call_view import CallLine, call_line
+from signoff.gateway.read_access import reads_record
 from signoff.store.content_store import load_in
 
 TEXT_CHARS: Final = 20_000
 _LIVE: Final = ("running", "suspended")
+
+CallTraces: TypeAlias = Mapping[tuple[str, str], str]
+"""Which tool each call's name means, by the turn's stream and the call."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +53,10 @@ class Transcript:
     retry: ModelRetry | None = None
 
 
-async def talk_of(deps: GatewayDeps, view: TurnView, language: str) -> Transcript:
+async def talk_of(deps: GatewayDeps, view: TurnView, language: str, reader: Person) -> Transcript:
     """Returns the conversation of a turn; long words are fetched from the store. Raises `StoreUnavailable`."""
-    entries = await said_in(deps, view, language)
+    traces = await call_traces(deps, [_key_of(view)], reader)
+    entries = await said_in(deps, view, language, traces=traces)
     live = view.result is None
     error = view.result.error.message if view.result is not None and view.result.error is not None else ""
     state = view.state if not live or view.state in _LIVE else "running"
@@ -56,8 +65,29 @@ async def talk_of(deps: GatewayDeps, view: TurnView, language: str) -> Transcrip
     return Transcript(tuple(entries), state, live, error, version, retry)
 
 
+async def call_traces(deps: GatewayDeps, turns: Iterable[TurnKey], reader: Person) -> CallTraces:
+    """Returns which tool each call's name means, by stream and call, as far as that was traced.
+
+    Nothing for whoever may not read the record: a trace tells of tools that are hidden. Raises `StoreUnavailable`.
+    """
+    if not reads_record(deps, reader):
+        return {}
+    found: dict[tuple[str, str], str] = {}
+    # The last one of a call is that by which it ran.
+    for record in await AuditLog(deps.store).of_kind("trace", [key.workflow_id for key in turns]):
+        facts = json.loads(record.data)
+        found[record.stream, str(facts.get("call"))] = str(facts.get("line"))
+    return found
+
+
 async def said_in(
-    deps: GatewayDeps, view: TurnView, language: str, *, after: int = 0, prefix: str = ""
+    deps: GatewayDeps,
+    view: TurnView,
+    language: str,
+    *,
+    after: int = 0,
+    prefix: str = "",
+    traces: CallTraces = MappingProxyType({}),
 ) -> list[TranscriptEntry]:
     """Returns the lines of a turn's conversation, leaving out the first `after` messages; `prefix` makes keys differ
     between turns.
@@ -68,7 +98,8 @@ async def said_in(
     lines = call_lines(deps, view, language)
     shown: dict[str, list[CallLine]] = {}
     for call in view.calls:
-        shown.setdefault(call.stands_for or call.call, []).append(lines[call.call])
+        line = replace(lines[call.call], trace=traces.get((_key_of(view).workflow_id, call.call), ""))
+        shown.setdefault(call.stands_for or call.call, []).append(line)
     for number, message in list(enumerate(view.messages))[after:]:
         entries += await _entries(deps, number, message, shown, SessionKey(view.tenant, view.session))
     entries += await _answer(deps, view, entries)
@@ -99,6 +130,10 @@ def call_lines(deps: GatewayDeps, view: TurnView, language: str) -> dict[str, Ca
         )
         for call in view.calls
     }
+
+
+def _key_of(view: TurnView) -> TurnKey:
+    return TurnKey(view.tenant, view.session, view.turn)
 
 
 async def _entries(

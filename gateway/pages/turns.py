@@ -129,7 +129,7 @@ async def _talk(
 ) -> Response:
     view = await site.conversations.turn(key, visitor.person)
     session = SessionKey(key.tenant, key.session)
-    talk = await talk_of(site.deps, view, visitor.formatter.language)
+    talk = await talk_of(site.deps, view, visitor.formatter.language, visitor.person)
     first = next((entry.words for entry in talk.entries if entry.who == "person"), "")
     started = visitor.formatter.moment(view.started_at) if view.started_at else None
     return site.renderer.page(

@@ -133,6 +133,7 @@ def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:
         autonomy=None if section.autonomy is None else Autonomy(**dict(section.autonomy)),
         escalation=None if section.escalation is None else _escalation(section.escalation),
         shadowing=section.shadowing,
+        trace=section.trace,
         **read_scopes(file, place, section, partial(_tool, file)),
     )
 

@@ -152,6 +152,7 @@ class ActorSection(Section):
         {}, description="Where it may stand, and what it has there, by name; and `select`, which chooses among them."
     )
     select: str | None = Field(None, description="`module:function` that chooses among the tools that would be seen.")
+    trace: bool = Field(False, description="Log and record tell which tool the name of each of its calls means.")
     shadowing: Literal["allow", "warn", "forbid"] = Field(
         "forbid", description="Whether a tool may have the name of one behind it."
     )

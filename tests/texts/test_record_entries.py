@@ -10,6 +10,7 @@ from signoff.texts.record_entries import _KINDS, entry_words
 OTHERS = sorted(set(LANGUAGES) - {ENGLISH})
 CALL = {"tool": "pay", "call": "c1.1"}
 ENTRIES: list[tuple[str, dict[str, Any], str]] = [
+    ("trace", CALL | {"line": "tool `pay`: pay (registry)"}, "pay c1.1 was resolved: tool `pay`: pay (registry)"),
     ("turn", {"actor": "desk", "channel": "api"}, "asked desk over api"),
     ("turn", {}, "asked for a turn over an unknown channel"),
     ("turn", {"heard": 1, "id": "t7", "code": "lost"}, "turn t7 of the session is gone: lost"),

@@ -103,3 +103,20 @@ async def test_only_those_who_read_the_record_see_it_or_its_links(rig: GatewayRi
             card = await page.get(f"/approvals/{approval}")
             found[person] = (answer.status_code, f"/audit/{turn}" in card.text)
     assert found == {"ana": (403, False), "olga": (200, True), "zoe": (404, False)}
+
+
+@pytest.mark.row("F19")
+async def test_a_traced_call_says_in_the_conversation_which_tool_its_name_means(rig: GatewayRig) -> None:
+    """For whoever may read the record, as it tells of tools that others do not see; of other turns nothing."""
+    traced, plain = [(await rig.asked("pay", **more)).rpartition(".c1")[0] for more in ({"trace": True}, {})]
+    locked = locked_rig(rig, people=PEOPLE)
+    async with browser(rig) as page:
+        assert "tool `pay`: pay (" in words((await page.get(f"/turns/{traced}")).text)
+        assert "tool `pay`: pay (" not in words((await page.get(f"/turns/{plain}")).text)
+    found = {}
+    for person in ("ana", "olga"):
+        async with browser(locked) as page:
+            await sign_in(page, await token_of(locked, person, "read", "decide"))
+            answer = await page.get(f"/turns/{traced}")
+            found[person] = (answer.status_code, "tool `pay`: pay (" in words(answer.text))
+    assert found == {"ana": (200, False), "olga": (200, True)}

@@ -139,6 +139,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "entry.ends": "{call} endet nach {ms} ms: {code}",
     "entry.doubt": "niemand weiß, ob {call} geschehen ist",
     "entry.doubt.asked": "niemand weiß, ob {call} geschehen ist: gefragt {who}",
+    "entry.trace": "{call} wurde aufgelöst: {line}",
     "entry.ending": "die Anfrage zu {call} ist zu Ende: {state}",
     "entry.delivery.card": "{what}: die Karte für {who} auf {channel}",
     "entry.retired": "{n} Einträge wurden herausgenommen, unterschrieben mit Schlüssel {signer}",

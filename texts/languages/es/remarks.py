@@ -139,6 +139,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "entry.ends": "{call} termina tras {ms} ms: {code}",
     "entry.doubt": "nadie sabe si {call} ocurrió",
     "entry.doubt.asked": "nadie sabe si {call} ocurrió: preguntado a {who}",
+    "entry.trace": "{call} se ha resuelto: {line}",
     "entry.ending": "la solicitud de {call} ha terminado: {state}",
     "entry.delivery.card": "{what}: la tarjeta de {who} en {channel}",
     "entry.retired": "se retiraron {n} asientos, firmado con la clave {signer}",

@@ -141,6 +141,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "entry.ends": "{call} se termine après {ms} ms : {code}",
     "entry.doubt": "personne ne sait si {call} a eu lieu",
     "entry.doubt.asked": "personne ne sait si {call} a eu lieu : demandé à {who}",
+    "entry.trace": "{call} a été résolu : {line}",
     "entry.ending": "la demande pour {call} est close : {state}",
     "entry.delivery.card": "{what} : la carte de {who} sur {channel}",
     "entry.retired": "{n} entrées ont été retirées, signé par la clé {signer}",

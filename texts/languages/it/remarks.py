@@ -141,6 +141,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "entry.ends": "{call} finisce dopo {ms} ms: {code}",
     "entry.doubt": "nessuno sa se {call} è avvenuto",
     "entry.doubt.asked": "nessuno sa se {call} è avvenuto: chiesto a {who}",
+    "entry.trace": "{call} è stata risolta: {line}",
     "entry.ending": "la richiesta per {call} è chiusa: {state}",
     "entry.delivery.card": "{what}: la scheda di {who} su {channel}",
     "entry.retired": "{n} voci sono state ritirate, firmato con la chiave {signer}",

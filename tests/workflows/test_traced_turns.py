@@ -1,0 +1,87 @@
+"""Whole turns that tell of each call which tool its name means, which level won and which lost."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+from turn_fixtures import Ledger, pay_tool, running_turns
+
+from signoff.audit.log import AuditLog
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.scopes.route import Route, Step, ToolUse
+from signoff.store.store import Store
+from signoff.testing.scripted_model import calls, respond
+from signoff.texts.record_entries import entry_words
+
+ARGS = {"amount": 20, "to": "Ana"}
+
+
+def catalog(ledger: Ledger, **fields: Any) -> Catalog:
+    """A `search` of the registry, of the agent, of a route and of a step; `late` comes with data."""
+    search = pay_tool(ledger, False, name="search")
+    late = pay_tool(ledger, False, name="late")
+    query = Step(name="query", tools=(search,))
+    more = Step(name="more", tools=("late",), requires=("city",), collect={"city": None})
+    actor = Actor(
+        name="desk",
+        model="scripted",
+        own_tools=(search,),
+        routes=(Route(name="support", tools=(ToolUse(tool=search),), steps=(query, more)),),
+        shadowing="allow",
+        **fields,
+    )
+    return build_catalog(tools=[search, late], actors=[actor])
+
+
+@pytest.mark.row("F19")
+@pytest.mark.parametrize("by", ["actor", "turn", "nobody"])
+async def test_a_traced_turn_tells_of_each_call_which_level_won_and_which_lost(
+    client: Client, store: Store, task_queue: str, caplog: pytest.LogCaptureFixture, by: str
+) -> None:
+    """`Resolving tool 'search' in step 'query'`: its step's tool, `(step > route > agent)`, to log and record."""
+    caplog.set_level(logging.INFO)
+    known = catalog(Ledger(), trace=by == "actor")
+    model = [calls(("search", ARGS), ("late", ARGS), ("fly", ARGS)), respond("done")]
+    async with running_turns(client, store, task_queue, known, model) as turns:
+        key = await turns.start(route="support", step="query", trace=by == "turn")
+        await turns.signoff.result(key)
+        await turns.replays(key)
+        records = [each for each in await AuditLog(store).stream(key.workflow_id) if each.kind == "trace"]
+    lines = [
+        "tool `search` in step query: search@desk.support.query (step > route > agent > registry)",
+        "tool `late` in step query: late (registry)",
+        "tool `fly` in step query: none, no layer names it",
+    ]
+    facts = [json.loads(each.data) for each in records]
+    assert [each["line"] for each in facts] == ([] if by == "nobody" else lines)
+    logged = [each.getMessage() for each in caplog.records if " in step query: " in each.getMessage()]
+    told = [f"actor desk, call c1.{number}: {line}" for number, line in enumerate(lines, 1)]
+    assert [line in each for line, each in zip(told, logged, strict=False)] == [True] * len(facts)
+    if facts:
+        resolution = facts[0]["resolution"]
+        assert (resolution["route"], resolution["step"], resolution["levels"]) == (
+            "support",
+            "query",
+            ["step", "route", "agent", "registry"],
+        )
+        assert resolution["layers"] == [
+            "step `query`: won, is the nearest that names it",
+            "step `query`: absent, does not name it",
+            "route `support`: lost, step `query` is nearer",
+            "actor `desk`: lost, step `query` is nearer",
+            "the registry: lost, step `query` is nearer",
+        ]
+        assert entry_words("trace", facts[1], "en") == f"late c1.2 was resolved: {lines[1]}"
+
+
+async def test_a_tool_that_is_kept_back_says_by_what(client: Client, store: Store, task_queue: str) -> None:
+    """The level that keeps the name, and what it waits for; nothing behind it comes forward."""
+    known = catalog(Ledger(), trace=True)
+    async with running_turns(client, store, task_queue, known, [calls(("late", ARGS)), respond("done")]) as turns:
+        key = await turns.start(route="support", step="more")
+        await turns.signoff.result(key)
+        [record] = await AuditLog(store).of_kind("trace", [key.workflow_id])
+    assert json.loads(record.data)["line"] == "tool `late` in step more: none, waits for `city` (step > registry)"
