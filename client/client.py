@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 from urllib.parse import quote
 
 from pydantic import BaseModel, ValidationError
@@ -17,10 +17,11 @@ from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.grant import Freeze, FreezeResult, Grant
 from signoff.contracts.ids import TurnKey, parse_workflow_id
 from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
+from signoff.contracts.message import APPROVAL_RESPONSE
 from signoff.contracts.names import VERSION
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionDraft
-from signoff.contracts.responses import EditPreview, Health, SessionMessageReply, TurnStarted
+from signoff.contracts.responses import ApprovalRequestPart, EditPreview, Health, SessionMessageReply, TurnStarted
 from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import TurnView
 from signoff.formats.nearest_name import quote_name
@@ -227,6 +228,34 @@ class Client:
         """Says that a call in doubt happened, and what came of it."""
         given = {"reason": reason, "result": result, "delivery_id": delivery}
         return await self._decide(request, by, verdict="happened", **given)
+
+    async def respond(
+        self,
+        part: ApprovalRequestPart,
+        verdict: Literal["approved", "denied", "happened"],
+        *,
+        by: str = "",
+        reason: str = "",
+        delivery: str = "",
+    ) -> Receipt:
+        """Answers an `approval-request` part of a turn or session by an `approval-response` part in its session.
+
+        Raises `Refused` for an answer that counts for nothing, such as one to a part that is not whole.
+        """
+        draft = _draft(
+            verdict=verdict,
+            approval_id=part.approval_id,
+            revision=part.revision,
+            question_hash=part.question_hash,
+            reason=reason,
+            delivery_id=delivery,
+        )
+        answer = {"type": APPROVAL_RESPONSE, **draft.model_dump(mode="json", exclude_defaults=True)}
+        path = part.where.session
+        reply = await self._transport.call(
+            SessionMessageReply, "POST", path, json=_drop_empty({"parts": [answer], "user": by})
+        )
+        return reply.receipts[0]
 
     async def preview(
         self, request: ApprovalRequest | str, settings: Mapping[str, str] | None = None, *, text: str = ""

@@ -14,6 +14,7 @@ from signoff.contracts.content import text_of
 from signoff.contracts.decision import GrantRequest
 from signoff.contracts.errors import Conflict, NotFound, Refused
 from signoff.contracts.receipt import Receipt
+from signoff.contracts.responses import ApprovalRequestPart
 from signoff.temporal.embedded_server import ServerHandle
 
 
@@ -67,6 +68,18 @@ async def test_an_answer_counts_for_what_was_read(client: Client) -> None:
     assert (receipt.status, receipt.verdict) == ("accepted", "denied")
     late = await client.approve(request, by="approver")
     assert (late.status, late.code, late.decided_by) == ("refused", "already_decided", "ana")
+
+
+@pytest.mark.row("B68")
+async def test_a_part_is_answered_by_a_part(client: Client) -> None:
+    """What a turn's envelope carries is all that an answer needs; the second one is told who was first."""
+    request = await asked(client, "pay 490", user="rui")
+    view = await client.view(request.turn)
+    part = ApprovalRequestPart.model_validate(view.parts[0].content.inline)
+    assert part.approval_id == request.id
+    receipt = await client.respond(part, "denied", by="ana", reason="too much")
+    assert (receipt.status, (await client.request(request.id)).state) == ("accepted", "denied")
+    assert (await client.respond(part, "approved", by="ana")).status == "refused"
 
 
 async def test_the_same_delivery_is_one_answer(client: Client) -> None:

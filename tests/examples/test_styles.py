@@ -24,7 +24,8 @@ from signoff.store.store import Store
 STYLES = ("beach", "adr", "falai", "ethos")
 HERE = Path(__file__).parents[2] / "examples" / "styles"
 CATALOGS = {style: load_manifest(HERE / style / "signoff.yaml") for style in STYLES}
-from styles.adr.desk import registry  # noqa: E402  (the manifests put its folder on the path)
+import styles.falai.desk as falai  # noqa: E402  (the manifests put its folder on the path)
+from styles.adr.desk import registry  # noqa: E402
 from travel_desk.script import model  # noqa: E402
 
 MOST_LINES = 29
@@ -129,6 +130,14 @@ def test_a_falai_desk_has_at_each_place_what_it_needs_there() -> None:
     assert "book_flight" not in seen(route="journey", step="find", extra=there)
     assert "book_flight" not in seen(**BOOKS)
     assert "book_flight" in seen(**BOOKS, extra=there)
+
+
+@pytest.mark.row("F01")
+def test_a_falai_desk_registers_its_tools_for_reuse_by_id() -> None:
+    """`register`, `is_registered`, `get_registered`: what the manifest names is the tool that was registered."""
+    assert [*falai.registry.get_registered()] == ["cancel_booking"]
+    assert CATALOGS["falai"].resolve("cancel_booking") == falai.cancel
+    assert falai.registry.build().list() == ("cancel_booking",)
 
 
 def test_an_ethos_desk_has_a_budget_a_toolset_and_a_reducer() -> None:

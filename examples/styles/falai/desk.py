@@ -1,14 +1,15 @@
-"""The refund of the desk, with its context first."""
-
-from typing import Any
+"""The changes of the desk: registered for reuse by id, the refund with its context first."""
 
 from travel_desk import tools
 
-from signoff import ToolContext
-from signoff.tools import context_first
+from signoff import ToolContext, tool
+from signoff.tools import ToolRegistryBuilder, context_first
+
+registry = ToolRegistryBuilder()
+cancel = registry.register(tool(scope="generalist", tags=["changes"], requires_approval=True)(tools.cancel_booking))
 
 
 @context_first
-async def refund(context: ToolContext, args: dict[str, Any]) -> Any:
+async def refund(context: ToolContext, args: dict[str, str]) -> object:
     """Pay money back for a cancelled booking."""
-    return await tools.refund(args["booking"], args["amount"], context)
+    return await tools.refund(args["booking"], float(args["amount"]), context)
