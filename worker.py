@@ -28,6 +28,7 @@ from signoff.activities.caller_check import CallerInterceptor
 from signoff.activities.capability_backends import built_in_backends, check_backends
 from signoff.activities.detail_cards import DetailCards
 from signoff.activities.gate_activity import GateActivity
+from signoff.activities.hooks.event_activity import EventActivity
 from signoff.activities.identify_activity import IdentifyActivity
 from signoff.activities.model_activity import ModelActivity
 from signoff.activities.models.drivers import build_drivers
@@ -55,6 +56,7 @@ from signoff.temporal.embedded_server import connect
 from signoff.temporal.query_fence import QueryFence, QueryFenceInterceptor
 from signoff.temporal.workflow_runner import FencedBridge, FencedRunner
 from signoff.workflows.actor_turn import ActorTurn
+from signoff.workflows.handler_run import HandlerRun
 from signoff.workflows.session import Session
 
 PASSED_THROUGH = ("signoff",)
@@ -215,7 +217,7 @@ class SignoffPlugin(SimplePlugin):
         super().__init__(
             "signoff.SignoffPlugin",
             data_converter=DATA_CONVERTER,
-            workflows=[ActorTurn, Session],
+            workflows=[ActorTurn, Session, HandlerRun],
             activities=[
                 ModelActivity(deps).model,
                 GateActivity(deps).gate,
@@ -223,6 +225,7 @@ class SignoffPlugin(SimplePlugin):
                 IdentifyActivity(deps).identify,
                 AnswersActivity(deps).answers,
                 OutcomeActivity(deps).outcome,
+                EventActivity(deps).event,
                 *tool_activities(deps),
             ],
             workflow_runner=_share,

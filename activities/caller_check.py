@@ -14,7 +14,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from signoff.activities.permit_check import ActivityCaller, turn_problem
 from signoff.contracts.activity_messages import AnswersTask, GateTask, IdentifyTask, ModelTask, RecordTask
 from signoff.contracts.ids import TurnKey, parse_approval_id, parse_workflow_id
-from signoff.contracts.names import OUTCOME
+from signoff.contracts.names import EVENT, OUTCOME
 
 OWN: Final = "signoff."
 """The prefix of the types of activities that are no tools."""
@@ -46,8 +46,9 @@ def current_caller() -> ActivityCaller:
 
 def own_problem(caller: ActivityCaller, args: Sequence[Any]) -> str:
     """Returns why this caller may not have one of Signoff's own activities run with these arguments; "" when it may."""
-    # These two check their caller themselves, against the permit, and answer in words that a model can read.
-    if not caller.activity_type.startswith(OWN) or caller.activity_type == OUTCOME:
+    # Tools and this one check their caller themselves, against the permit, and answer in words that a model can read.
+    # What handles events is of no turn, and goes by the store alone.
+    if not caller.activity_type.startswith(OWN) or caller.activity_type in (OUTCOME, EVENT):
         return ""
     turns = _turns(args[0], caller) if len(args) == 1 else [None]
     return next(filter(None, (turn_problem(caller, turn, "this activity", "its task") for turn in turns)), "")

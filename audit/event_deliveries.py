@@ -15,6 +15,7 @@ from signoff.store.store import Store
 from signoff.store.tables import EVENT_DELIVERIES, EVENTS, SUBSCRIPTIONS, StoreClock
 
 EVENTS_AT_ONCE: Final = 200
+_KEY_HEX: Final = 40
 _AFTER: Final = (
     select(EVENTS.c.number, EVENTS.c.private, EVENTS.c.body)
     .where(EVENTS.c.tenant == bindparam("of"), EVENTS.c.number > bindparam("after"), EVENTS.c.number <= bindparam("to"))
@@ -62,13 +63,21 @@ class EventDeliveries:
             lambda connection: claim_readable(connection, EVENT_DELIVERIES, *own, limit=limit, read=_delivery)
         )
 
+    async def read(self, key: str) -> EventDelivery | None:
+        """Returns the delivery of a key; None where nobody is owed it any more."""
+        query = select(EVENT_DELIVERIES).where(EVENT_DELIVERIES.c.key == key, EVENT_DELIVERIES.c.state == "new")
+        rows = await self._store.run(lambda connection: connection.execute(query).all())
+        return next(iter(readable(rows, _delivery)), None)
+
     async def finish(self, key: str) -> None:
         """Forgets what has arrived."""
         await self._run(delete(EVENT_DELIVERIES).where(EVENT_DELIVERIES.c.key == key))
 
-    async def postpone(self, key: str, code: str, seconds: float) -> None:
-        """Has a delivery tried again after so many seconds."""
-        due = {"due_at": in_seconds(seconds), "claimed_until": 0, "code": clip_text(code, 100)}
+    async def postpone(self, key: str, code: str, seconds: float, *, counts: bool = True) -> None:
+        """Has a delivery tried again after so many seconds; unless it `counts`, as if it had not been tried now."""
+        due: dict[str, Any] = {"due_at": in_seconds(seconds), "claimed_until": 0, "code": clip_text(code, 100)}
+        if not counts:
+            due["attempts"] = EVENT_DELIVERIES.c.attempts - 1
         await self._run(update(EVENT_DELIVERIES).where(EVENT_DELIVERIES.c.key == key).values(due))
 
     async def give_up(self, key: str, code: str) -> None:
@@ -118,8 +127,7 @@ def _add(connection: Connection, wanted: Subscription) -> int:
     rows = connection.execute(_AFTER, {"of": wanted.tenant, "after": after, "to": newest}).all()
     made = [
         {
-            # The same for the same event, whoever adds it.
-            "key": sha256_hex([wanted.name, wanted.tenant, event.number]),
+            "key": _key(wanted, event.number),
             "subscription": wanted.name,
             "tenant": wanted.tenant,
             "number": event.number,
@@ -139,6 +147,11 @@ def _add(connection: Connection, wanted: Subscription) -> int:
         at = (SUBSCRIPTIONS.c.name == wanted.name) & (SUBSCRIPTIONS.c.tenant == wanted.tenant)
         connection.execute(update(SUBSCRIPTIONS).where(at).values(number=goes_on))
     return len(rows)
+
+
+def _key(wanted: Subscription, number: int) -> str:
+    """Makes the key of what a subscription is owed: the same whoever adds it, and sorted like the events."""
+    return f"{number:020d}.{sha256_hex([wanted.name, wanted.tenant, number])[:_KEY_HEX]}"
 
 
 def _delivery(row: Row[Any]) -> EventDelivery:

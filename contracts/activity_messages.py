@@ -318,6 +318,17 @@ class RecordTask(ActivityMessage):
     """The entries."""
 
 
+class EventTask(ActivityMessage):
+    """Input of `signoff.event`: has a handler given an event that its subscription is owed; the store says which."""
+
+    delivery: str
+    """The key of what is owed."""
+    subscription: str
+    """The subscription's name."""
+    seconds: float
+    """How long the handler may take."""
+
+
 class AnswersTask(ActivityMessage):
     """Input of `signoff.answers`: asks for the answers that were stored for one revision of a question."""
 

@@ -61,6 +61,12 @@ class ApprovalKey(NamedTuple):
         return ".".join((*self.turn, self.call))
 
 
+def event_workflow_id(store: str, delivery: str) -> str:
+    """Returns the id of the workflow in which a handler is given an event: one for each that is owed by a store."""
+    # Numbers begin anew with each store: what one was given would be taken for what another is owed.
+    return f"event/{store}/{delivery}"
+
+
 def is_id(text: str) -> bool:
     """Returns whether `text` may name a tenant, session, turn, person or actor."""
     return re.match(ID_PATTERN, text) is not None

@@ -11,6 +11,7 @@ ENGINE: Final = 1
 # Histories and running turns hold all of these: a name that changes leaves every turn that waits without its handler.
 ACTOR_TURN: Final = "ActorTurn"
 SESSION: Final = "Session"
+HANDLER_RUN: Final = "HandlerRun"
 
 MODEL: Final = "signoff.model"
 GATE: Final = "signoff.gate"
@@ -18,6 +19,7 @@ IDENTIFY: Final = "signoff.identify"
 OUTCOME: Final = "signoff.outcome"
 RECORD: Final = "signoff.record"
 ANSWERS: Final = "signoff.answers"
+EVENT: Final = "signoff.event"
 
 DECIDE: Final = "decide"
 CANCEL: Final = "cancel"

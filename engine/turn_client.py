@@ -93,6 +93,11 @@ class TurnClient:
         self._queries = SharedQueries()
         self._undecided: dict[str, int] = {}
 
+    @property
+    def task_queue(self) -> str:
+        """Returns the task queue of the workers."""
+        return self._task_queue
+
     async def start_turn(self, turn: TurnInput) -> TurnKey:
         """Starts a turn; when this returns the turn is in Temporal. The same input again is the same turn.
 

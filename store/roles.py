@@ -150,7 +150,8 @@ _WORKER: Final = {
     # Written with the record that they belong to.
     EVENT_FACTS: _ADD,
     EVENT_SOURCES: NOTHING,
-    EVENT_DELIVERIES: NOTHING,
+    # What a handler is given is read where it runs: whoever starts that cannot say it.
+    EVENT_DELIVERIES: _READ,
     SUBSCRIPTIONS: NOTHING,
     REFUSALS: _COUNTS,
     PROBES: _PROBE,

@@ -25,6 +25,7 @@ FACE = {
     "ApprovalRequest",
     "Catalog",
     "Client",
+    "CloudEvent",
     "Decision",
     "Receipt",
     "SignoffPlugin",

@@ -182,12 +182,16 @@ class RoutingSection(Section):
 
 
 class SubscriptionSection(Section):
-    """Another system that is sent events, signed as Standard Webhooks; its name is its key."""
+    """Another system that is sent events, signed as Standard Webhooks, or a function; its name is its key."""
 
     events: list[str] = Field(description="Types of events, or their beginnings with `*`.")
-    to: Literal["webhook"] = Field("webhook", description="How they are sent.")
-    url: str = Field(description="The address they are sent to.")
-    secret: str = Field(description="The signing secret, `env:NAME`; its value is `whsec_` and base64.")
+    to: Literal["webhook", "handler"] = Field("webhook", description="Whether they are posted, or given to a function.")
+    handler: str | None = Field(None, description="Of `handler`: `module:function`, an `async def (event)`.")
+    timeout: Seconds = Field(30.0, description="Of `handler`: how long it may take for one event.")
+    url: str = Field("", description="Of `webhook`: the address they are sent to.")
+    secret: str = Field(
+        "", description="Of `webhook`: the signing secret, `env:NAME`; its value is `whsec_` and base64."
+    )
     previous_secret: str = Field("", description="The secret before this one, while both are in use.")
     tenant: str = Field(DEFAULT_TENANT, description="The tenant whose events they are.")
     actor: str = Field("", description="The actor whose specialists' events it is sent as well.")

@@ -1,13 +1,13 @@
-"""The section of subscriptions in the manifest: which events another system is sent, and where."""
+"""The section of subscriptions in the manifest: which events another system or a function is given."""
 
-from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, field
 from ipaddress import ip_network
 from types import MappingProxyType
-from typing import TypedDict
+from typing import Final, TypeAlias, TypedDict
 from urllib.parse import urlsplit
 
-from signoff.contracts.audit import DISPATCH, EVENT_NAMES
+from signoff.contracts.audit import DISPATCH, EVENT_NAMES, CloudEvent
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import is_id
 from signoff.contracts.names import DEFAULT_TENANT
@@ -15,20 +15,28 @@ from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.formats.yaml_file import YamlFile
 from signoff.formats.yaml_section import read_section
 from signoff.keys.secret_references import FORMS, literal_secrets
+from signoff.registry.hooks import Hook
+from signoff.registry.import_reference import load_reference
 from signoff.registry.manifest.sections import ManifestSection, SubscriptionSection
+
+EventHandler: TypeAlias = Callable[[CloudEvent], Awaitable[None]]
+"""A function that is given events, each at least once: the same has the same `id`."""
+EVENT_HANDLER: Final[Hook[None]] = Hook(field="handler", takes=("event",))
+MAX_HANDLER_SECONDS: Final = 600.0
+_WEBHOOK_ALONE: Final = ("url", "secret", "previous_secret", "allow_networks")
 
 
 @dataclass(frozen=True)
 class Subscription:
-    """Another system that is sent events, signed as Standard Webhooks."""
+    """Another system that is sent events, signed as Standard Webhooks, or a function that is given them."""
 
     name: str
     """Its name."""
     events: tuple[str, ...]
     """Types, or their beginnings with `*`."""
-    url: str
+    url: str = ""
     """The address they are sent to."""
-    secret: str
+    secret: str = ""
     """The reference of the secret that signs."""
     previous_secret: str = ""
     """The reference of the secret before it, while both are in use."""
@@ -38,6 +46,10 @@ class Subscription:
     """The actor whose specialists' events it is sent as well; "" for none."""
     allow_networks: tuple[str, ...] = ()
     """Private networks that it may lie in."""
+    handler: EventHandler | None = field(default=None, repr=False, compare=False)
+    """The function that is given them, in place of an address."""
+    timeout: float = 30.0
+    """How many seconds the function may take for one event."""
 
     def wants(self, kind: str) -> bool:
         """Returns whether events of a type are sent."""
@@ -57,6 +69,8 @@ def read_subscriptions(file: YamlFile, top: ManifestSection) -> SubscriptionFiel
     found: list[Subscription] = []
     for name, data in top.subscriptions.items():
         section = read_section(file, ("subscriptions", name), SubscriptionSection, data, f"subscription `{name}`")
+        if (section.to == "handler") != (section.handler is not None):
+            raise _refuse(name, "handler", "needs a `handler` where it says `to: handler`, and there alone")
         found.append(
             Subscription(
                 name=name,
@@ -67,9 +81,21 @@ def read_subscriptions(file: YamlFile, top: ManifestSection) -> SubscriptionFiel
                 tenant=section.tenant,
                 actor=section.actor,
                 allow_networks=tuple(section.allow_networks),
+                handler=None if section.handler is None else _handler(file, name, section.handler),
+                timeout=section.timeout,
             )
         )
     return {"subscriptions": found}
+
+
+def _handler(file: YamlFile, name: str, reference: str) -> EventHandler:
+    place = ("subscriptions", name, "handler")
+    try:
+        found: EventHandler = load_reference(reference)
+    except ConfigError as error:
+        message = f"`handler` of subscription `{name}`: {error.message}"
+        raise file.error(place, message, **error.context) from error
+    return found
 
 
 def build_subscriptions(
@@ -93,6 +119,24 @@ def _check(given: Subscription, actors: Container[str]) -> None:
         raise _refuse(given.name, "", "has no name such as `finance-feed`: letters, digits, `_`, `-`, at most 48")
     if not is_id(given.tenant):
         raise _refuse(given.name, "tenant", "has in `tenant` what no tenant is called")
+    if given.actor and given.actor not in actors:
+        raise _refuse(given.name, "actor", f"names the actor {quote_name(given.actor)}, which is not declared")
+    if not given.events:
+        raise _refuse(given.name, "events", 'needs `events` such as `["approval.*", "tool_call:pay"]`')
+    if given.handler is None:
+        _check_webhook(given)
+        return
+    objection = EVENT_HANDLER.objection(given.handler)
+    if objection:
+        raise _refuse(given.name, "handler", objection)
+    for name in _WEBHOOK_ALONE:
+        if getattr(given, name):
+            raise _refuse(given.name, name, f"has a `handler`, which is given events without a `{name}`; drop one")
+    if not 0 < given.timeout <= MAX_HANDLER_SECONDS:
+        raise _refuse(given.name, "timeout", f"needs a `timeout` above 0 and at most {MAX_HANDLER_SECONDS:.0f} seconds")
+
+
+def _check_webhook(given: Subscription) -> None:
     if not _is_web_address(given.url):
         raise _refuse(given.name, "url", "needs a `url` such as https://desk.example.com/events")
     secrets = {"secret": given.secret} | ({"previous_secret": given.previous_secret} if given.previous_secret else {})
@@ -106,10 +150,6 @@ def _check(given: Subscription, actors: Container[str]) -> None:
             ip_network(network)
     except ValueError:
         raise _refuse(given.name, "allow_networks", "needs networks such as `10.0.0.0/8`") from None
-    if given.actor and given.actor not in actors:
-        raise _refuse(given.name, "actor", f"names the actor {quote_name(given.actor)}, which is not declared")
-    if not given.events:
-        raise _refuse(given.name, "events", 'needs `events` such as `["approval.*", "tool_call:pay"]`')
 
 
 def _is_web_address(url: str) -> bool:

@@ -14,6 +14,7 @@ __version__ = VERSION
 if TYPE_CHECKING:
     from signoff.client.client import Client as Client
     from signoff.contracts.approval import ApprovalRequest as ApprovalRequest
+    from signoff.contracts.audit import CloudEvent as CloudEvent
     from signoff.contracts.call import ToolDenied as ToolDenied
     from signoff.contracts.decision import Decision as Decision
     from signoff.contracts.errors import ConfigError as ConfigError
@@ -49,6 +50,7 @@ _MODULES = {
     "ApprovalRequest": "signoff.contracts.approval",
     "Catalog": "signoff.registry.catalog",
     "Client": "signoff.client.client",
+    "CloudEvent": "signoff.contracts.audit",
     "ConfigError": "signoff.contracts.errors",
     "Conflict": "signoff.contracts.errors",
     "Decision": "signoff.contracts.decision",

@@ -17,7 +17,23 @@ tools:
 subscriptions:
   feed: {%s}
 """
-HANDLER = 'async def pay(amount: float) -> str:\n    """Pays."""\n    return "paid"\n'
+HANDLER = '''
+async def pay(amount: float) -> str:
+    """Pays."""
+    return "paid"
+
+
+async def report(event: object) -> None:
+    """Takes an event."""
+
+
+def plain(event: object) -> None:
+    """Is no async function."""
+
+
+async def two(event: object, more: object) -> None:
+    """Takes too much."""
+'''
 GOOD = 'events: ["approval.*", "tool_call:pay"], url: "https://a.example/x", secret: "env:A"'
 
 
@@ -72,3 +88,37 @@ def test_what_would_send_nothing_is_refused(tmp_path: Path, before: str, after: 
 def test_every_type_can_be_wanted() -> None:
     """The list that patterns are checked against is that of the types there are."""
     assert set(EVENT_NAMES) | {"tool_call"} == set(EVENT_TYPES)
+
+
+HANDLED = 'events: ["approval.*"], to: handler, handler: "paid_tools:report", timeout: 5s'
+
+
+def test_a_handler_is_read(tmp_path: Path) -> None:
+    """With how long it may take; a change of it is none of the catalog's hash."""
+    load(tmp_path, HANDLED)
+    feed = load_manifest(tmp_path / "signoff.yaml").subscriptions["feed"]
+    assert feed.handler is not None
+    assert (feed.handler.__name__, feed.timeout, feed.url) == ("report", 5.0, "")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ("paid_tools:report", "paid_tools:plain", "is not `async def`"),
+        ("paid_tools:report", "paid_tools:two", "does not take `(event)`"),
+        ("paid_tools:report", "paid_tools:repport", "did you mean `report`"),
+        ("paid_tools:report", "nowhere:report", "cannot import `nowhere`"),
+        ("timeout: 5s", "timeout: 0", "must be more than 0"),
+        ("timeout: 5s", "timeout: 2h", "at most 600 seconds"),
+        ("timeout: 5s", 'url: "https://a.example"', "without a `url`"),
+        ("timeout: 5s", 'secret: "env:A"', "without a `secret`"),
+        ("to: handler", "to: webhook", "needs a `handler` where it says `to: handler`, and there alone"),
+        (', handler: "paid_tools:report"', "", "needs a `handler` where it says `to: handler`"),
+    ],
+)
+def test_what_no_handler_could_take_is_refused(tmp_path: Path, before: str, after: str, why: str) -> None:
+    """At the build, with the name of the subscription."""
+    assert before in HANDLED
+    with pytest.raises(ConfigError, match="feed") as refused:
+        load(tmp_path, HANDLED.replace(before, after))
+    assert why in refused.value.message
