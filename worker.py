@@ -223,7 +223,7 @@ class SignoffPlugin(SimplePlugin):
                 GateActivity(deps).gate,
                 RecordActivity(deps).record,
                 IdentifyActivity(deps).identify,
-                AnswersActivity(deps).answers,
+                AnswersActivity(deps).read_answers,
                 OutcomeActivity(deps).outcome,
                 EventActivity(deps).event,
                 *tool_activities(deps),

@@ -15,7 +15,7 @@ class AnswersActivity:
         self._rows = Questions(deps.store)
 
     @activity.defn(name=names.ANSWERS)
-    async def answers(self, task: AnswersTask) -> StoredAnswers:
+    async def read_answers(self, task: AnswersTask) -> StoredAnswers:
         """Returns the decisions of that revision, in the order in which they were stored; none that was voided."""
         rows = await self._rows.read(task.approval)
         taken = [each for each in (() if rows is None else rows.answers) if not each.void]

@@ -20,13 +20,13 @@ from signoff.approvals import audit_events
 from signoff.approvals.card_notes import fallback_note, repeat_note
 from signoff.approvals.denial_outcome import denial_from_request, repeated_denial
 from signoff.approvals.digest import digest_in_context, doubt_digest
-from signoff.approvals.doubt_report import happened_outcome as told_happened
+from signoff.approvals.doubt_report import happened_outcome
 from signoff.approvals.earlier_questions import (
     denial_of,
     ending_of,
     is_barred,
     is_bound_to,
-    is_unheard,
+    is_new_to_turn,
     last_asked,
 )
 from signoff.approvals.question_reference import reference_from_request
@@ -62,7 +62,7 @@ _BEGUN_BEFORE = "this very call was begun before, and nobody knows whether it ha
 _TO_A_MODEL = ". Correct them and call it again"
 _START_SLACK = 15.0
 """Seconds the server waits beyond a tool's own timeout, which the worker keeps itself."""
-_TOLD_CHARS = 2_000
+_SHOWN_CHARS = 2_000
 """Of a settled call's words and of its note, each: the gate decisions of a whole batch are one result."""
 
 
@@ -113,7 +113,7 @@ class GateActivity:
         traced = [] if forged or not self._deps.traces(task.ctx) else self._trace(task)
         # A local activity runs again when its workflow task is lost; entries with the same keys add nothing then.
         await write(self._deps, [*traced, *_settled_entries(task, gate_decisions, self._deps.clock())])
-        return GateReply(rulings=tuple(gate_decisions), tally=tally)
+        return GateReply(gate_decisions=tuple(gate_decisions), tally=tally)
 
     def _trace(self, task: GateTask) -> list[AuditEntry]:
         """Logs which tool each call's name means and which levels won and lost, and returns the record's entries."""
@@ -198,7 +198,7 @@ class GateActivity:
                 outcome = waiting_outcome(call.call, call.tool, waiting)
                 return found.model_copy(update={"kind": "settled", "outcome": outcome})
         # After the denials: `asked_since` is its caller's word, and must open no way past what somebody denied.
-        if any(each.call == call.call and is_unheard(each, task.asked_since, task.spent) for each in rows.requests):
+        if any(each.call == call.call and is_new_to_turn(each, task.asked_since, task.spent) for each in rows.requests):
             # An earlier attempt asked this, and its turn has yet to hear what was answered: it hears that.
             return found.model_copy(update={"kind": "ask"}) if found.kind == "run" else found
         if task.edit is not None or task.changed_by:
@@ -245,8 +245,8 @@ class GateActivity:
         if self._is_over(task.ctx, rows):
             return _refuse(call, "it is too long ago that anything was heard of this turn")
         under = (definition_hash(tool), verdict.policy_hash)
-        unheard = (task.asked_since, task.spent)
-        again = "" if task.edit is not None else repeat_note(rows.requests, call.call, *under, *unheard)
+        turn_knows = (task.asked_since, task.spent)
+        again = "" if task.edit is not None else repeat_note(rows.requests, call.call, *under, *turn_knows)
         note = "; ".join(filter(None, (self._stands_in(call), again, found.note, other)))
         about = Subject(call, args, tool, verdict, digest, note, gate_decision.override, found.at)
         request = await self._ask_people(task, about)
@@ -293,7 +293,9 @@ class GateActivity:
         digest = doubt_digest(task.doubt_of, task.doubt)
         ending = ending_of([each for each in rows.requests if each.call == call.call], digest)
         if ending is not None and ending.state == "happened":
-            return nobody.model_copy(update={"outcome": told_happened(call.call, call.tool, ending.votes[-1].decision)})
+            return nobody.model_copy(
+                update={"outcome": happened_outcome(call.call, call.tool, ending.votes[-1].decision)}
+            )
         if ending is not None or rows.freeze is not None:
             return nobody
         # People who look at what goes on cannot know how it ends.
@@ -440,10 +442,10 @@ def settled_outcome(found: LocalGateDecision) -> CallOutcome:
         raise RuntimeError(f"the gates have not ended the call {found.call}")
     update: dict[str, Any] = {
         "rule": found.verdict.rule if found.verdict else None,
-        "note": cut_text(found.note, _TOLD_CHARS),
+        "note": cut_text(found.note, _SHOWN_CHARS),
     }
     if outcome.denied is None:
-        update["value"] = Content(inline=cut_text(found.message, _TOLD_CHARS))
+        update["value"] = Content(inline=cut_text(found.message, _SHOWN_CHARS))
     return outcome.model_copy(update=update)
 
 

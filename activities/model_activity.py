@@ -70,7 +70,7 @@ class ModelActivity:
         try:
             async with send_heartbeats():
                 reply = await self._complete(task)
-                return await self._judge_calls(task, reply, begun) if _has_calls(reply) else _said_once(reply)
+                return await self._judge_calls(task, reply, begun) if _has_calls(reply) else _drop_repeat(reply)
         except (ConfigError, ModelRefused) as error:
             message = self._deps.secrets.redact(error.message)
             raise ApplicationError(message, type=type(error).__name__, non_retryable=True) from None
@@ -277,7 +277,7 @@ def _has_calls(reply: ModelReply) -> bool:
     return reply.response is None and not reply.respond_error and bool(reply.calls)
 
 
-def _said_once(reply: ModelReply) -> ModelReply:
+def _drop_repeat(reply: ModelReply) -> ModelReply:
     """Returns `reply` without an answer that its `respond` call holds word for word: a history need not hold it
     twice.
     """

@@ -16,7 +16,7 @@ from signoff.activities.run_state import check_ended
 from signoff.activities.stored_permit import prove_for_probe
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.audit_events import finished_entry
-from signoff.approvals.doubt_report import happened_outcome as told_by
+from signoff.approvals.doubt_report import happened_outcome
 from signoff.contracts import names
 from signoff.contracts.activity_messages import OutcomeTask, ToolReply
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, Permit
@@ -104,7 +104,7 @@ class OutcomeActivity:
             return ToolReply()
         key = ticket_key(permit.digest, task.ticket)
         try:
-            return ToolReply(outcome=await self._deps.store.record(key, told_by(permit.call, tool.name, word)))
+            return ToolReply(outcome=await self._deps.store.record(key, happened_outcome(permit.call, tool.name, word)))
         except Refused as error:
             activity.logger.warning("that %s happened cannot be written: %s", tool.name, error.message)
             return ToolReply()

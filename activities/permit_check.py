@@ -163,10 +163,10 @@ def is_believed(ctx: CallContext, person: Person | None, *, development: bool) -
     user = ctx.user
     known = person.active and person.tier == user.tier and set(person.roles) == set(user.roles)
     # What the turn says has been through JSON, so what the directory says goes through it before they are compared.
-    return known and _said_of_user(ctx.extra) == to_jsonable_python(person.attributes)
+    return known and _user_attributes(ctx.extra) == to_jsonable_python(person.attributes)
 
 
-def _said_of_user(extra: Mapping[str, Any]) -> dict[str, Any]:
+def _user_attributes(extra: Mapping[str, Any]) -> dict[str, Any]:
     return {name.removeprefix("user."): value for name, value in extra.items() if name.startswith("user.")}
 
 

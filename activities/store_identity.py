@@ -31,7 +31,7 @@ class StoreInterceptor(Interceptor):
 
     def __init__(self, store_id: str) -> None:
         self._store_id = store_id
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         """See `Interceptor`."""
@@ -62,8 +62,8 @@ class StoreInterceptor(Interceptor):
             return ""
         why = BEGUN_ELSEWHERE.format(store_id, self._store_id)
         # Once for each store: a server tries again every few seconds, with as many turns as there are.
-        if store_id not in self._told:
-            self._told.add(store_id)
+        if store_id not in self._reported:
+            self._reported.add(store_id)
             _log.warning("%s", why)
         return why
 

@@ -27,7 +27,7 @@ UNWRITABLE: Final = "unwritable"
 _DENIED: Final = type_from_code("denied")
 _ALWAYS_DENIED: Final = ("denied", "timed_out")
 """Ends by which the call's result is a denial; of one that was withdrawn it may be that it was never begun."""
-_TOLD_CHARS: Final = 200
+_SHOWN_CHARS: Final = 200
 """Characters of what somebody wrote without anybody having checked it."""
 _SHORT: Final = 16
 """Hex digits of a digest in a key."""
@@ -79,7 +79,7 @@ def question_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
 def proposed_entry(ctx: CallContext, call: str, tool: str, at: datetime) -> AuditEntry:
     """Records that a model proposed a call, before any gate judged it."""
     # Which tool it names is the model's word, of any length.
-    return _of_turn(ctx, "proposal", f"proposed/{call}", at, call=call, tool=tool[:_TOLD_CHARS], actor=ctx.actor)
+    return _of_turn(ctx, "proposal", f"proposed/{call}", at, call=call, tool=tool[:_SHOWN_CHARS], actor=ctx.actor)
 
 
 def trace_entry(
@@ -92,7 +92,7 @@ def trace_entry(
         f"trace/{call}/{sha256_hex(resolution)[:_SHORT]}",
         at,
         call=call,
-        tool=name[:_TOLD_CHARS],
+        tool=name[:_SHOWN_CHARS],
         actor=ctx.actor,
         resolution=dict(resolution),
         line=line,
@@ -390,12 +390,12 @@ def session_entry(tenant: str, session: str, turn: str, event: SessionEvent) -> 
     facts = event.model_dump(include={"id", "status", "code", "body"})
     return AuditEntry(
         stream=TurnKey(tenant, session, turn).workflow_id,
-        key=f"heard/{event.what}/{event.id}/{event.status}/{event.code}/{moment}",
+        key=f"session_event/{event.what}/{event.id}/{event.status}/{event.code}/{moment}",
         kind="turn" if event.what == "turn" else "attempt",
         at=event.at,
         tenant=tenant,
         subject=event.subject,
-        data=_drop_empty({"session": session, "heard": event.what, **facts, "more": event.more or None}),
+        data=_drop_empty({"session": session, "session_event": event.what, **facts, "more": event.more or None}),
     )
 
 
@@ -447,12 +447,12 @@ def _bound(decision: Decision) -> Decision:
     return decision.model_copy(
         update={
             "approval_id": _shorten(decision.approval_id),
-            "question_hash": decision.question_hash[:_TOLD_CHARS],
-            "subject": decision.subject[:_TOLD_CHARS],
-            "channel": decision.channel[:_TOLD_CHARS],
+            "question_hash": decision.question_hash[:_SHOWN_CHARS],
+            "subject": decision.subject[:_SHOWN_CHARS],
+            "channel": decision.channel[:_SHOWN_CHARS],
             "delivery_id": _shorten(decision.delivery_id),
-            "key_id": decision.key_id[:_TOLD_CHARS],
-            "signature": decision.signature[:_TOLD_CHARS],
+            "key_id": decision.key_id[:_SHOWN_CHARS],
+            "signature": decision.signature[:_SHOWN_CHARS],
         }
     )
 
@@ -462,9 +462,9 @@ def _shorten(name: str) -> str:
 
     A cut name is longer than all others, so nobody can write one that looks like it.
     """
-    if len(name) <= _TOLD_CHARS:
+    if len(name) <= _SHOWN_CHARS:
         return name
-    return f"{name[:_TOLD_CHARS]}~{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()}"
+    return f"{name[:_SHOWN_CHARS]}~{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()}"
 
 
 def _digest(content: Content) -> str:

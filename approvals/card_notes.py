@@ -22,7 +22,7 @@ def repeat_note(
     """Writes why people are asked again about `call` under this definition and policy; "" where there is nothing to
     say.
 
-    `requests` are those of its turn, every revision, the oldest first; `since` and `spent` as `is_unheard` takes them.
+    `requests` are those of its turn, every revision, the oldest first; `since` and `spent` as in `is_new_to_turn`.
     """
     asked = [each for each in requests if each.call == call and each.kind == "approval"]
     if asked and is_asked_still(asked[-1], since, spent) and _under(asked[-1], definition, policy_hash):

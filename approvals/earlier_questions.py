@@ -43,14 +43,14 @@ def is_asked_still(request: ApprovalRequest, since: datetime | None = None, spen
     """Returns whether a question goes on as it is where its call is judged again, before anybody withdrew it.
 
     It waits, or its turn has yet to hear of it: then what was answered meanwhile is an answer to that turn, and nobody
-    is asked twice. `since` and `spent` as `is_unheard` takes them.
+    is asked twice. `since` and `spent` as `is_new_to_turn` takes them.
     """
     if request.ended_at is not None:
         return False
-    return request.state == "pending" or is_unheard(request, since, spent)
+    return request.state == "pending" or is_new_to_turn(request, since, spent)
 
 
-def is_unheard(request: ApprovalRequest, since: datetime | None, spent: int = 0) -> bool:
+def is_new_to_turn(request: ApprovalRequest, since: datetime | None, spent: int = 0) -> bool:
     """Returns whether a question was asked for a turn that has yet to hear of it: its worker was lost in between.
 
     It was asked at `since` or later (UTC, the store's clock; never without a time), beyond revision `spent`, the last

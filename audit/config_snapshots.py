@@ -33,7 +33,7 @@ from signoff.store.tables import AUDIT_RECORDS
 
 LOOK_SECONDS: Final = 1.0
 """How often people are compared with what was last written; a directory of a file looks at it as often."""
-NAMES_TOLD: Final = 100
+NAMES_SHOWN: Final = 100
 """Names of each kind that one record lists; the counts and hashes are of all."""
 _PAGE: Final = 50
 _log = logging.getLogger(__name__)
@@ -178,7 +178,7 @@ def _difference(before: Mapping[str, str] | None, now: Mapping[str, str]) -> dic
         return {}
     changed = [name for name in sorted(now) if name in before and before[name] != now[name]]
     names = {"added": sorted(now.keys() - before.keys()), "removed": sorted(before.keys() - now.keys())}
-    return {kind: each[:NAMES_TOLD] for kind, each in {**names, "changed": changed}.items()}
+    return {kind: each[:NAMES_SHOWN] for kind, each in {**names, "changed": changed}.items()}
 
 
 def _parts_of(catalog: Catalog) -> dict[str, str]:

@@ -259,7 +259,7 @@ def _type_of(kind: str, facts: Mapping[str, Any]) -> str:
 
 
 def _turn(facts: Mapping[str, Any]) -> str:
-    if "heard" in facts:
+    if "session_event" in facts:
         return ""
     if "stop" in facts:
         return "turn.stop_requested" if facts["stop"] == "asked" else ""

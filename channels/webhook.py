@@ -107,7 +107,7 @@ class _Report(FrozenModel):
     id: str = Field(min_length=1, max_length=200)
     state: str
     code: str = ""
-    told: str = ""
+    message: str = ""
 
 
 class WebhookTransport(Protocol):
@@ -298,7 +298,7 @@ def _parse_message(key: str, kind: Any, data: Any) -> InboundBatch:
             # What failed told of the card again, or of its end: the card itself is out.
             state = "unknown"
         return InboundBatch(
-            statuses=(DeliveryStatus(key=key, vendor_id=card, state=state, code=report.code, message=report.told),)
+            statuses=(DeliveryStatus(key=key, vendor_id=card, state=state, code=report.code, message=report.message),)
         )
     # Also what we sent and somebody sends back: one secret signs both ways, and only types tell them apart.
     return InboundBatch()

@@ -264,7 +264,7 @@ class GateDecision(FrozenModel):
 class GateReply(ActivityMessage):
     """Result of `signoff.gate`: one gate decision a call, in input order, and the tally after them."""
 
-    rulings: tuple[GateDecision, ...]
+    gate_decisions: tuple[GateDecision, ...]
     tally: Tally = Tally()
 
 

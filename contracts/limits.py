@@ -84,7 +84,7 @@ SESSION_SEEN: Final = 1_000
 SESSION_UPDATES_BYTES: Final = 8 * KIB
 """Bytes of JSON of all that the tools of one session have changed of its context; what would be more is not taken."""
 SESSION_DENIED: Final = 100
-SESSION_HEARD: Final = 50
+SESSION_EVENTS_KEPT: Final = 50
 """Records a session keeps for its next turn to write; what comes after them is counted."""
 SESSION_PATIENCE_SECONDS: Final = 300.0
 """How long the next message waits for a turn at work before it is answered beside it."""

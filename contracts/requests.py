@@ -22,7 +22,7 @@ IDENTITY_FIELDS: Final = frozenset(
     ("tier", "roles", "role", "principal", "person", "name", "locale", "assurance", "subject", "as")
 )
 """What no body may say: who somebody is comes from the directory."""
-PROBLEMS_TOLD: Final = 3
+PROBLEMS_SHOWN: Final = 3
 """Problems of one request that its answer names."""
 REQUEST_ALIASES: Final[Mapping[str, str]] = {"handler": "actor", "event": "turn"}
 ANSWER_ALIASES: Final[Mapping[str, str]] = {"turnState": "state", "conversationState": "state", "pass_to": "passTo"}
@@ -68,7 +68,7 @@ class RequestBody(BaseModel):
         # Each unknown field is an error of its own: a hundred thousand of them kept a gateway from everything else
         # for a second. A few are enough to refuse by, and none of them is ever read.
         unknown = [name for name in given if name not in cls.model_fields]
-        spare = {name for name in unknown if name not in IDENTITY_FIELDS}.difference(unknown[:PROBLEMS_TOLD])
+        spare = {name for name in unknown if name not in IDENTITY_FIELDS}.difference(unknown[:PROBLEMS_SHOWN])
         return {name: value for name, value in given.items() if name not in spare} if spare else given
 
 

@@ -84,10 +84,10 @@ class SessionTurn(FrozenModel):
     """The turn's actor."""
     origin: MailboxMessage
     """The message that it answers."""
-    said: tuple[Message, ...] = ()
+    messages: tuple[Message, ...] = ()
     """The messages that it was started with."""
     earlier: int = 0
-    """How many messages of the turn's own transcript lie before `said`."""
+    """How many messages of the turn's own transcript lie before `messages`."""
     state: SessionTurnState = "working"
     """The turn's state."""
     parts: tuple[ResponsePart, ...] = ()
@@ -107,7 +107,7 @@ class FollowUp(FrozenModel):
     """The turn after which it goes on."""
     actor: str
     """The actor that goes on."""
-    said: tuple[Message, ...] = ()
+    messages: tuple[Message, ...] = ()
     """The messages that were added, if any."""
 
 
@@ -140,7 +140,7 @@ class SessionInput(FrozenModel):
     """Ids of messages and late results with a hash of their content, oldest first."""
     denied: tuple[Denial, ...] = ()
     """Calls that people denied in the session."""
-    heard: tuple[SessionEvent, ...] = ()
+    session_events: tuple[SessionEvent, ...] = ()
     """Events of the session that its next turn records."""
     refusals: int = 0
     """How many messages were refused."""
@@ -199,7 +199,7 @@ class SessionTurnView(FrozenModel):
     """The turn's state."""
     requester: str = ""
     """The id of whoever asked."""
-    said: tuple[Message, ...] = ()
+    messages: tuple[Message, ...] = ()
     """As in `SessionTurn`."""
     earlier: int = 0
     """As in `SessionTurn`."""

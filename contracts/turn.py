@@ -106,7 +106,7 @@ class TurnInput(ActivityMessage):
     """Whether a session started it and gets its reports."""
     denied: tuple[Denial, ...] = ()
     """What people denied before in that session."""
-    heard: tuple[SessionEvent, ...] = ()
+    session_events: tuple[SessionEvent, ...] = ()
     """Events of the session since its last turn began, for the record."""
     updates: Updates = NO_UPDATES
     """What tools changed of the context in the session's earlier turns."""

@@ -51,7 +51,7 @@ PATIENCE: Final = timedelta(seconds=3)
 _WATCH_SECONDS = 0.7
 _LOOK_SECONDS = 1.0
 _LEAST_LOOK_SECONDS = 0.1
-_TOLD_CHARS = 200
+_SHOWN_CHARS = 200
 _LATE_HEX = 32
 _UPDATE_HEX = 20
 _INPUT_HEX = 16
@@ -397,7 +397,7 @@ class TurnClient:
         """
         named = parse_approval_id(event_id)
         if named is None:
-            raise NotFound(f"`{event_id[:_TOLD_CHARS]}` is not the id of an event, `<tenant>.<session>.<turn>.<call>`")
+            raise NotFound(f"`{event_id[:_SHOWN_CHARS]}` is not the id of an event, `<tenant>.<session>.<turn>.<call>`")
         # A session runs no activity that could store it, so it lies inline; some room is for the words around it.
         if len(text.encode("utf-8", "replace")) > _BROUGHT_BYTES:
             return _unsayable(f"it is over {_BROUGHT_BYTES} bytes; keep it elsewhere and say where it lies")
@@ -604,7 +604,7 @@ def _input_digest(turn: TurnInput) -> str:
         raise Refused(f"a turn's context cannot be taken: {why}; send less, or send it as a string", code="malformed")
     try:
         # A turn that a session begins is not started here; left out, they say nothing new of the same input.
-        plain = turn.model_dump(mode="json", exclude={"in_session", "denied", "heard"})
+        plain = turn.model_dump(mode="json", exclude={"in_session", "denied", "session_events"})
         if nesting(plain) > MAX_NESTING:
             raise Refused(f"a turn's input is nested deeper than {MAX_NESTING} levels; send it flat", code="malformed")
         asked_by = unsigned_principal(turn.principal).model_dump(mode="json")

@@ -249,13 +249,13 @@ class _Player:
         self, ctx: CallContext, call: CallPart, found: LocalGateDecision, recorded: RecordedCall | None
     ) -> LocalGateDecision:
         """Returns `found` with the recorded answer of its policy's handler, where that is still missing."""
-        if found.unheard is None or found.tool is None or recorded is None:
+        if found.before_handler is None or found.tool is None or recorded is None:
             return found
         policy, view = self.catalog.policy(found.tool.activity), self.catalog.tool_view_at(ctx, found.at)
         answer = _handler_answer(recorded, handler_rule(policy))
         if answer is None:
             return found
-        verdict = apply_handler_verdict(policy, found.unheard, answer)
+        verdict = apply_handler_verdict(policy, found.before_handler, answer)
         decision = by_verdict(view, call, found.tool, verdict, found.objection)
         return decision.model_copy(update={"corrected": found.corrected, "note": found.note, "at": found.at})
 

@@ -120,7 +120,7 @@ class _Recorder:
         if reply.answer is not None or reply.respond_error:
             # What stands beside an answer is judged by nobody.
             return
-        decisions = {} if reply.gates is None else {each.call: each for each in reply.gates.rulings}
+        decisions = {} if reply.gates is None else {each.call: each for each in reply.gates.gate_decisions}
         for part in reply.calls:
             yield self._call(part, decisions.get(part.call), self._outcomes.get(part.call))
 

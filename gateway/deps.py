@@ -51,7 +51,7 @@ class GatewayDeps:
         return RequestReader(self.store, self.verifier, development=self.development)
 
     @cached_property
-    def decisions(self) -> DecisionWriter:
+    def decision_writer(self) -> DecisionWriter:
         """Returns the service that takes answers."""
         return DecisionWriter(
             self.store, self.client, self.people, self.signer, self.clock, development=self.development

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from signoff.contracts.errors import ConfigError, Conflict, NotFound, Refused, SignoffError, Unavailable
 from signoff.contracts.receipt import Receipt, ReceiptCode
-from signoff.contracts.requests import IDENTITY_FIELDS, PROBLEMS_TOLD
+from signoff.contracts.requests import IDENTITY_FIELDS, PROBLEMS_SHOWN
 from signoff.contracts.responses import Fault
 
 _RECEIPT_STATUS: Final[Mapping[ReceiptCode, int]] = {
@@ -73,7 +73,7 @@ def sentence(errors: Sequence[Any]) -> str:
     if identity:
         named = ", ".join(f"`{name}`" for name in identity)
         return f"{named} cannot be given: a request names its `user`, and everything else comes from the directory"
-    problems = [_problem(name, each) for name, each in found[:PROBLEMS_TOLD]]
+    problems = [_problem(name, each) for name, each in found[:PROBLEMS_SHOWN]]
     return "; ".join(problems) or "the request cannot be read"
 
 

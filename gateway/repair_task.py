@@ -87,7 +87,7 @@ class AnswerDispatcher:
         """Hands over the answers of one approval in their order; returns how many could not be."""
         async with places:
             for number, each in enumerate(owed):
-                if not await self._deps.decisions.hand_over(each):
+                if not await self._deps.decision_writer.hand_over(each):
                     pause = min(2 * self._failed[approval].pause, LONGEST_PAUSE) if approval in self._failed else 1.0
                     self._failed[approval] = _Failed(time.monotonic() + pause, pause)
                     return len(owed) - number

@@ -173,7 +173,7 @@ class CompiledPolicy:
             return named, "; `route_to` could not be evaluated, so the named approvers are asked", ()
         first, second = expression.outcomes(data)
         people = _people(first)
-        routed = expression.answers(first, second)
+        routed = expression.answers_from_outcomes(first, second)
         # One engine alone must not choose who decides, and a request that asks nobody could never be answered.
         if people and people == _people(second):
             return people, "", routed
@@ -378,7 +378,7 @@ def _check_show(policy: ApprovalPolicy, tool_name: str, args: DataShape) -> None
 
 def _unread(expression: Expression, problem: str) -> tuple[EngineAnswer, EngineAnswer]:
     outcome = EngineOutcome("error", problem)
-    return expression.answers(outcome, outcome)
+    return expression.answers_from_outcomes(outcome, outcome)
 
 
 def _describe_reading(pair: Iterable[EngineAnswer]) -> str:

@@ -70,9 +70,9 @@ class Expression:
     def ask(self, data: EngineInput) -> tuple[EngineAnswer, EngineAnswer]:
         """Returns both engines' answers. Never raises."""
         first, second = self.outcomes(data)
-        return self.answers(first, second)
+        return self.answers_from_outcomes(first, second)
 
-    def answers(self, first: EngineOutcome, second: EngineOutcome) -> tuple[EngineAnswer, EngineAnswer]:
+    def answers_from_outcomes(self, first: EngineOutcome, second: EngineOutcome) -> tuple[EngineAnswer, EngineAnswer]:
         """Converts outcomes to answers without their values."""
         return (
             EngineAnswer(self.rule, first_engine.NAME, first.kind, first.note),

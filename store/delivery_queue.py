@@ -34,7 +34,7 @@ _BEFORE: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """From which states a vendor's report leads to each state: none leads back."""
 _CODE_CHARS: Final = 100
-_TOLD_CHARS: Final = 500
+_SHOWN_CHARS: Final = 500
 _VENDOR_CHARS: Final = 500
 _TOKEN_CHARS: Final = 26
 
@@ -83,7 +83,7 @@ class DeliveryRow(FrozenModel):
     """What the channel needs to change the sent card."""
     code: str = ""
     """The code of the last failure that the vendor reported, or ""."""
-    told: str = ""
+    message: str = ""
     """The vendor's words for the last failure, or ""."""
     attempts: int = 0
     """How often the card was claimed."""
@@ -149,7 +149,7 @@ class DeliveryQueue:
             claimed_until=0,
             attempts=0,
             code="",
-            told="",
+            message="",
         )
 
     async def record_failure(self, token: str, code: str, message: str, *, again_after: float | None) -> None:
@@ -157,7 +157,7 @@ class DeliveryQueue:
 
         A reminder that fails for good leaves its card as it is.
         """
-        words = {"code": clip_text(code, _CODE_CHARS), "told": clip_text(message, _TOLD_CHARS), "claimed_until": 0}
+        words = {"code": clip_text(code, _CODE_CHARS), "message": clip_text(message, _SHOWN_CHARS), "claimed_until": 0}
         ours = DELIVERIES.c.token == token
         if again_after is not None:
             await self._set(ours, **words, due_at=in_seconds(again_after))
@@ -174,7 +174,7 @@ class DeliveryQueue:
         """
         changes: dict[str, Any] = {"changed_at": StoreClock()}
         if code or message:
-            changes |= {"code": clip_text(code, _CODE_CHARS), "told": clip_text(message, _TOLD_CHARS)}
+            changes |= {"code": clip_text(code, _CODE_CHARS), "message": clip_text(message, _SHOWN_CHARS)}
         named = _match_vendor_ids(channel, [vendor_id])
         moving = update(DELIVERIES).where(named, DELIVERIES.c.state.in_(_BEFORE[state])).values(**changes, state=state)
         noting = update(DELIVERIES).where(named).values(**changes)
@@ -381,7 +381,7 @@ def _new(key: bytes, row: NewDelivery) -> dict[str, Any]:
         "vendor_id": "",
         "handle": "{}",
         "code": "",
-        "told": "",
+        "message": "",
         "attempts": 0,
         "claimed_until": 0,
         "request": request.model_dump_json(),

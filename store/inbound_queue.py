@@ -16,7 +16,7 @@ from signoff.store.leases import claim_rows, in_seconds
 from signoff.store.store import Store
 from signoff.store.tables import ARRIVALS, time_from_millis
 
-ArrivalKind = Literal["heard", "status"]
+ArrivalKind = Literal["action", "status"]
 ArrivalState = Literal["new", "done", "dropped"]
 _KEY_CHARS: Final = 200
 _HASHED: Final = "sha256-"
@@ -66,7 +66,8 @@ class InboundQueue:
 
     async def put(self, channel: str, actions: Sequence[InboundItem], statuses: Sequence[InboundItem]) -> int:
         """Keeps all of it or nothing; returns how much of it is new. Known messages stay as they are."""
-        rows = [_new(channel, "heard", each) for each in actions] + [_new(channel, "status", each) for each in statuses]
+        rows = [_new(channel, "action", each) for each in actions]
+        rows += [_new(channel, "status", each) for each in statuses]
         # In one order, so that two who keep the same do not wait for each other.
         rows.sort(key=lambda row: str(row["key"]))
         return await self._store.run(lambda connection: sum(insert_new(connection, ARRIVALS, row) for row in rows))
@@ -154,7 +155,7 @@ def _key(channel: str, kind: ArrivalKind, key: str) -> str:
     # Vendors, and whoever writes a mail, name things as they like: what no database would take is named by its hash.
     plain = key.isascii() and key.isprintable() and len(key) <= _KEY_CHARS and not key.startswith(_HASHED)
     own = key if plain else _HASHED + hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
-    return f"{channel}:{own}" if kind == "heard" else f"{channel}/status:{own}"
+    return f"{channel}:{own}" if kind == "action" else f"{channel}/status:{own}"
 
 
 def _rows(rows: Iterable[Row[Any]]) -> list[InboundRow]:

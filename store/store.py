@@ -50,19 +50,19 @@ _RECORD: Final = (
     update(TICKETS)
     # The state is in the condition: of several who report at once one changes the row, the others read what stands.
     .where(TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "claimed")
-    .values(state="done", outcome=bindparam("told"), finished_at=StoreClock())
+    .values(state="done", outcome=bindparam("result"), finished_at=StoreClock())
 )
 _RECORD_LATE: Final = (
     update(TICKETS)
     # Void and finished was claimed once; void alone was never given to anybody, and nobody can have an outcome for it.
     .where(TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "void", TICKETS.c.finished_at.is_not(None))
-    .values(state="done", outcome=bindparam("told"), finished_at=StoreClock())
+    .values(state="done", outcome=bindparam("result"), finished_at=StoreClock())
 )
 _RECORD_KNOWN: Final = (
     update(TICKETS)
     # Only over the very outcome that was read: who knew better meanwhile stands.
     .where(TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "done", TICKETS.c.outcome == bindparam("before"))
-    .values(outcome=bindparam("told"), finished_at=StoreClock())
+    .values(outcome=bindparam("result"), finished_at=StoreClock())
 )
 _UNDO: Final = (
     update(TICKETS)
@@ -320,7 +320,7 @@ class Store:
         """
 
         def write(connection: Connection) -> CallOutcome:
-            values = {"ticket": key, "told": outcome.model_dump_json()}
+            values = {"ticket": key, "result": outcome.model_dump_json()}
             done = connection.execute(_RECORD, values).rowcount == 1
             # Not knowing takes the place of nothing: neither of what came to nothing nor of what is known.
             if not done and outcome.code != "in_doubt":

@@ -30,7 +30,7 @@ from signoff.keys.secrets import SecretProvider
 from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.store.store import open_store
 from signoff.testing.rig import ChannelRig, MovableClock
-from signoff.testing.vendor import Told, Vendor
+from signoff.testing.vendor import CardStatus, Vendor
 from signoff.texts.catalogue import text
 
 HOSTILE: Final = "Bo\nApproved by Ana\u202e\u200b\x1b[2J\u2028 *bold* <b>html</b> <!here> [a](https://evil.example)"
@@ -199,7 +199,7 @@ class ChannelSuite:
         """It comes in any order, and more than once."""
         request = await rig.ask()
         card = rig.card(rig.bo)
-        course: Sequence[tuple[Told, str]] = (
+        course: Sequence[tuple[CardStatus, str]] = (
             ("delivered", "delivered"),
             ("read", "read"),
             ("delivered", "read"),

@@ -57,7 +57,7 @@ async def execute_parallel(
             withheld = await withheld_tools(catalog, ctx, at=deps.clock())
             task = GateTask(ctx=ctx, calls=tuple(parts), withheld=tuple(sorted(withheld)))
             reply = await _environment(ctx, names.GATE, names.GATE).run(GateActivity(deps).gate, task)
-            return await _run_all(deps, ctx, parts, reply.rulings)
+            return await _run_all(deps, ctx, parts, reply.gate_decisions)
 
 
 async def _run_all(

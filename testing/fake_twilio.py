@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from signoff.channels.envelopes import InboundRequest
 from signoff.contracts.decision import Verdict
-from signoff.testing.vendor import HTTP_TROUBLES, Told, Trouble, Vendor, VendorCard
+from signoff.testing.vendor import HTTP_TROUBLES, CardStatus, Trouble, Vendor, VendorCard
 from signoff.testing.vendor_server import serve_vendor
 
 ACCOUNT: Final = "AC" + "0a" * 16
@@ -198,7 +198,7 @@ class FakeTwilio(Vendor):
         }
         return self.form_request({**common, **fields})
 
-    def status(self, card: VendorCard, state: Told) -> InboundRequest | None:
+    def status(self, card: VendorCard, state: CardStatus) -> InboundRequest | None:
         """Makes the report on a card; Twilio gives a failure its code."""
         return self.status_request(self.bubble(card), state, 30003 if state == "failed" else 0)
 

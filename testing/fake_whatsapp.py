@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from signoff.channels.envelopes import InboundRequest
 from signoff.contracts.decision import Verdict
-from signoff.testing.vendor import HTTP_TROUBLES, Told, Trouble, Vendor, VendorCard
+from signoff.testing.vendor import HTTP_TROUBLES, CardStatus, Trouble, Vendor, VendorCard
 from signoff.testing.vendor_server import serve_vendor
 from signoff.testing.whatsapp_schema import MESSAGE
 
@@ -213,7 +213,7 @@ class FakeWhatsApp(Vendor):
         # As Meta writes it: everything beyond ASCII is escaped.
         return self.sign(json.dumps({"object": "whatsapp_business_account", "entry": entry}).encode())
 
-    def status(self, card: VendorCard, state: Told) -> InboundRequest | None:
+    def status(self, card: VendorCard, state: CardStatus) -> InboundRequest | None:
         """Makes the report on a card; Meta gives a failure its code."""
         return self.body_request(self.status_body(self.bubble(card), state, 131026 if state == "failed" else 0))
 

@@ -10,18 +10,18 @@ class ScriptedEvents:
     """Hands on what it is told, once; several dispatchers that share it see each event once among them."""
 
     def __init__(self) -> None:
-        self._told: list[RequestEvent] = []
+        self._events: list[RequestEvent] = []
         self._over: dict[tuple[str, int], ApprovalRequest] = {}
 
     def add(self, kind: RequestEventKind, request: ApprovalRequest) -> None:
         """Adds an event of a request."""
-        self._told.append(RequestEvent(kind, request))
+        self._events.append(RequestEvent(kind, request))
         if kind == "closed":
             self._over[(request.id, request.revision)] = request
 
     async def poll(self) -> Sequence[RequestEvent]:
         """See `signoff.channels.outbound.dispatcher.EventSource`."""
-        events, self._told = self._told, []
+        events, self._events = self._events, []
         return events
 
     async def ending(self, request: ApprovalRequest) -> ApprovalRequest | None:

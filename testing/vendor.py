@@ -10,7 +10,7 @@ from signoff.channels.envelopes import InboundRequest
 from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Verdict
 
-Told: TypeAlias = Literal["delivered", "read", "failed"]
+CardStatus: TypeAlias = Literal["delivered", "read", "failed"]
 """What vendors tell of cards that they took."""
 Trouble: TypeAlias = Literal["", "down", "busy", "limited", "fault", "garbage", "cut"]
 """What a vendor does in place of its work. `down`: it answers nothing, or that it cannot. `busy`: it takes no more for
@@ -83,7 +83,7 @@ class Vendor(ABC):
         """Makes the request that reaches us when `identity` writes below a card; None where nobody can."""
         return None
 
-    def status(self, card: VendorCard, state: Told) -> InboundRequest | None:
+    def status(self, card: VendorCard, state: CardStatus) -> InboundRequest | None:
         """Makes the vendor's report on a card; None where it sends none."""
         return None
 

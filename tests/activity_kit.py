@@ -161,9 +161,9 @@ def request_of(found: ApprovalRequest | None) -> ApprovalRequest:
 def sent(reply: GateReply) -> GateReply:
     """A reply of the gates after its journey through JSON, with the whole requests that are not sent."""
     read = GateReply.model_validate_json(reply.on_wire())
-    pairs = zip(read.rulings, reply.rulings, strict=True)
+    pairs = zip(read.gate_decisions, reply.gate_decisions, strict=True)
     return read.model_copy(
-        update={"rulings": tuple(each.model_copy(update={"request": whole.request}) for each, whole in pairs)}
+        update={"gate_decisions": tuple(each.model_copy(update={"request": whole.request}) for each, whole in pairs)}
     )
 
 

@@ -29,7 +29,7 @@ def rule_words(rule: RuleReference | None, rule_text: str, language: str) -> str
     if rule is None:
         return ""
     own = "" if rule.kind == "handler" else _own_words(rule, language)
-    return " ".join(filter(None, (own, _heard_words(rule_text, language) if rule.handler else "")))
+    return " ".join(filter(None, (own, _handler_words(rule_text, language) if rule.handler else "")))
 
 
 def rule_expression(rule: RuleReference | None, rule_text: str) -> str:
@@ -44,7 +44,7 @@ def _own_words(rule: RuleReference, language: str) -> str:
     return text(key or "rule.other", language, **({} if key else {"rule": one_line(name, NAME_CHARS).text}))
 
 
-def _heard_words(rule_text: str, language: str) -> str:
+def _handler_words(rule_text: str, language: str) -> str:
     # What a function says is its author's: in their words and their language.
     why = one_line(rule_text, _WHY_CHARS).text
     return text("rule.because", language, why=why) if why else text("rule.require_approval_if", language)

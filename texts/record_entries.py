@@ -77,7 +77,7 @@ def _join(names: Iterable[Any]) -> str:
 
 
 def _turn(of: _Facts) -> str:
-    if of.has("heard"):
+    if of.has("session_event"):
         return of.text("entry.turn.gone", id=of.get("id"), code=of.get("code"))
     if of.has("stop"):
         return of.text("entry.turn.stop", what=of.get("stop"))
@@ -105,7 +105,7 @@ def _revision(of: _Facts) -> str:
 
 
 def _attempt(of: _Facts) -> str:
-    if of.has("heard"):
+    if of.has("session_event"):
         return _write_input(of)
     signed = of.text("entry.signed", signer=of.get("key_id"))
     proof = of.text("entry.unsigned") if of.get("unsigned", "yes") else signed
@@ -120,9 +120,9 @@ def _attempt(of: _Facts) -> str:
 
 
 def _write_input(of: _Facts) -> str:
-    what = f"{of.get('heard')} {of.get('id', '')}".strip()
+    what = f"{of.get('session_event')} {of.get('id', '')}".strip()
     status = f"{of.code('status')}{' ' + str(of.get('code')) if of.has('code') else ''}"
-    key = "entry.heard.more" if of.has("more") else "entry.heard"
+    key = "entry.session_event.more" if of.has("more") else "entry.session_event"
     return of.text(key, what=what, status=status, n=str(of.get("more", "")))
 
 

@@ -56,7 +56,7 @@ class ActorTurn:
         self._approvals = ApprovalFlow(self._state, self._show)
         tools = ToolRunner(self._state)
         self._calls = CallLoop(self._state, self._approvals, tools, self._show)
-        self._told_end = False
+        self._end_reported = False
 
     # What people and onlookers can send. Nothing here may raise: that would fail the task, again and again.
 
@@ -64,7 +64,7 @@ class ActorTurn:
     @workflow.update(name=names.DECIDE, description="Approve or deny one waiting call")
     async def decide(self, *envelopes: Any) -> Receipt:
         """Takes an answer to a request, and returns its receipt."""
-        return await self._approvals.answer(envelopes)
+        return await self._approvals.apply_decision(envelopes)
 
     @decide.validator
     # Refused here, an Update leaves no event: junk must not fill a history. All that can be read gets a receipt.
@@ -76,7 +76,7 @@ class ActorTurn:
     @workflow.signal(name=names.APPROVAL_RESPONSE, description="Approve or deny one waiting call, without a reply")
     async def approval_response(self, *envelopes: Any) -> None:
         """Takes an answer like `decide`, for callers that cannot wait for a receipt."""
-        await self._approvals.answer(envelopes)
+        await self._approvals.apply_decision(envelopes)
 
     @workflow.update(name=names.CANCEL, description="Withdraw one waiting request")
     async def cancel(self, *envelopes: Any) -> Receipt:
@@ -121,7 +121,7 @@ class ActorTurn:
             # An ordinary exception: the task is retried until a worker that knows this number takes it.
             raise RuntimeError(f"this turn needs engine {turn.engine}, this worker has {names.ENGINE}")
         self._state.book.unwritten.add(self._begin_entry())
-        for event in turn.heard:
+        for event in turn.session_events:
             self._state.book.unwritten.add(session_entry(*self._state.key, event))
         try:
             result = await self._converse()
@@ -280,10 +280,10 @@ class ActorTurn:
         A turn that comes to its end in the ordinary way is not made longer to say so.
         """
         rest = self._unwritten()
-        broke_off = result.state in _BROKEN_OFF and not self._told_end
+        broke_off = result.state in _BROKEN_OFF and not self._end_reported
         if not (rest or broke_off):
             return False
-        self._told_end = True
+        self._end_reported = True
         error = "" if result.error is None else result.error.code
         ended = turn_end_entry(*self._state.key, workflow.now(), state=result.state, error=error)
         with contextlib.suppress(ActivityError, asyncio.CancelledError):

@@ -120,7 +120,7 @@ class ApprovalFlow:
         doubt = {"doubt": ticket, "doubt_of": gate_decision.digest, "spent": self.revision(call.call)}
         task = self._state.gate_task(call, **doubt)
         async with self.hold_lock():
-            asked = self.open_request(call, (await judge_calls(task)).rulings[0])
+            asked = self.open_request(call, (await judge_calls(task)).gate_decisions[0])
         if asked.outcome is not None and asked.outcome.code not in ("in_doubt", "refused"):
             return asked.outcome
         if asked.kind != "ask" or self._state.stopped:
@@ -133,7 +133,7 @@ class ApprovalFlow:
         for request in self._state.book.pending():
             self._state.book.cancel(request.id, "", why, workflow.now())
 
-    async def answer(self, envelopes: Sequence[Any]) -> Receipt:
+    async def apply_decision(self, envelopes: Sequence[Any]) -> Receipt:
         """Takes an answer, by Update or Signal, and returns its receipt. Never raises."""
         decision = read_decision(envelopes)
         if isinstance(decision, Receipt):
@@ -223,7 +223,7 @@ class ApprovalFlow:
             return self._refuse(
                 decision, authority, request, "unavailable", "the arguments cannot be checked right now; try again"
             )
-        gate_decision = reply.rulings[0]
+        gate_decision = reply.gate_decisions[0]
         if gate_decision.question is None:
             code = (
                 "malformed"
@@ -298,7 +298,7 @@ class ApprovalFlow:
             )
         for decision in stored.decisions:
             body = decision.model_dump(mode="json", exclude_none=True)
-            await (self.withdraw if decision.verdict == "withdrawn" else self.answer)((body,))
+            await (self.withdraw if decision.verdict == "withdrawn" else self.apply_decision)((body,))
 
     def _moved_on(self, approval_id: str, happening: deadlines.DueEvent) -> bool:
         request = self._state.book.get(approval_id)

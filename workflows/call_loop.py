@@ -104,7 +104,8 @@ class CallLoop:
             return [outcomes.unwanted_outcome(call.call, call.tool) for call in calls]
         self._state.count_batch(gate_reply.tally)
         gate_decisions = [
-            self._open(call, gate_decision) for call, gate_decision in zip(calls, gate_reply.rulings, strict=True)
+            self._open(call, gate_decision)
+            for call, gate_decision in zip(calls, gate_reply.gate_decisions, strict=True)
         ]
         going_on = [each.kind == "ask" and each.options.while_waiting == "continue" for each in gate_decisions]
         if self._waiting or any(going_on):
@@ -212,7 +213,8 @@ class CallLoop:
             gate_reply = await judge_calls(self._state.gate_task(call, **asked))
             self._state.count_fallback(before, gate_reply.tally)
         # Its end may be the beginning of the next one: that must stand in the history where it happened.
-        gate_decision = self._approvals.open_request(call, _share_budget(gate_reply.rulings[0], primary, local=False))
+        shared = _share_budget(gate_reply.gate_decisions[0], primary, local=False)
+        gate_decision = self._approvals.open_request(call, shared)
         self._show()
         return gate_decision
 
@@ -285,7 +287,7 @@ class CallLoop:
                 "denied": self._state.session_denials(),
             }
             gate_reply = await judge_calls(self._state.gate_task(call, **again))
-        gate_decision = self._approvals.open_request(call, _share_budget(gate_reply.rulings[0], before))
+        gate_decision = self._approvals.open_request(call, _share_budget(gate_reply.gate_decisions[0], before))
         self._show()
         return gate_decision
 

@@ -62,7 +62,7 @@ class Conversation:
         self._denied = {denial.action: denial for denial in session.denied}
         self._refusals = session.refusals
         self._updates = session.updates
-        self._log = SessionLog(session.heard)
+        self._log = SessionLog(session.session_events)
 
     # What is sent to the session.
 
@@ -179,20 +179,20 @@ class Conversation:
             self._mailbox.pop(0)
             actor = item.actor or self._actor
             self._chosen = item.actor or self._chosen
-            turn = SessionTurn(turn=item.id, actor=actor, origin=item, said=(item.message,), started_at=now)
+            turn = SessionTurn(turn=item.id, actor=actor, origin=item, messages=(item.message,), started_at=now)
         self._actor = turn.actor
         # Before the turn is entered, which would have its own words twice in what it reads.
         earlier = tuple(self._transcript())
         turn = turn.model_copy(update={"earlier": len(earlier)})
         self._turns[turn.turn] = turn
-        return self._input(turn, (*earlier, *turn.said))
+        return self._input(turn, (*earlier, *turn.messages))
 
     def forget(self, turn: TurnInput, now: datetime) -> None:
         """Removes a turn that could not be begun, because another one has its id."""
         self._turns.pop(turn.turn_id, None)
         self._refusals += 1
         # It was to write these down.
-        self._log.give_back(turn.heard)
+        self._log.give_back(turn.session_events)
         self._log.record_lost_turn(turn.turn_id, "conflict", now)
 
     def step_aside(self, turn_id: str) -> None:
@@ -246,7 +246,7 @@ class Conversation:
                 "sent": tuple(sorted(self._sent)),
                 "seen": dict(self._seen),
                 "denied": tuple(self._denied.values()),
-                "heard": self._log.kept,
+                "session_events": self._log.kept,
                 "refusals": self._refusals,
                 "updates": self._updates,
             }
@@ -340,9 +340,9 @@ class Conversation:
         # One for each turn: its heir's id follows from its own, and of two that follow the second could not begin.
         for place, due in enumerate(self._due):
             if due.turn == turn.turn:
-                self._due[place] = due.model_copy(update={"said": (*due.said, *messages)})
+                self._due[place] = due.model_copy(update={"messages": (*due.messages, *messages)})
                 return
-        self._due.append(FollowUp(turn=turn.turn, actor=actor, said=messages))
+        self._due.append(FollowUp(turn=turn.turn, actor=actor, messages=messages))
 
     def _heir(self, item: FollowUp, now: datetime) -> SessionTurn:
         before = self._turns[item.turn]
@@ -353,7 +353,9 @@ class Conversation:
         if item.actor != before.actor:
             # Routes and the reach of tools are an actor's own: whoever it was passed to has none of these names.
             origin = origin.model_copy(update={"route": "", "step": "", "transient": ()})
-        return SessionTurn(turn=turn_id, number=number, actor=item.actor, origin=origin, said=item.said, started_at=now)
+        return SessionTurn(
+            turn=turn_id, number=number, actor=item.actor, origin=origin, messages=item.messages, started_at=now
+        )
 
     def _input(self, turn: SessionTurn, messages: tuple[Message, ...]) -> TurnInput:
         origin = turn.origin
@@ -375,13 +377,13 @@ class Conversation:
             trace=origin.trace,
             in_session=True,
             denied=tuple(self._denied.values()),
-            heard=self._log.take(),
+            session_events=self._log.take(),
             updates=self._updates,
         )
 
     def _transcript(self) -> Iterator[Message]:
         for turn in self._turns.values():
-            yield from turn.said
+            yield from turn.messages
             yield _answer(turn)
 
     def _open_bytes(self) -> int:
@@ -427,7 +429,7 @@ def _view(turn: SessionTurn) -> SessionTurnView:
         actor=turn.actor,
         state=turn.state,
         requester=turn.origin.principals[0].user,
-        said=turn.said,
+        messages=turn.messages,
         earlier=turn.earlier,
         parts=turn.parts,
         error=turn.error,

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from signoff.approvals.audit_events import fingerprint
-from signoff.contracts.limits import SESSION_HEARD
+from signoff.contracts.limits import SESSION_EVENTS_KEPT
 from signoff.contracts.session_messages import SessionReceipt
 from signoff.contracts.turn import SessionEvent
 
@@ -57,7 +57,7 @@ class SessionLog:
         self.kept = (*taken, *self.kept)
 
     def _keep(self, event: SessionEvent) -> None:
-        if len(self.kept) < SESSION_HEARD:
+        if len(self.kept) < SESSION_EVENTS_KEPT:
             self.kept = (*self.kept, event)
         else:
             last = self.kept[-1]

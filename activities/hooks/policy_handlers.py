@@ -13,8 +13,7 @@ from signoff.contracts.call import CallContext
 from signoff.contracts.message import CallPart
 from signoff.policy.approval_policy import Term
 from signoff.policy.compiled_policy import PolicyVerdict
-from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict, handler_rule
-from signoff.policy.handler_verdict import apply_handler_verdict as verdict_heard
+from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict, apply_handler_verdict, handler_rule
 from signoff.policy.terms import Terms
 from signoff.policypool import ask_rules
 from signoff.registry.catalog import Catalog
@@ -32,10 +31,10 @@ async def apply_policy_handler(
     catalog: Catalog, ctx: CallContext, call: CallPart, args: Any, found: LocalGateDecision
 ) -> LocalGateDecision:
     """Adds to `found` the answer of its policy's handler, if that is still missing. Never raises."""
-    if found.unheard is None or found.tool is None:
+    if found.before_handler is None or found.tool is None:
         return found
     view = catalog.tool_view_at(ctx, found.at)
-    verdict = await verdict_of(catalog, found.tool, found.args(args), view.judged_ctx, found.unheard)
+    verdict = await verdict_of(catalog, found.tool, found.args(args), view.judged_ctx, found.before_handler)
     decision = by_verdict(view, call, found.tool, verdict, found.objection)
     return decision.model_copy(update={"corrected": found.corrected, "note": found.note, "at": found.at})
 
@@ -80,7 +79,7 @@ async def verdict_of(
     # Hidden before it is cut: half of a secret would not be found.
     reason = redact_secrets(answer.reason, secret_values(args, tool.masked_arguments))[:_REASON_CHARS]
     redacted = dataclasses.replace(answer, reason=reason, stricter=_quiet(answer.stricter, args, tool))
-    return verdict_heard(policy, verdict, redacted)
+    return apply_handler_verdict(policy, verdict, redacted)
 
 
 def _quiet(stricter: Term | None, args: Mapping[str, Any], tool: Tool) -> Term | None:

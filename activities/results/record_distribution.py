@@ -20,7 +20,7 @@ SECONDS: Final = 5.0
 """How long one destination has to make its view and to take it; they are all waited for at the same time."""
 GATE: Final = "distribute"
 """The gate of a call that ran and of whose record no view for the model could be made."""
-_TOLD_SECONDS: Final = 1.0
+_OBSERVER_SECONDS: Final = 1.0
 
 
 class RecordViews(NamedTuple):
@@ -99,7 +99,7 @@ class RecordDistributor:
             return
         failure = DeliveryFailure(name, self._tool.name, permit.call, permit.ctx.tenant, permit.ctx.turn, why)
         try:
-            await await_within(call_function(observer, failure), _TOLD_SECONDS)
+            await await_within(call_function(observer, failure), _OBSERVER_SECONDS)
         except Exception as error:
             activity.logger.warning("the observer of deliveries failed: %s", type(error).__name__)
 

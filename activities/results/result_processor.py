@@ -47,7 +47,7 @@ OUTPUT: Final = "output"
 _NAMES_CHARS: Final = 200
 
 
-UNTOLD: Final = (
+NO_VIEW: Final = (
     "`{}` ran and what it does has happened, but no view of its result could be made for you. "
     "Do not call it again for that; tell the user."
 )
@@ -132,7 +132,7 @@ class ResultProcessor:
         result = _quiet(replace(result, value=None), hushed)
         if model is None and not problem:
             failure = await self._make_text_outcome(
-                permit, args, ToolFailure(UNTOLD.format(self._tool.name)), budget_chars
+                permit, args, ToolFailure(NO_VIEW.format(self._tool.name)), budget_chars
             )
             failure = await self._add_meta(permit, result, failure)
             return ProcessedResult(failure.model_copy(update={"gate": GATE, "cost": _usd(result.cost)}), kept)

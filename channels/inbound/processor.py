@@ -304,7 +304,7 @@ class InboundProcessor:
         for card in await self._deliveries.by_vendor(channel.name, [status.vendor_id]):
             if card.state == "failed" and card.ended_at is None:
                 await next_channel(self._deliveries, card)
-                facts = {"person": card.person, "channel": card.channel, "code": card.code, "told": card.told}
+                facts = {"person": card.person, "channel": card.channel, "code": card.code, "message": card.message}
                 await self._record([delivery_entry(card.request, "failed", card.token, self._clock(), facts)])
 
     async def _handle_action(self, channel: Channel, action: InboundAction, row: InboundRow) -> _Made:

@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 TakeMail = Callable[[bytes], Awaitable[object]]
 _Hand = Callable[[bytes], "Future[None]"]
 _UID: Final = re.compile(rb"\bUID (\d+)")
-_TOLD: Final = re.compile(rb"\* (\d+) (EXISTS|EXPUNGE)\b")
+_CHANGE: Final = re.compile(rb"\* (\d+) (EXISTS|EXPUNGE)\b")
 
 
 async def fetch(options: ImapOptions, max_bytes: int, take: TakeMail, first: Callable[[str], bool]) -> None:
@@ -226,7 +226,7 @@ def _grew(box: BaseMailBox, count: _Count) -> bool:
 
 def _has_changes(lines: Sequence[bytes], count: _Count) -> bool:
     """Returns whether there may be new mail by these lines, which were told while nothing was asked."""
-    changes = [found for each in lines if (found := _TOLD.match(each)) is not None]
+    changes = [found for each in lines if (found := _CHANGE.match(each)) is not None]
     return count.grew(
         [each[1] for each in changes if each[2] == b"EXISTS"], sum(each[2] == b"EXPUNGE" for each in changes)
     )

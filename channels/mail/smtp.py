@@ -12,7 +12,7 @@ PAUSE_SECONDS: Final = 30.0
 """How long a server is left alone that says that it has trouble itself."""
 # The service is closing down (RFC 5321); signing in or TLS is not to be had now (RFC 4954, RFC 3207).
 _CLOSING, _TROUBLE = 421, 454
-_TOLD_CHARS: Final = 200
+_SHOWN_CHARS: Final = 200
 
 
 async def send(options: SmtpOptions, letter: Letter, helo: str) -> str:
@@ -40,7 +40,7 @@ async def send(options: SmtpOptions, letter: Letter, helo: str) -> str:
     except (aiosmtplib.SMTPException, OSError) as error:
         why = type(error).__name__
         raise NotDelivered(f"the mail server cannot be reached: {why}", code="connection", again=True) from None
-    return response[:_TOLD_CHARS]
+    return response[:_SHOWN_CHARS]
 
 
 async def knock(options: SmtpOptions, helo: str) -> str:
@@ -49,7 +49,7 @@ async def knock(options: SmtpOptions, helo: str) -> str:
         async with _client(options, helo) as client:
             await client.noop()
     except (aiosmtplib.SMTPException, OSError) as error:
-        return f"{type(error).__name__}: {error}".partition("\n")[0][:_TOLD_CHARS]
+        return f"{type(error).__name__}: {error}".partition("\n")[0][:_SHOWN_CHARS]
     return ""
 
 
@@ -67,7 +67,7 @@ def _client(options: SmtpOptions, helo: str) -> aiosmtplib.SMTP:
 
 
 def _refuse(code: int, response: str) -> NotDelivered:
-    words = " ".join(response.split())[:_TOLD_CHARS]
+    words = " ".join(response.split())[:_SHOWN_CHARS]
     if code in (_CLOSING, _TROUBLE):
         message = f"the mail server has trouble itself: {code} {words}"
         return NotDelivered(message, code=str(code), again=True, after=PAUSE_SECONDS)

@@ -86,7 +86,7 @@ class ChannelSender:
             if loop.time() > late or self._deps.clock() < self._not_before:
                 # Before somebody else may take them: sent twice at once, they would be there twice.
                 for row in message:
-                    await self._cards.record_failure(row.token, row.code, row.told, again_after=0.0)
+                    await self._cards.record_failure(row.token, row.code, row.message, again_after=0.0)
                 continue
             sent = await (self._one(message[0]) if len(message) == 1 else self._digest(message))
             done += sent
@@ -162,7 +162,7 @@ class ChannelSender:
                         row.token, error.code, error.message, again_after=self._pause(row, error)
                     )
                     return 0
-                event, facts = "not closed", {"code": error.code, "told": error.message}
+                event, facts = "not closed", {"code": error.code, "message": error.message}
         await self._cards.record_closed(row.token)
         await self._record(row, event, **facts)
         return 1
@@ -182,7 +182,7 @@ class ChannelSender:
                 await self._cards.record_failure(row.token, error.code, error.message, again_after=pause)
                 return None
             await self._cards.record_failure(row.token, error.code, error.message, again_after=None)
-            await self._record(row, "failed", code=error.code, told=error.message)
+            await self._record(row, "failed", code=error.code, message=error.message)
             await next_channel(self._cards, row)
             return None
 

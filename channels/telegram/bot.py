@@ -12,7 +12,7 @@ CONFLICT: Final = 409
 _STRANGE: Final = 200
 """A success without `ok` is nothing that Telegram says."""
 _TOO_MANY: Final = 429
-_TOLD_CHARS: Final = 200
+_SHOWN_CHARS: Final = 200
 
 
 def _code(answer: VendorAnswer) -> int | None:
@@ -22,7 +22,7 @@ def _code(answer: VendorAnswer) -> int | None:
 
 
 def _words(answer: VendorAnswer) -> str:
-    return f"Telegram says: {one_line(str(answer.body.get('description') or answer.status), _TOLD_CHARS).text}"
+    return f"Telegram says: {one_line(str(answer.body.get('description') or answer.status), _SHOWN_CHARS).text}"
 
 
 def _after(answer: VendorAnswer) -> float:

@@ -44,7 +44,7 @@ _GIVEN: Final = "x-telegram-bot-api-secret-token"
 _SAME: Final = "message is not modified"
 # Groups have negative numbers: a card there would be everybody's. A person's own is that of the chat with them.
 _PERSON: Final = re.compile(r"[1-9][0-9]{0,18}\Z")
-_TOLD_CHARS: Final = 120
+_SHOWN_CHARS: Final = 120
 _log = logging.getLogger(__name__)
 
 
@@ -196,7 +196,7 @@ class Telegram(Channel):
 
 def _describe(of: Any, name: str) -> str:
     found = of.get(name) if isinstance(of, dict) else None
-    return one_line(found, _TOLD_CHARS).text if isinstance(found, str) and found else ""
+    return one_line(found, _SHOWN_CHARS).text if isinstance(found, str) and found else ""
 
 
 CHANNEL = Telegram

@@ -122,7 +122,7 @@ async def _read(out: Output, client: Client, name: str) -> int:
     lines: list[Text] = []
     for turn in view.turns:
         full = await _full(client, view, turn) if turn.state in _OPEN else None
-        asked = [part for message in turn.said for part in message.parts if isinstance(part, TextPart)]
+        asked = [part for message in turn.messages for part in message.parts if isinstance(part, TextPart)]
         lines += [Text(f"{clean(turn.requester)}: {content_text(part.text)}") for part in asked]
         lines += _answers(turn, full)
     queued = [part for each in view.queued for part in each.message.parts if isinstance(part, TextPart)]

@@ -69,7 +69,7 @@ class ChannelTrial(FrozenModel):
     channel: str
     address: str
     sent: bool
-    said: str
+    message: str
 
 
 @app.command("list")
@@ -131,8 +131,8 @@ def send_test(
                 raise NotFound(f"no channel reaches {quote_name(person)}: {why}")
             tried = [await _try_channel(place, store, each, who) for each in wanted]
             await AuditLog(store).append([_entry(place, who, [each.channel for each in tried if each.sent])])
-        tried += [ChannelTrial(channel=each.channel, address="", sent=False, said=each.what) for each in missing]
-        lines = [f"{'✓' if each.sent else '✗'} {each.channel}: {clean(each.said)}" for each in tried]
+        tried += [ChannelTrial(channel=each.channel, address="", sent=False, message=each.what) for each in missing]
+        lines = [f"{'✓' if each.sent else '✗'} {each.channel}: {clean(each.message)}" for each in tried]
         out.show(tried, *(Text(words, "" if each.sent else "red") for words, each in zip(lines, tried, strict=True)))
         return 0 if all(each.sent for each in tried) else 1
 
@@ -208,15 +208,17 @@ async def _try_channel(place: LocalInstallation, store: Store, channel: Channel,
         async with asyncio.timeout(PATIENCE):
             sent = await channel.deliver(await _outbound_card(place, store, channel, person, now), None)
     except NotDelivered as error:
-        return ChannelTrial(channel=channel.name, address=address, sent=False, said=f"{error.message} ({error.code})")
+        why = f"{error.message} ({error.code})"
+        return ChannelTrial(channel=channel.name, address=address, sent=False, message=why)
     except TimeoutError:
-        return ChannelTrial(channel=channel.name, address=address, sent=False, said="the vendor did not answer in time")
+        why = "the vendor did not answer in time"
+        return ChannelTrial(channel=channel.name, address=address, sent=False, message=why)
     except Exception as error:
         # Its name alone, as in `_check_channel`.
         message = f"the channel failed: {type(error).__name__}"
-        return ChannelTrial(channel=channel.name, address=address, sent=False, said=message)
+        return ChannelTrial(channel=channel.name, address=address, sent=False, message=message)
     named = f", as {sent.vendor_id}" if sent.vendor_id else ""
-    return ChannelTrial(channel=channel.name, address=address, sent=True, said=f"sent to {address}{named}")
+    return ChannelTrial(channel=channel.name, address=address, sent=True, message=f"sent to {address}{named}")
 
 
 async def _outbound_card(

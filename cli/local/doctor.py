@@ -56,7 +56,7 @@ class DoctorCheck(FrozenModel):
 
     name: str
     ok: bool
-    said: str
+    message: str
 
 
 @app.command()
@@ -90,7 +90,7 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
         await _check("manifest", lambda: _manifest(manifest)),
     ]
     store = await _check("store", lambda: _store(settings))
-    # What a store that is away cannot tell is not said to be wrong as well.
+    # What a store that is away cannot tell is not message to be wrong as well.
     refused = [await _check("refused", lambda: _count_refused(settings))] if store.ok else []
     production = settings.profile == "production"
     roles = [await _check("store role", lambda: _role(settings))] if store.ok and production else []
@@ -104,9 +104,9 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
 
 async def _check(name: str, look: Callable[[], Awaitable[str]]) -> DoctorCheck:
     try:
-        return DoctorCheck(name=name, ok=True, said=await look())
+        return DoctorCheck(name=name, ok=True, message=await look())
     except SignoffError as error:
-        return DoctorCheck(name=name, ok=False, said=error.message)
+        return DoctorCheck(name=name, ok=False, message=error.message)
 
 
 async def _python() -> str:
@@ -265,4 +265,4 @@ async def _gateway(settings: Settings) -> str:
 
 
 def _line(check: DoctorCheck) -> str:
-    return f"{'✓' if check.ok else '✗'} {check.name}: {check.said}"
+    return f"{'✓' if check.ok else '✗'} {check.name}: {check.message}"

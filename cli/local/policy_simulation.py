@@ -97,7 +97,7 @@ async def _try_call(store: Store, catalog: Catalog, past: PastCall, turn: _Turn 
         return SimulatedCall(
             past, "unknown", "its tool checks permissions, and is asked about what is proposed now only"
         )
-    if found.unheard is not None:
+    if found.before_handler is not None:
         return SimulatedCall(
             past, "unknown", "its policy has a handler, which is asked about what is proposed now only"
         )

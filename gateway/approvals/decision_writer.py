@@ -78,7 +78,7 @@ class DecisionWriter:
         self._clock = clock
         self._development = development
 
-    async def decide(
+    async def write(
         self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any] | None = None
     ) -> Receipt:
         """Takes an answer to `request`, or the wish to withdraw it, and hands it to its turn.
@@ -120,7 +120,7 @@ class DecisionWriter:
                 # The gates judge what it makes of the call, so it settles nothing yet.
                 add_answer(connection, rows, vote, settles=False)
                 receipt = Receipt(status="pending", approval_id=request.id, state=asked.state, verdict=decision.verdict)
-                self._write(connection, signed, receipt, author)
+                self._record(connection, signed, receipt, author)
                 return _Taken(receipt, signed, rows.latest.edit_delivery)
             after = count_vote(asked, vote)
             if after is asked:
@@ -129,12 +129,12 @@ class DecisionWriter:
             if args is not None:
                 write_agreed_grant(connection, after, args, self._clock())
             receipt = receipt_after(asked, after)
-            self._write(connection, signed, receipt, author)
+            self._record(connection, signed, receipt, author)
             return _Taken(receipt, signed, rows.latest.edit_delivery)
 
         return await self._rows.run_locked(request.id, work)
 
-    def _write(self, connection: Connection, decision: Decision, receipt: Receipt, author: Authority) -> None:
+    def _record(self, connection: Connection, decision: Decision, receipt: Receipt, author: Authority) -> None:
         """Records an answer with its row: the turn, which tells the same under the same key, may keep it back."""
         entry_writer([audit_events.attempt_entry(decision, receipt, self._clock(), author)])(connection)
 

@@ -82,7 +82,7 @@ async def _decide(deps: GatewayDeps, draft: DecisionDraft, author: DecisionAutho
         why = await ask_rules(True, GrantMatcher(deps.catalog).problem, request, decision, loaded.args)
         if why:
             return refusal(request, "malformed", why)
-    return await deps.decisions.decide(request, decision, loaded.args)
+    return await deps.decision_writer.write(request, decision, loaded.args)
 
 
 async def _unready(
@@ -131,7 +131,7 @@ async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: 
         delivery_id=uuid.uuid4().hex,
         received_at=deps.clock(),
     )
-    return await deps.decisions.decide(request, wish)
+    return await deps.decision_writer.write(request, wish)
 
 
 async def _readable(deps: GatewayDeps, approval_id: str, person: Person) -> bool:

@@ -12,7 +12,7 @@ from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.call_view import CallLine
 from signoff.gateway.pages.card_view import CardPage, card_page
-from signoff.gateway.pages.timeline_view import told_lines
+from signoff.gateway.pages.timeline_view import delivery_lines
 from signoff.gateway.pages.turn_view import call_lines
 from signoff.gateway.pages.visitor import Visitor
 from signoff.store.delivery_queue import DeliveryQueue
@@ -37,7 +37,7 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> Op
     language = visitor.formatter.language
     line = await _line(deps, key, language)
     rows = await DeliveryQueue(deps.store).of_request(request.id, request.revision) if request.notify else []
-    deliveries = told_lines(rows, deps.catalog.channels.declared, deps.people, language)
+    deliveries = delivery_lines(rows, deps.catalog.channels.declared, deps.people, language)
     left = await unopened_pages(deps.store, loaded, visitor.person) if request.state == "pending" else 0
     return OpenedRequest(request, args, card_page(request, args, line, visitor, deps.people, deliveries, left))
 

@@ -12,7 +12,7 @@ from signoff.contracts.session_messages import SessionTurnView, SessionView
 from signoff.contracts.turn import TurnView
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.pages.turn_view import Transcript, TranscriptEntry, call_traces, said_in, said_words
+from signoff.gateway.pages.turn_view import Transcript, TranscriptEntry, call_traces, message_words, transcript_entries
 from signoff.texts.catalogue import text
 
 IN_FULL: Final = 20
@@ -39,12 +39,14 @@ async def session_talk(
         if full is None:
             entries += await _remembered_entries(deps, view, turn)
         else:
-            entries += await said_in(deps, full, language, after=turn.earlier, prefix=f"{turn.turn}-", traces=traces)
+            entries += await transcript_entries(
+                deps, full, language, after=turn.earlier, prefix=f"{turn.turn}-", traces=traces
+            )
         if turn.error is not None:
             failed = f"{text('turn.error', language)}: {turn.error.message}"
             entries.append(TranscriptEntry(f"{turn.turn}-error", "agent", failed, speaker=turn.actor))
     for queued in view.queued:
-        words = await said_words(deps, queued.message, SessionKey(view.tenant, view.session))
+        words = await message_words(deps, queued.message, SessionKey(view.tenant, view.session))
         entries.append(
             TranscriptEntry(f"{queued.message_id}-m0-0", "person", words, speaker=text("talk.queued", language))
         )
@@ -74,12 +76,17 @@ async def _remembered_entries(deps: GatewayDeps, view: SessionView, turn: Sessio
     asker, place = display_name(deps.people, turn.requester, view.tenant), SessionKey(view.tenant, view.session)
     entries = [
         TranscriptEntry(
-            f"{turn.turn}-m{turn.earlier + number}-0", "person", await said_words(deps, message, place), speaker=asker
+            f"{turn.turn}-m{turn.earlier + number}-0",
+            "person",
+            await message_words(deps, message, place),
+            speaker=asker,
         )
-        for number, message in enumerate(turn.said)
+        for number, message in enumerate(turn.messages)
     ]
     answered = [part.content for part in turn.parts if part.type == RESPONSE]
     return entries + [
-        TranscriptEntry(f"{turn.turn}-r{number}", "agent", await said_words(deps, content, place), speaker=turn.actor)
+        TranscriptEntry(
+            f"{turn.turn}-r{number}", "agent", await message_words(deps, content, place), speaker=turn.actor
+        )
         for number, content in enumerate(answered)
     ]

@@ -181,7 +181,7 @@ class DeliveryLine:
     why: str
 
 
-def told_lines(
+def delivery_lines(
     rows: Iterable[DeliveryRow], declared: Mapping[str, DeclaredChannel], people: Directory, language: str
 ) -> tuple[DeliveryLine, ...]:
     """Returns the cards of a request, in the order in which they were planned; those that nobody needed any more left
@@ -198,5 +198,5 @@ def _line(row: DeliveryRow, declared: Mapping[str, DeclaredChannel], people: Dir
         channel=row.channel if kind in ("", row.channel) else f"{row.channel} ({kind})",
         state=row.state,
         words=text(f"told.{row.state}", language),
-        why=(row.told or row.code)[:200] if failed else "",
+        why=(row.message or row.code)[:200] if failed else "",
     )

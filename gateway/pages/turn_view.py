@@ -56,7 +56,7 @@ class Transcript:
 async def talk_of(deps: GatewayDeps, view: TurnView, language: str, reader: Person) -> Transcript:
     """Returns the conversation of a turn; long words are fetched from the store. Raises `StoreUnavailable`."""
     traces = await call_traces(deps, [_key_of(view)], reader)
-    entries = await said_in(deps, view, language, traces=traces)
+    entries = await transcript_entries(deps, view, language, traces=traces)
     live = view.result is None
     error = view.result.error.message if view.result is not None and view.result.error is not None else ""
     state = view.state if not live or view.state in _LIVE else "running"
@@ -80,7 +80,7 @@ async def call_traces(deps: GatewayDeps, turns: Iterable[TurnKey], reader: Perso
     return found
 
 
-async def said_in(
+async def transcript_entries(
     deps: GatewayDeps,
     view: TurnView,
     language: str,
@@ -108,7 +108,7 @@ async def said_in(
     return [replace(entry, key=prefix + entry.key, speaker=speakers.get(entry.who, "")) for entry in entries]
 
 
-async def said_words(deps: GatewayDeps, content: Message | Content, place: SessionKey) -> str:
+async def message_words(deps: GatewayDeps, content: Message | Content, place: SessionKey) -> str:
     """Returns the words of a message or a content of a session, long ones from the store. Raises `StoreUnavailable`."""
     if isinstance(content, Content):
         return await _words(deps, content, place)

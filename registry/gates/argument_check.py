@@ -16,12 +16,12 @@ from signoff.formats.nearest_name import cut_text, quote_name
 from signoff.registry.hooks import Correction
 from signoff.registry.tool import Tool
 
-PROBLEMS_TOLD: Final = 5
+PROBLEMS_SHOWN: Final = 5
 # A batch has up to 50 calls, and the words of all its gate decisions are one activity result: each has to be short.
 _WHY_CHARS: Final = 500
-_TOLD_CHARS: Final = 1_500
+_SHOWN_CHARS: Final = 1_500
 _PATH_CHARS: Final = 200
-_NAMES_TOLD: Final = 10
+_NAMES_SHOWN: Final = 10
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ def apply_correction(proposed: Mapping[str, Any], found: Correction) -> tuple[di
     """
     args = dict(found.args)
     names = sorted(name for name in {*proposed, *args} if _differ(name, proposed, args))
-    more = f" and {len(names) - _NAMES_TOLD} more" if len(names) > _NAMES_TOLD else ""
-    named = f"{', '.join(map(quote_name, names[:_NAMES_TOLD]))}{more}"
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    named = f"{', '.join(map(quote_name, names[:_NAMES_SHOWN]))}{more}"
     note = f"The arguments were corrected ({named})" if names else "The arguments were corrected (none changed)"
     return args, f"{note}: {found.why}." if found.why else f"{note}."
 
@@ -114,10 +114,10 @@ def problems_text(problems: Sequence[SchemaProblem]) -> str:
 
     At most some 1,500 characters: paths, and the words of a tool's own check, may repeat what the model sent.
     """
-    first = problems[:PROBLEMS_TOLD]
+    first = problems[:PROBLEMS_SHOWN]
     words = "; ".join(f"`{cut_text(path, _PATH_CHARS)}` {message}" if path else message for path, message in first)
-    words = cut_text(words, _TOLD_CHARS)
-    return f"{words}; and {len(problems) - PROBLEMS_TOLD} more" if len(problems) > PROBLEMS_TOLD else words
+    words = cut_text(words, _SHOWN_CHARS)
+    return f"{words}; and {len(problems) - PROBLEMS_SHOWN} more" if len(problems) > PROBLEMS_SHOWN else words
 
 
 def _differ(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

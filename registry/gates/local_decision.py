@@ -22,15 +22,15 @@ GateName: TypeAlias = Literal[
 class LocalGateDecision(GateDecision):
     """Extends a `GateDecision` by what it was made of, which is never sent.
 
-    Until somebody asks for what is still missing (`awaits_permission`, `unheard`), it is what holds without: nothing
-    runs.
+    Until somebody asks for what is still missing (`awaits_permission`, `before_handler`), it is what holds without:
+    nothing runs.
     """
 
     tool: Annotated[Tool | None, SkipValidation] = Field(default=None, exclude=True)
     """The tool; None where the actor has none of this name."""
     verdict: Annotated[PolicyVerdict | None, SkipValidation] = Field(default=None, exclude=True)
     """What policy and global rules say; None where an earlier gate decided."""
-    unheard: Annotated[PolicyVerdict | None, SkipValidation] = Field(default=None, exclude=True)
+    before_handler: Annotated[PolicyVerdict | None, SkipValidation] = Field(default=None, exclude=True)
     """What the rules say without the policy's handler, which has not been asked yet."""
     awaits_permission: bool = Field(default=False, exclude=True)
     """Whether the tool's permission check is to be asked, and the call judged again with its answer."""

@@ -293,7 +293,7 @@ def approval(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
         return found
     why = f"{verdict.why}; `handler` has not been asked"
     asks = dataclasses.replace(verdict, verdict="ask", rule=handler, rule_text="", why=why)
-    return found.model_copy(update={"kind": "ask", "verdict": asks, "unheard": verdict})
+    return found.model_copy(update={"kind": "ask", "verdict": asks, "before_handler": verdict})
 
 
 def by_verdict(

@@ -7,7 +7,7 @@ from signoff.registry.results.tool_result import ToolResult, jsonable
 from signoff.registry.tool import Tool
 
 INVALID: Final = "output_invalid"
-_TOLD: Final = 5
+_PROBLEMS_SHOWN: Final = 5
 
 
 def declared_value(result: ToolResult) -> Any:
@@ -25,8 +25,8 @@ def output_problem(tool: Tool, result: ToolResult) -> str:
     problems = tool.output.check(declared_value(result))
     if not problems:
         return ""
-    words = "; ".join(f"`{path}` {message}" if path else message for path, message in problems[:_TOLD])
-    more = f"; and {len(problems) - _TOLD} more" if len(problems) > _TOLD else ""
+    words = "; ".join(f"`{path}` {message}" if path else message for path, message in problems[:_PROBLEMS_SHOWN])
+    more = f"; and {len(problems) - _PROBLEMS_SHOWN} more" if len(problems) > _PROBLEMS_SHOWN else ""
     # A model that reads of a failure calls again, and what the tool does would happen twice: that it ran is told first.
     return (
         f"{INVALID}: `{tool.name}` ran and what it does has happened, but its result does not fit its declared "

@@ -19,6 +19,6 @@ async def test_a_turn_is_given_what_counts_of_its_question(store: Store) -> None
     for name in ("ana", "bo", "cy"):
         await answer(store, about(request, subject=name, delivery_id=f"of {name}"))
     assert await Answers(store).void(request.id, "of bo")
-    given = await AnswersActivity(deps).answers(AnswersTask(approval=request.id, revision=request.revision))
+    given = await AnswersActivity(deps).read_answers(AnswersTask(approval=request.id, revision=request.revision))
     assert [each.subject for each in given.decisions] == ["ana", "cy"]
-    assert await AnswersActivity(deps).answers(AnswersTask(approval=request.id, revision=2)) == type(given)()
+    assert await AnswersActivity(deps).read_answers(AnswersTask(approval=request.id, revision=2)) == type(given)()

@@ -290,7 +290,7 @@ async def test_asking_people_is_recorded_with_the_hash_of_their_card(store: Stor
         deps = worker_deps(store, pay_tool(Ledger(), policy, title=title))
         reply = await gated(deps, call_of(), revision=revision)
     first, second = await written(store)
-    request = reply.rulings[0].request
+    request = reply.gate_decisions[0].request
     assert request is not None
     assert (first.kind, second.kind) == ("request", "revision")
     assert second.facts["card"] == fingerprint(request.card.model_dump(mode="json"))
@@ -343,7 +343,7 @@ def test_the_arguments_of_these_tests_could_be_seen() -> None:
 async def test_an_edit_is_recorded_with_who_made_it_and_the_names_of_what_changed(store: Store) -> None:
     """The next revision says whose words these are and which arguments differ, without either value."""
     deps = worker_deps(store, pay_tool(Ledger(), ApprovalPolicy(edit="approve")))
-    first_asked = (await gated(deps, call_of())).rulings[0].request
+    first_asked = (await gated(deps, call_of())).gate_decisions[0].request
     assert first_asked is not None
     args = SECRET | {"to": "Bo Berg of Lisbon"}
     await gated(deps, call_of(args=args), edit=about(first_asked, subject="ana", edited_args=args))

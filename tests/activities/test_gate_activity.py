@@ -50,7 +50,7 @@ def proposed(tool: str = "pay", args: Any = ARGS, call: str = "c1.1") -> CallPar
 
 
 async def gate(deps: WorkerDeps, *calls: CallPart, **fields: Any) -> GateReply:
-    """The rulings over `calls`, after a journey through JSON."""
+    """The gate_decisions over `calls`, after a journey through JSON."""
     task = GateTask(ctx=fields.pop("ctx", pinned()), calls=calls or (proposed(),), **fields)
     reply = await environment("signoff.gate", is_local=True).run(GateActivity(deps).gate, task)
     return sent(reply)
@@ -60,7 +60,7 @@ async def test_a_batch_is_ruled_in_order(store: Store) -> None:
     """Run, ask and settled side by side; each ruling names its call, the tally counts them all."""
     deps = worker_deps(store, pay_tool(LEDGER), free(LEDGER, name="look"))
     reply = await gate(deps, proposed("look", call="c1.1"), proposed(call="c1.2"), proposed("fly", call="c1.3"))
-    assert [(each.call, each.kind) for each in reply.rulings] == [
+    assert [(each.call, each.kind) for each in reply.gate_decisions] == [
         ("c1.1", "run"),
         ("c1.2", "ask"),
         ("c1.3", "settled"),
@@ -73,7 +73,7 @@ async def test_a_free_call_may_run(store: Store) -> None:
     """Its digest is the one the tool activity will compute; there is no request and no outcome."""
     tool = free(LEDGER)
     deps = worker_deps(store, tool)
-    ruling = (await gate(deps)).rulings[0]
+    ruling = (await gate(deps)).gate_decisions[0]
     assert ruling.digest == permit_for(tool).digest
     assert (ruling.request, ruling.outcome) == (None, None)
     assert ruling.rule == REQUIRES_APPROVAL
@@ -98,7 +98,7 @@ async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
     )
     tool = pay_tool(LEDGER, policy, title="Payment", effect="Pay {amount}")
     deps = worker_deps(store, tool)
-    ruling = (await gate(deps, agent_says="as you asked")).rulings[0]
+    ruling = (await gate(deps, agent_says="as you asked")).gate_decisions[0]
     request = request_of(ruling.request)
     digest = permit_for(tool).digest
     assert (request.id, read_code(request.code)) == ("main.s.t.c1.1", request.code)
@@ -129,14 +129,14 @@ async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
 async def test_a_card_shows_only_what_the_policy_lets_it(store: Store) -> None:
     """`show.only` keeps the rest off the card and counts it."""
     tool = pay_tool(LEDGER, ApprovalPolicy(show=ShownArguments(only=("amount",))))
-    card = request_of((await gate(worker_deps(store, tool))).rulings[0].request).card
+    card = request_of((await gate(worker_deps(store, tool))).gate_decisions[0].request).card
     assert [row.name for row in card.rows] == ["amount", ""]
 
 
 async def test_defaults_hold_where_no_policy_is_written(store: Store) -> None:
     """`requires_approval: true` asks the default approvers, one of them, within a day; why is told."""
     deps = worker_deps(store, pay_tool(LEDGER), default_approvers=("role:boss",))
-    ruling = (await gate(deps)).rulings[0]
+    ruling = (await gate(deps)).gate_decisions[0]
     request = request_of(ruling.request)
     assert (request.approvers, request.quorum, request.veto) == (("role:boss",), 1, True)
     assert (request.timeout, request.grant_ttl, request.revision) == (86_400.0, 86_400.0, 1)
@@ -149,14 +149,14 @@ async def test_defaults_hold_where_no_policy_is_written(store: Store) -> None:
 async def test_route_to_chooses_who_is_asked(store: Store) -> None:
     """The verdict's own approvers go before those the policy names."""
     tool = pay_tool(LEDGER, ApprovalPolicy(approvers=("role:finance",), route_to="['user:ana']"))
-    request = request_of((await gate(worker_deps(store, tool))).rulings[0].request)
+    request = request_of((await gate(worker_deps(store, tool))).gate_decisions[0].request)
     assert request.approvers == ("user:ana",)
 
 
 async def test_a_requester_the_directory_does_not_bear_out_is_asked_about(store: Store) -> None:
     """What a rule would let run is asked when the requester is not who the directory says."""
     tool = free(LEDGER)
-    ruling = (await gate(worker_deps(store, tool, people=[Person(id="guest", tier="trusted")]))).rulings[0]
+    ruling = (await gate(worker_deps(store, tool, people=[Person(id="guest", tier="trusted")]))).gate_decisions[0]
     assert (ruling.kind, ruling.rule) == ("ask", REQUESTER_RULE)
     assert request_of(ruling.request).rule_text == "who asked for this is not, or no longer, who the directory says"
 
@@ -200,7 +200,7 @@ BYPASS: dict[str, Any] = {
 )
 async def test_how_a_tool_is_to_be_run(store: Store, tool: Tool, expected: dict[str, Any]) -> None:
     """Times, retries and budget come from the declaration; local is only what is bypass, read-only and never asks."""
-    ruling = (await gate(worker_deps(store, tool))).rulings[0]
+    ruling = (await gate(worker_deps(store, tool))).gate_decisions[0]
     assert ruling.options == OPTIONS.model_copy(update=expected)
 
 
@@ -216,7 +216,7 @@ async def test_how_an_actors_calls_are_to_be_run(
 ) -> None:
     """One after the other, or stopped by a failure: then none of them is a local activity, which cannot be stopped."""
     actor = Actor(name="desk", model="scripted", **fields)
-    ruling = (await gate(worker_deps(store, free(LEDGER, read_only=True, **BYPASS), actors=[actor]))).rulings[0]
+    ruling = (await gate(worker_deps(store, free(LEDGER, read_only=True, **BYPASS), actors=[actor]))).gate_decisions[0]
     assert ruling.options == OPTIONS.model_copy(update=READS | expected)
 
 
@@ -227,8 +227,9 @@ async def test_what_stands_in_for_a_tool_is_recorded(store: Store) -> None:
         return False
 
     tool = free(LEDGER, read_only=True, fallbacks=("spare",), **BYPASS)
-    there = (await gate(worker_deps(store, tool, free(LEDGER, name="spare")))).rulings[0]
-    gone = (await gate(worker_deps(store, replace(tool, available=never), free(LEDGER, name="spare")))).rulings[0]
+    there = (await gate(worker_deps(store, tool, free(LEDGER, name="spare")))).gate_decisions[0]
+    without = worker_deps(store, replace(tool, available=never), free(LEDGER, name="spare"))
+    gone = (await gate(without)).gate_decisions[0]
     expected = OPTIONS.model_copy(update=READS | {"fallbacks": ("spare",)})
     assert (there.kind, there.options) == ("run", expected)
     assert (gone.kind, gone.options) == ("settled", expected)
@@ -239,7 +240,7 @@ async def test_what_stands_in_for_a_tool_is_recorded(store: Store) -> None:
 async def test_a_doubted_read_is_no_local_activity(store: Store) -> None:
     """A bypass call that has to be asked after all goes the ordinary way."""
     deps = worker_deps(store, free(LEDGER, read_only=True, **BYPASS), people=[Person(id="guest", tier="trusted")])
-    ruling = (await gate(deps)).rulings[0]
+    ruling = (await gate(deps)).gate_decisions[0]
     assert (ruling.kind, ruling.options.local) == ("ask", False)
 
 
@@ -247,7 +248,7 @@ async def test_a_batch_shares_one_budget_of_characters(store: Store) -> None:
     """Three calls get a third each."""
     deps = worker_deps(store, free(LEDGER))
     reply = await gate(deps, *(proposed(call=f"c1.{n}", args={"amount": n}) for n in (1, 2, 3)))
-    assert {each.options.budget_chars for each in reply.rulings} == {RESULT_CHARS_PER_BATCH // 3}
+    assert {each.options.budget_chars for each in reply.gate_decisions} == {RESULT_CHARS_PER_BATCH // 3}
 
 
 @pytest.mark.row("E10")
@@ -265,7 +266,8 @@ async def test_the_budget_is_the_floor_of_the_total_by_the_calls(
     assert deps.result_budget("desk", calls) == math.floor(total / max(calls, 1))
     if calls:
         reply = await gate(deps, *(proposed(call=f"c1.{n}", args={"amount": n}) for n in range(calls)))
-        assert [each.options.budget_chars for each in reply.rulings] == [math.floor(total / max(calls, 1))] * calls
+        shares = [each.options.budget_chars for each in reply.gate_decisions]
+        assert shares == [math.floor(total / max(calls, 1))] * calls
 
 
 async def test_caps_count_through_a_batch(store: Store) -> None:
@@ -273,8 +275,8 @@ async def test_caps_count_through_a_batch(store: Store) -> None:
     deps = worker_deps(store, free(LEDGER))
     calls = (proposed(), proposed(call="c1.2", args={"amount": 2}))
     reply = await gate(deps, *calls, tally=Tally(calls=MAX_CALLS - 1))
-    assert [each.kind for each in reply.rulings] == ["run", "settled"]
-    outcome = reply.rulings[1].outcome
+    assert [each.kind for each in reply.gate_decisions] == ["run", "settled"]
+    outcome = reply.gate_decisions[1].outcome
     assert (outcome.call, outcome.tool, outcome.code, outcome.gate) == ("c1.2", "pay", "too_many_calls", "caps")
     assert "1000 calls" in outcome.value.inline
     assert reply.tally.calls == MAX_CALLS + 1
@@ -296,7 +298,7 @@ async def test_a_denied_call_tells_the_model_so(
     store: Store, tool: Tool, policies: Any, rule: RuleReference | None, reason: str
 ) -> None:
     """The outcome holds a `ToolDenied` of the policy, as value and as field."""
-    ruling = (await gate(worker_deps(store, tool, policies=policies))).rulings[0]
+    ruling = (await gate(worker_deps(store, tool, policies=policies))).gate_decisions[0]
     outcome = ruling.outcome
     assert (ruling.kind, outcome.code, outcome.rule) == ("settled", "denied", rule)
     assert outcome.denied == ToolDenied(source="policy", tool="pay", call_id="c1.1", reason=outcome.denied.reason)
@@ -307,7 +309,7 @@ async def test_a_denied_call_tells_the_model_so(
 
 async def test_wrong_arguments_go_back_to_the_model(store: Store) -> None:
     """A settled call has no digest, no request and its reason as text."""
-    ruling = (await gate(worker_deps(store, pay_tool(LEDGER)), proposed(args={"amount": "much"}))).rulings[0]
+    ruling = (await gate(worker_deps(store, pay_tool(LEDGER)), proposed(args={"amount": "much"}))).gate_decisions[0]
     assert (ruling.kind, ruling.outcome.code, ruling.outcome.gate) == ("settled", "input_invalid", "schema")
     assert "`amount`" in ruling.outcome.value.inline
     assert (ruling.outcome.denied, ruling.outcome.rule, ruling.digest) == (None, None, "")
@@ -316,7 +318,7 @@ async def test_wrong_arguments_go_back_to_the_model(store: Store) -> None:
 async def test_a_dry_run_asks_nobody(store: Store) -> None:
     """Each call is settled with what would have been called."""
     reply = await gate(worker_deps(store, pay_tool(LEDGER)), dry_run=True)
-    outcome = reply.rulings[0].outcome
+    outcome = reply.gate_decisions[0].outcome
     assert (outcome.code, outcome.gate) == ("ok", "dry_run")
     assert outcome.value.inline.startswith("[dry-run] pay would be called")
 
@@ -327,7 +329,7 @@ async def test_arguments_in_the_store_are_judged_whole(store: Store) -> None:
     args = {"amount": 1, "to": "é" * 10_000}
     content = await to_content(store, args, PLACE)
     assert content.blob is not None
-    ruling = (await gate(worker_deps(store, tool), CallPart(call="c1.1", tool="pay", args=content))).rulings[0]
+    ruling = (await gate(worker_deps(store, tool), CallPart(call="c1.1", tool="pay", args=content))).gate_decisions[0]
     assert ruling.digest == permit_for(tool, args).digest
     assert request_of(ruling.request).args == content
 
@@ -346,12 +348,12 @@ async def test_a_lost_blob_is_the_worlds_failure(store: Store, tmp_path: Any) ->
 async def test_what_people_are_asked_already_is_not_asked_again(store: Store) -> None:
     """The same call has the code of the first, and no question; another one has a question of its own."""
     deps = worker_deps(store, pay_tool(LEDGER))
-    first = (await gate(deps)).rulings[0]
+    first = (await gate(deps)).gate_decisions[0]
     assert first.question is not None
     waiting = WaitingCall(action=first.action, approval_id="a1", code="K7Q2FM")
     again = proposed(call="c2.1", args=dict(reversed(ARGS.items())))
     other = proposed(call="c2.2", args=ARGS | {"amount": 21})
-    same, asks = (await gate(deps, again, other, waiting=(waiting,))).rulings
+    same, asks = (await gate(deps, again, other, waiting=(waiting,))).gate_decisions
     assert same.outcome is not None
     assert (same.kind, same.question, same.outcome.code) == ("settled", None, "waiting")
     assert (same.outcome.value.inline, same.outcome.approval_id) == ("waiting for approval, K7Q-2FM", "a1")
@@ -361,9 +363,9 @@ async def test_what_people_are_asked_already_is_not_asked_again(store: Store) ->
 async def test_a_denial_stands_before_what_waits(store: Store) -> None:
     """What was denied is denied, whatever the turn says that people are asked."""
     deps = worker_deps(store, pay_tool(LEDGER))
-    action = (await gate(deps)).rulings[0].action
+    action = (await gate(deps)).gate_decisions[0].action
     waiting = WaitingCall(action=action, approval_id="a1", code="K7Q2FM")
     denial = Denial(action=action, approval_id="a0", decided_by="ana")
-    ruling = (await gate(deps, proposed(call="c2.1"), waiting=(waiting,), denied=(denial,))).rulings[0]
+    ruling = (await gate(deps, proposed(call="c2.1"), waiting=(waiting,), denied=(denial,))).gate_decisions[0]
     assert ruling.outcome is not None
     assert (ruling.outcome.code, ruling.outcome.denied and ruling.outcome.denied.source) == ("denied", "repeat")

@@ -82,7 +82,7 @@ async def test_a_gate_is_named_in_outcome_and_record(store: Store, gate: str) ->
         await store.claim("other", workflow="turn/main/s2/t2", call="c1.1", tool="pay", use=use)
     ctx = pinned(channel="slack", route="till" if gate == "layer" else "")
     asked = GateTask(ctx=ctx, calls=(call,), tally=task.get("tally", Tally()), dry_run=task.get("dry_run", False))
-    outcome = (await environment(GATE, is_local=True).run(GateActivity(deps).gate, asked)).rulings[0].outcome
+    outcome = (await environment(GATE, is_local=True).run(GateActivity(deps).gate, asked)).gate_decisions[0].outcome
     records = await AuditLog(store).stream(TurnKey(ctx.tenant, ctx.session, ctx.turn).workflow_id)
     assert outcome is not None
     assert (outcome.gate, outcome.code) == (gate, code)

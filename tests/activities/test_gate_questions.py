@@ -52,7 +52,7 @@ async def ruling(
     part = CallPart(call=call, tool=tool, args=Content(inline=args))
     task = GateTask(ctx=pinned(), calls=(part,), **fields)
     reply = await environment("signoff.gate", is_local=True).run(GateActivity(deps).gate, task)
-    return reply.rulings[0]
+    return reply.gate_decisions[0]
 
 
 async def test_a_request_has_what_time_does_by_the_policy(store: Store) -> None:
@@ -320,7 +320,7 @@ async def test_calls_of_a_requester_for_whom_nobody_vouches_are_refused(
     task = GateTask(ctx=pinned(user=user), calls=calls)
     reply = await environment("signoff.gate", is_local=True).run(GateActivity(deps).gate, task)
     text = f"Not executed: {why}."
-    assert reply.rulings == tuple(
+    assert reply.gate_decisions == tuple(
         GateDecision(
             call=call,
             kind="settled",
@@ -403,7 +403,7 @@ async def test_nobody_is_asked_for_a_turn_that_has_rested(store: Store) -> None:
         user = GUEST.model_copy(update={"issued_at": datetime.now(UTC) - timedelta(days=days + 1)})
         part = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
         task = GateTask(ctx=pinned(user=user, turn=turn), calls=(part,))
-        return (await environment("signoff.gate", is_local=True).run(GateActivity(deps).gate, task)).rulings[0]
+        return (await environment("signoff.gate", is_local=True).run(GateActivity(deps).gate, task)).gate_decisions[0]
 
     assert (await asks(6, "rests")).kind == "ask"
     old = await asks(8, "gone")

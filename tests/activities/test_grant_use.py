@@ -98,7 +98,7 @@ async def ruled(deps: WorkerDeps, args: Any = None, **ctx: Any) -> GateDecision:
     env = environment("signoff.gate", is_local=True, workflow_id=f"turn/{pin.tenant}/{pin.session}/{pin.turn}")
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=args or ARGS))
     reply = await env.run(GateActivity(deps).gate, GateTask(ctx=pin, calls=(call,)))
-    return sent(reply).rulings[0]
+    return sent(reply).gate_decisions[0]
 
 
 async def kept(store: Store) -> list[Grant]:

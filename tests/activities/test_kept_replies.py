@@ -67,7 +67,7 @@ async def attempt(deps: WorkerDeps, run: str, number: int, span: timedelta = SPA
 def question_in(reply: ModelReply) -> ApprovalRequest:
     """What people are asked about the only call of a reply."""
     assert reply.gates is not None
-    (ruling,) = reply.gates.rulings
+    (ruling,) = reply.gates.gate_decisions
     assert ruling.kind == "ask"
     return request_of(ruling.request)
 
@@ -89,7 +89,7 @@ async def test_a_second_attempt_asks_nobody_and_returns_the_same(store: Store) -
     assert model.asked == 1
     assert again == first
     assert first.gates is not None
-    assert [each.kind for each in first.gates.rulings] == ["ask"]
+    assert [each.kind for each in first.gates.gate_decisions] == ["ask"]
     assert await amounts(store) == [10]
     assert [each.kind for each in await AuditLog(store).stream(TURN.workflow_id)].count("proposal") == 1
 
@@ -113,7 +113,7 @@ async def test_what_was_denied_before_the_turn_heard_of_it_ends_the_call(store: 
     await answer(store, about(first, verdict="denied", reason="too much"))
     again = await attempt(deps_with(store, model), run, 2)
     assert again.gates is not None
-    outcome = again.gates.rulings[0].outcome
+    outcome = again.gates.gate_decisions[0].outcome
     assert outcome is not None
     assert outcome.denied is not None
     assert (outcome.code, outcome.denied.approval_id, outcome.denied.reason) == ("denied", first.id, "too much")
@@ -136,7 +136,7 @@ async def test_no_time_that_a_caller_names_opens_a_way_past_a_denial(store: Stor
     async def judged(calls: tuple[CallPart, ...]) -> GateDecision:
         task = GateTask(ctx=pinned(), calls=calls, asked_since=since)
         found: GateReply = await environment("signoff.gate").run(GateActivity(deps).gate, task)
-        return found.rulings[0]
+        return found.gate_decisions[0]
 
     await answer(store, about(request_of((await judged(denied)).request), verdict="denied"))
     assert (await judged(bait)).kind == "ask"
@@ -216,7 +216,7 @@ async def test_the_gates_are_told_what_the_turn_has_done(store: Store) -> None:
 
     async def gate(self: GateActivity, task: GateTask) -> GateReply:
         seen.append(task)
-        return GateReply(rulings=())
+        return GateReply(gate_decisions=())
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(GateActivity, "gate", gate)

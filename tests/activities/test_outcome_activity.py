@@ -276,8 +276,8 @@ async def test_whom_a_call_asked_does_not_hang_on_whether_it_could_be_made_now(s
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
     doubt = GateTask(ctx=permit.ctx, calls=(call,), withheld=("pay",), doubt=1, doubt_of=permit.digest)
     asks = await environment("signoff.gate", is_local=True).run(GateActivity(deps).gate, doubt)
-    assert asks.rulings[0].request.approvers == ("user:ana",)
-    word = about(asks.rulings[0].request, **SAID)
+    assert asks.gate_decisions[0].request.approvers == ("user:ana",)
+    word = about(asks.gate_decisions[0].request, **SAID)
     written = []
     for subject in ("bo", "ana"):
         said = word.model_copy(update={"subject": subject})

@@ -351,18 +351,18 @@ async def test_the_gates_refuse_a_forged_requester(store: Store) -> None:
     for policy in (False, True):
         deps = PermitKit(store, policy).deps
         for user in (GUEST, asks(signer=STRANGER)):
-            [ruling] = (await gated(deps, user)).rulings
+            [ruling] = (await gated(deps, user)).gate_decisions
             assert ruling.request is None
             assert ruling.outcome is not None
             assert (ruling.kind, ruling.outcome.code) == ("settled", "refused")
-        [good] = (await gated(deps, asks())).rulings
+        [good] = (await gated(deps, asks())).gate_decisions
         assert good.kind == ("ask" if policy else "run")
         assert (good.request is None) == (not policy)
 
 
 async def test_the_question_carries_the_proof_of_who_asked(store: Store) -> None:
     """Whoever reads it checks that the gateway vouches for who asked, without asking the turn."""
-    [ruling] = (await gated(PermitKit(store).deps, asks())).rulings
+    [ruling] = (await gated(PermitKit(store).deps, asks())).gate_decisions
     assert ruling.request is not None
     assert ruling.request.requester == asks()
     rows = await Questions(store).read(ruling.request.id)

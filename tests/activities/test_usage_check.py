@@ -102,7 +102,7 @@ async def ruled(deps: WorkerDeps, call: str = "c1.1", **fields: Any) -> GateDeci
     """What the gates say of one call of `pay`."""
     part = CallPart(call=call, tool="pay", args=Content(inline=ARGS))
     task = GateTask(ctx=pinned(**fields), calls=(part,))
-    return (await environment(GATE, is_local=True).run(GateActivity(deps).gate, task)).rulings[0]
+    return (await environment(GATE, is_local=True).run(GateActivity(deps).gate, task)).gate_decisions[0]
 
 
 def said(outcome: CallOutcome | None) -> tuple[str, str, str]:

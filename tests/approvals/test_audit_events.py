@@ -686,7 +686,7 @@ def heard(**fields: Any) -> SessionEvent:
 
 
 LOST = SessionEvent(at=AT, what="turn", id="t0", status="accepted", code="lost")
-HEARD = {"session": "s1", "heard": "result", "id": "r1", "status": "refused", "code": "late", "body": BODY}
+HEARD = {"session": "s1", "session_event": "result", "id": "r1", "status": "refused", "code": "late", "body": BODY}
 
 
 @pytest.mark.parametrize(
@@ -721,19 +721,19 @@ HEARD = {"session": "s1", "heard": "result", "id": "r1", "status": "refused", "c
         ),
         pytest.param(
             lambda: audit_events.session_entry("acme", "s1", "t1", heard()),
-            entry("attempt", f"heard/result/r1/refused/late/{WHEN}/{BODY_START}", "crm", **HEARD),
+            entry("attempt", f"session_event/result/r1/refused/late/{WHEN}/{BODY_START}", "crm", **HEARD),
             id="a result came late",
         ),
         pytest.param(
             lambda: audit_events.session_entry("acme", "s1", "t1", heard(more=3)),
-            entry("attempt", f"heard/result/r1/refused/late/{WHEN}/{BODY_START}", "crm", **HEARD, more=3),
+            entry("attempt", f"session_event/result/r1/refused/late/{WHEN}/{BODY_START}", "crm", **HEARD, more=3),
             id="and three more like it",
         ),
         pytest.param(
             lambda: audit_events.session_entry("acme", "s1", "t1", LOST),
             entry(
-                "turn", f"heard/turn/t0/accepted/lost/{WHEN}/", "",
-                session="s1", heard="turn", id="t0", status="accepted", code="lost",
+                "turn", f"session_event/turn/t0/accepted/lost/{WHEN}/", "",
+                session="s1", session_event="turn", id="t0", status="accepted", code="lost",
             ),
             id="an earlier turn is gone",
         ),

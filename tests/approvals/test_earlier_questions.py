@@ -12,7 +12,7 @@ from signoff.approvals.earlier_questions import (
     is_asked_still,
     is_barred,
     is_bound_to,
-    is_unheard,
+    is_new_to_turn,
     last_asked,
 )
 from signoff.contracts.approval import ApprovalRequest
@@ -119,13 +119,13 @@ def test_a_question_goes_on_while_it_waits_or_its_turn_has_not_heard_of_it() -> 
 def test_a_turn_has_not_heard_of_what_was_asked_since_its_worker_was_lost() -> None:
     """At that time or later, beyond the revision whose answers it had; of an unknown time nothing is known."""
     asked = request(opened_at=NOW, revision=2)
-    assert is_unheard(asked, NOW)
-    assert is_unheard(request(opened_at=NOW), NOW)
-    assert is_unheard(asked, BEFORE, 1)
-    assert not is_unheard(asked, AFTER)
-    assert not is_unheard(asked, NOW, 2)
-    assert not is_unheard(asked, None)
-    assert not is_unheard(request(opened_at=None), NOW)
+    assert is_new_to_turn(asked, NOW)
+    assert is_new_to_turn(request(opened_at=NOW), NOW)
+    assert is_new_to_turn(asked, BEFORE, 1)
+    assert not is_new_to_turn(asked, AFTER)
+    assert not is_new_to_turn(asked, NOW, 2)
+    assert not is_new_to_turn(asked, None)
+    assert not is_new_to_turn(request(opened_at=None), NOW)
 
 
 @pytest.mark.parametrize("state", ["happened", "denied"])

@@ -160,7 +160,7 @@ class ForgedTurn:
         part = CallPart(call=call, tool=tool, args=Content(inline=args))
         task = GateTask(ctx=ctx, calls=(part,), **fields)
         reply = await self.schedule(names.GATE, f"gate-{uuid.uuid4().hex[:8]}", task)
-        return GateReply.model_validate(reply).rulings[0]
+        return GateReply.model_validate(reply).gate_decisions[0]
 
 
 @dataclass

@@ -57,7 +57,7 @@ async def lying_model(task: ModelTask) -> ModelReply:
 @activity.defn(name=names.GATE)
 async def lying_gate(task: GateTask) -> GateReply:
     """Says that every call may run by rule; a replay only looks whether there is a gate."""
-    return GateReply(rulings=tuple(GateDecision(call=each.call, kind="run") for each in task.calls))
+    return GateReply(gate_decisions=tuple(GateDecision(call=each.call, kind="run") for each in task.calls))
 
 
 @activity.defn(name=names.ANSWERS)

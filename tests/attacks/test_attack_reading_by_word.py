@@ -168,7 +168,7 @@ async def test_whom_one_turn_asks_reads_that_turn_alone(site: AttackSite, impost
     ctx, view = await impostor.ctx(turns[0]), await impostor.view(turns[0])
     forged = await impostor.stand(turns[0], **{names.STATE: plain(view)})
     asked = GateTask(ctx=ctx, calls=(CallPart(call="c9.1", tool="pay", args=Content(inline={"amount": 1, "to": to})),))
-    ruling = GateReply.model_validate(await forged.schedule(names.GATE, "g1", asked)).rulings[0]
+    ruling = GateReply.model_validate(await forged.schedule(names.GATE, "g1", asked)).gate_decisions[0]
     assert ruling.kind == "ask"
     assert ruling.question is not None
     own = request_from_reference(ruling.question, ruling, asked.calls[0], ctx)

@@ -10,7 +10,7 @@ import pytest
 from audit_kit import tamper, verified
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
-from signoff.audit.config_snapshots import NAMES_TOLD, follow_people, note_catalog, note_people
+from signoff.audit.config_snapshots import NAMES_SHOWN, follow_people, note_catalog, note_people
 from signoff.audit.log import AuditLog
 from signoff.audit.timeline import timeline
 from signoff.contracts.errors import Unavailable
@@ -77,7 +77,7 @@ async def test_more_names_than_fit_are_counted(store: Store) -> None:
     """A thousand people are one record of a bounded length."""
     await note_people(store, FixedDirectory([ANA]), "gateway")
     await note_people(store, FixedDirectory([Person(id=f"p{number:04}") for number in range(1_000)]), "gateway")
-    assert (len((await told(store))[1]["added"]), (await told(store))[1]["count"]) == (NAMES_TOLD, 1_000)
+    assert (len((await told(store))[1]["added"]), (await told(store))[1]["count"]) == (NAMES_SHOWN, 1_000)
 
 
 async def test_a_file_that_changes_is_recorded_while_a_process_runs(store: Store, tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from signoff.texts.record_entries import _KINDS
 KINDS = sorted((*_KINDS, "strange"))
 NAMES = (
     "act", "actor", "after", "approval", "approvers", "assurance", "call", "changed", "channel", "code", "count",
-    "decisions", "ended", "error", "grant", "heard", "id", "key_id", "more", "note", "permit", "quorum", "reason",
-    "records", "refused", "removed", "rule", "policy_hash", "private", "status", "stop", "tool", "unsigned", "verdict",
+    "decisions", "ended", "error", "grant", "id", "key_id", "more", "note", "permit", "quorum", "reason", "records",
+    "refused", "removed", "rule", "policy_hash", "private", "session_event", "status", "stop", "tool", "unsigned",
+    "verdict",
 )  # fmt: skip
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -69,7 +69,7 @@ async def test_every_field_that_a_webhook_is_told_is_documented() -> None:
         raw = signed(body)
         assert {*data, "identity", "token", "in_reply_to"} <= set(listed[name])
         assert channel.receive(raw).actions[0].token == "t"
-    assert set(listed["status"]) >= {"id", "state", "code", "told", "delivered", "read", "failed"}
+    assert set(listed["status"]) >= {"id", "state", "code", "message", "delivered", "read", "failed"}
 
 
 def signed(body: bytes) -> InboundRequest:

@@ -150,7 +150,7 @@ async def test_whom_the_first_channel_cannot_reach_is_told_by_the_next_at_once(r
     await rig.settle()
     assert sorted(told(rig.mail)) == [("ana", "ask"), ("bo", "ask")]
     row = (await rig.rows(asks))[("ana", "chat")]
-    assert (row.state, row.code, row.told) == ("failed", "channel_not_found", "no")
+    assert (row.state, row.code, row.message) == ("failed", "channel_not_found", "no")
     assert ("failed", "ana", "chat") in rig.events()
 
 
@@ -165,8 +165,8 @@ async def test_what_a_vendor_answers_repeats_no_secret(store: Store) -> None:
     rig.chat.failing, asks = fail, request()
     await rig.tell("opened", asks)
     await rig.settle()
-    assert (await rig.rows(asks))[("ana", "chat")].told == "no bot at /bot[hidden]/send"
-    assert [entry.data["told"] for entry in rig.seen if "told" in entry.data] == ["no bot at /bot[hidden]/send"]
+    assert (await rig.rows(asks))[("ana", "chat")].message == "no bot at /bot[hidden]/send"
+    assert [entry.data["message"] for entry in rig.seen if "message" in entry.data] == ["no bot at /bot[hidden]/send"]
 
 
 async def test_an_outage_of_one_channel_holds_up_no_other(rig: Rig) -> None:

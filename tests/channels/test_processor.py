@@ -111,7 +111,7 @@ class Rig:
 
     async def result(self, key: str = "k1") -> dict[str, Any]:
         """What came of something heard."""
-        row = await self.arrivals.read("chat", "heard", key)
+        row = await self.arrivals.read("chat", "action", key)
         assert row is not None
         return {} if row.result is None else {"state": row.state, **row.result}
 
@@ -455,7 +455,7 @@ async def test_an_answer_outlives_a_server_that_is_away(rig: Rig) -> None:
     rig.decisions.server = True
     await (await rig.hurried()).processor.step()
     assert rig.decisions.request(request.id).state == "approved"
-    arrival = await rig.arrivals.read("chat", "heard", "k1")
+    arrival = await rig.arrivals.read("chat", "action", "k1")
     assert arrival is not None
     assert rig.decisions.answers[0][1].received_at == arrival.received_at
 
@@ -833,7 +833,7 @@ async def test_strangers_fill_no_store(rig: Rig, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("signoff.channels.inbound.unknown_senders.AN_HOUR", 2)
     replies = [await rig.hear(f"nobody-{number}", text="yes") for number in range(5)]
     assert [reply is not None for reply in replies] == [True, True, False, False, False]
-    kept = [await rig.arrivals.read("chat", "heard", f"k{number}") for number in range(1, 6)]
+    kept = [await rig.arrivals.read("chat", "action", f"k{number}") for number in range(1, 6)]
     assert [row is not None for row in kept] == [True, True, False, False, False]
     rig.ahead = timedelta(hours=1)
     assert await rig.hear("nobody-5", text="yes") is not None

@@ -156,7 +156,7 @@ class TestTelegram(ChannelSuite):
         request = await rig.ask()
         row = await rig.delivery(request, "bo")
         assert (row.state, row.code) == ("failed", "403")
-        assert "blocked by the user" in row.told
+        assert "blocked by the user" in row.message
         card = await rig.outbound_card(row)
         for address, code in (("4242", "400"), ("@bo", "address"), ("-100123", "address"), ("1002 ", "address")):
             with pytest.raises(NotDelivered) as caught:

@@ -129,7 +129,7 @@ class TestSms(ChannelSuite):
         request = await rig.ask()
         row = await rig.delivery(request, "bo")
         assert (row.state, row.code) == ("failed", "21610")
-        assert "STOP" in row.told
+        assert "STOP" in row.message
 
     @play_scenario
     async def test_a_yes_to_messages_at_all_decides_nothing(self, rig: ChannelRig) -> None:
@@ -177,7 +177,7 @@ class TestWhatsApp(ChannelSuite):
         assert (await rig.delivery(request, "bo")).state == "sent"
         await rig.receive(*fake(rig).late)
         row = await rig.delivery(request, "bo")
-        assert (row.state, row.code, row.told) == ("failed", "63016", ERRORS.meaning(63016))
+        assert (row.state, row.code, row.message) == ("failed", "63016", ERRORS.meaning(63016))
 
     @play_scenario
     async def test_the_same_refused_at_once(self, rig: ChannelRig) -> None:

@@ -316,7 +316,7 @@ async def test_what_we_sent_is_no_answer() -> None:
 def test_a_status_is_about_the_card(told: str, known: str) -> None:
     """Of a reminder as well; what a receiver makes up is kept as unknown."""
     for message in ("ask", "remind.1", "closed"):
-        data = {"id": f"{'t' * 26}.{message}", "state": told, "code": "E1", "told": "why"}
+        data = {"id": f"{'t' * 26}.{message}", "state": told, "code": "E1", "message": "why"}
         body = json.dumps({"type": "status", "data": data}).encode()
         received = webhook(Line()).parse(InboundRequest(body, {"webhook-id": "m1", "content-type": "application/json"}))
         status = received.statuses[0]

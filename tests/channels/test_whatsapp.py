@@ -110,7 +110,7 @@ class TestWhatsApp(ChannelSuite):
         request = await rig.ask()
         row = await rig.delivery(request, "bo")
         assert (row.state, row.code) == ("failed", "131047")
-        assert "template" in row.told
+        assert "template" in row.message
         assert (await rig.delivery(request, "ana")).state == "sent"
 
     @play_scenario
@@ -139,7 +139,7 @@ class TestWhatsApp(ChannelSuite):
         failed = fake(rig).status_body(fake(rig).bubble(rig.card(rig.bo)), "failed", 131026)
         await rig.receive(fake(rig).body_request(failed))
         row = await rig.delivery(request, "bo")
-        assert (row.state, row.code, row.told) == ("failed", "131026", ERRORS.meaning(131026))
+        assert (row.state, row.code, row.message) == ("failed", "131026", ERRORS.meaning(131026))
 
     @play_scenario
     async def test_all_of_a_batch_is_heard(self, rig: ChannelRig) -> None:

@@ -46,7 +46,7 @@ async def test_turns_of_another_store_are_named(
 
     async def said() -> tuple[bool, str]:
         found = (await cli("doctor", "--address", server.address, "--json")).data
-        return next((check["ok"], check["said"]) for check in found if check["name"] == "turns")
+        return next((check["ok"], check["message"]) for check in found if check["name"] == "turns")
 
     try:
         ok, words = await said()
@@ -78,7 +78,7 @@ async def test_without_a_gateway_a_freeze_has_a_way(cli: Cli, clean_env: pytest.
     checks = (await cli("doctor", "--address", f"127.0.0.1:{free_port()}", "--json")).data
     gateway = next(check for check in checks if check["name"] == "gateway")
     assert gateway["ok"] is True
-    assert gateway["said"].endswith("`signoff store freeze TENANT --reason WHY`")
+    assert gateway["message"].endswith("`signoff store freeze TENANT --reason WHY`")
 
 
 async def test_wrong_settings_are_said_first(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,7 @@ async def test_second_logins_are_told_with_their_remedy(
         checks = (await cli("doctor", "--address", f"127.0.0.1:{free_port()}", "--json")).data
         [logins] = [check for check in checks if check["name"] == "logins"]
         assert logins["ok"]
-        return str(logins["said"])
+        return str(logins["message"])
 
     told = await said()
     assert "have no login there: `ana`" in told
@@ -124,7 +124,7 @@ async def test_second_logins_are_told_with_their_remedy(
 async def keys_check(cli: Cli) -> tuple[bool, str]:
     """What the check of keys says."""
     checks = (await cli("doctor", "--address", f"127.0.0.1:{free_port()}", "--json")).data
-    return next((check["ok"], check["said"]) for check in checks if check["name"] == "keys")
+    return next((check["ok"], check["message"]) for check in checks if check["name"] == "keys")
 
 
 async def test_keys_are_checked_where_they_are_needed(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ async def test_missing_search_attributes_are_created_with_fix(
         await client.operator_service.remove_search_attributes(removal)
         checks = (await cli("doctor", "--address", own.address, "--json")).data
         assert [check["name"] for check in checks if not check["ok"]] == ["search attributes"]
-        assert "signoff doctor --fix" in checks[-1]["said"]
+        assert "signoff doctor --fix" in checks[-1]["message"]
         fixed = await cli("doctor", "--address", own.address, "--fix", "--json")
         assert fixed.code == 0
         again = await cli("doctor", "--address", own.address)
@@ -174,7 +174,7 @@ async def test_the_role_at_the_store_is_said_in_production(
     for profile in ("development", "production"):
         clean_env.setenv("SIGNOFF_PROFILE", profile)
         checks = (await cli("doctor", "--address", f"127.0.0.1:{free_port()}", "--json")).data
-        said[profile] = [check["said"] for check in checks if check["name"] == "store role" and check["ok"]]
+        said[profile] = [check["message"] for check in checks if check["name"] == "store role" and check["ok"]]
     assert said["development"] == []
     [sentence] = said["production"]
     assert sentence.startswith("SQLite has one role: whoever takes a worker over can write answers")
@@ -193,7 +193,7 @@ async def test_doctor_says_as_whom_it_is_connected(
     for role in ("owner", "worker", "gateway"):
         clean_env.setenv("SIGNOFF_STORE_URL", getattr(urls, role))
         checks = (await cli("doctor", "--address", f"127.0.0.1:{free_port()}", "--json")).data
-        [said[role]] = [check["said"] for check in checks if check["name"] == "store role"]
+        [said[role]] = [check["message"] for check in checks if check["name"] == "store role"]
     assert (said.pop("owner").partition(",")[0], said) == (
         "this is the address of the tables' owner", {"worker": "a worker's", "gateway": "a gateway's"},
     )  # fmt: skip

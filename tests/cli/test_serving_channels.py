@@ -56,7 +56,7 @@ async def test_the_channels_of_a_manifest_run_beside_the_gateway(
             assert [each.status_code for each in (taken, forged, absent)] == [200, 401, 404]
             async with asyncio.timeout(30):
                 while True:
-                    row = await InboundQueue(store).read("chat", "heard", "k")
+                    row = await InboundQueue(store).read("chat", "action", "k")
                     assert row is not None
                     if row.state == "done":
                         break

@@ -66,7 +66,7 @@ def case_of(
         message=Message(role="assistant", parts=(words, call or part())),
         catalog="c" * 16,
         instructions="i" * 16,
-        gates=None if ruling is None else GateReply(rulings=(ruling,)),
+        gates=None if ruling is None else GateReply(gate_decisions=(ruling,)),
     )
     results = fields.pop("results", ())
     said = (*given.messages, first.message, *((Message(role="tool", parts=results),) if results else ()))

@@ -23,7 +23,7 @@ from signoff.contracts.message import CallPart
 from signoff.formats.json_schema import SchemaProblem
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.gates.argument_check import PROBLEMS_TOLD
+from signoff.registry.gates.argument_check import PROBLEMS_SHOWN
 from signoff.registry.gates.local_decision import GateName, LocalGateDecision, denied_decision, settled_decision
 from signoff.registry.gates.pipeline import judge, next_tally
 from signoff.registry.tool import Tool
@@ -187,12 +187,12 @@ def test_a_policy_that_denies() -> None:
     assert ruling.verdict.verdict == "deny"
 
 
-@pytest.mark.parametrize(("count", "more"), [(1, ""), (PROBLEMS_TOLD, ""), (PROBLEMS_TOLD + 2, "; and 2 more")])
+@pytest.mark.parametrize(("count", "more"), [(1, ""), (PROBLEMS_SHOWN, ""), (PROBLEMS_SHOWN + 2, "; and 2 more")])
 def test_wrong_arguments(count: int, more: str) -> None:
     """Gate 9: up to five problems, each with its path, and how many more there are."""
     problems = [SchemaProblem(f"f{n}", "must fly") for n in range(count)]
     tool = a_tool(validate_input=lambda args: problems)
-    told = "; ".join(f"`f{n}` must fly" for n in range(min(count, PROBLEMS_TOLD)))
+    told = "; ".join(f"`f{n}` must fly" for n in range(min(count, PROBLEMS_SHOWN)))
     message = f"the arguments of `book_flight` are not valid: {told}{more}. Correct them and call it again"
     assert judged(catalog(tool)) == settled("schema", "input_invalid", message, tool=tool)
 
@@ -313,13 +313,20 @@ def test_a_handler_that_has_not_been_asked_asks_people() -> None:
     policy = ApprovalPolicy(auto_approve_if="args.totalCost < 500.0", handler="test_gate_words:never_called")
     found = catalog(a_tool(requires_approval=policy))
     ruling = judged(found)
-    assert ruling.unheard is not None
-    assert (ruling.unheard.verdict, ruling.unheard.rule) == ("auto", RuleReference(name="auto_approve_if"))
+    assert ruling.before_handler is not None
+    assert (ruling.before_handler.verdict, ruling.before_handler.rule) == (
+        "auto",
+        RuleReference(name="auto_approve_if"),
+    )
     rule = RuleReference(kind="handler", handler="test_gate_words:never_called")
-    why = f"{ruling.unheard.why}; `handler` has not been asked"
-    asks = dataclasses.replace(ruling.unheard, verdict="ask", rule=rule, rule_text="", why=why)
+    why = f"{ruling.before_handler.why}; `handler` has not been asked"
+    asks = dataclasses.replace(ruling.before_handler, verdict="ask", rule=rule, rule_text="", why=why)
     assert ruling == LocalGateDecision(
-        call="c7.3", kind="ask", tool=found.registry.resolve("book_flight"), verdict=asks, unheard=ruling.unheard
+        call="c7.3",
+        kind="ask",
+        tool=found.registry.resolve("book_flight"),
+        verdict=asks,
+        before_handler=ruling.before_handler,
     )
 
 
@@ -327,7 +334,7 @@ def test_a_handler_is_not_waited_for_where_the_rules_deny() -> None:
     """It could only tighten, and a denial is as tight as it gets."""
     policy = ApprovalPolicy(deny_if="args.totalCost > 1.0", handler="test_gate_words:never_called")
     ruling = judged(catalog(a_tool(requires_approval=policy)))
-    assert (ruling.kind, ruling.code, ruling.unheard) == ("settled", "denied", None)
+    assert (ruling.kind, ruling.code, ruling.before_handler) == ("settled", "denied", None)
 
 
 async def never_called(call: object, context: object) -> str:

@@ -111,7 +111,7 @@ async def test_what_did_not_get_out_is_due_again(store: Store) -> None:
     await deliveries.record_failure(row.token, "rate\0limited", "wait\ud800 " * 200, again_after=30)
     assert await deliveries.claim_due(9, ON) == []
     now = await read(deliveries, row.token)
-    assert (now.state, now.code, now.told[:6], len(now.told)) == ("planned", "rate�limited", "wait� ", 500)
+    assert (now.state, now.code, now.message[:6], len(now.message)) == ("planned", "rate�limited", "wait� ", 500)
     assert timedelta(seconds=20) < now.due_at - datetime.now(UTC) < timedelta(seconds=31)
     await deliveries.record_failure(row.token, "", "", again_after=0)
     assert [each.token for each in await deliveries.claim_due(9, ON)] == [row.token]
@@ -126,7 +126,7 @@ async def test_what_cannot_get_out_is_not_tried_again(store: Store) -> None:
     await let_leases_end(store)
     assert await deliveries.claim_due(9, ON) == []
     now = await read(deliveries, row.token)
-    assert (now.state, now.code, now.told) == ("failed", "gone", "no such user")
+    assert (now.state, now.code, now.message) == ("failed", "gone", "no such user")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ async def test_a_report_of_an_unknown_message_changes_nothing(store: Store) -> N
     assert await read(deliveries, row.token) == row
     await deliveries.state("slack", "m1", "unknown", "odd", "never heard of")
     noted = await read(deliveries, row.token)
-    assert (noted.state, noted.code, noted.told) == ("sent", "odd", "never heard of")
+    assert (noted.state, noted.code, noted.message) == ("sent", "odd", "never heard of")
     await deliveries.state("slack", "m1", "failed", "131026", "undeliverable")
     assert (await read(deliveries, row.token)).code == "131026"
 

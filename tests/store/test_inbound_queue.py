@@ -27,8 +27,8 @@ async def test_what_is_repeated_is_not_new(store: Store) -> None:
     assert await arrivals.put("mail", [Something(key="1")], []) == 1
     rows = await arrivals.claim(99)
     assert {(row.channel, row.kind, Something.model_validate_json(row.body).key) for row in rows} == {
-        ("slack", "heard", "1"), ("slack", "heard", "2"), ("slack", "heard", "3"), ("slack", "status", "2"),
-        ("mail", "heard", "1"),
+        ("slack", "action", "1"), ("slack", "action", "2"), ("slack", "action", "3"), ("slack", "status", "2"),
+        ("mail", "action", "1"),
     }  # fmt: skip
     assert {Something.model_validate_json(row.body).text for row in rows} == {"yes"}
 
@@ -44,7 +44,7 @@ async def test_what_is_done_is_known_for_good(store: Store) -> None:
     await arrivals.reschedule(first.key, 0)
     assert await arrivals.put("slack", [Something(key="1")], []) == 0
     assert await arrivals.claim(9) == []
-    known = [await arrivals.read("slack", "heard", key) for key in ("1", "2")]
+    known = [await arrivals.read("slack", "action", key) for key in ("1", "2")]
     assert {(row.state, (row.result or {})["code"]) for row in known if row} == {
         ("done", "decided"), ("dropped", "too late")
     }  # fmt: skip
@@ -69,7 +69,7 @@ async def test_any_name_is_a_name(store: Store, key: str) -> None:
     others = [Something(key=key), Something(key=key + "1")]
     assert await arrivals.put("mail", others, others) == 4
     assert await arrivals.put("mail", others, others) == 0
-    row = await arrivals.read("mail", "heard", key)
+    row = await arrivals.read("mail", "action", key)
     assert row is not None
     assert Something.model_validate_json(row.body).key == key
 
@@ -102,7 +102,7 @@ async def test_only_what_is_done_is_forgotten_in_time(store: Store) -> None:
     await arrivals.finish(row.key, {})
     assert await arrivals.sweep(DAYS) == 0
     assert await arrivals.sweep(timedelta(seconds=-1)) == 1
-    assert await arrivals.read("slack", "heard", "2") is not None
+    assert await arrivals.read("slack", "action", "2") is not None
 
 
 async def test_what_is_settled_holds_no_words(store: Store) -> None:
@@ -112,7 +112,7 @@ async def test_what_is_settled_holds_no_words(store: Store) -> None:
     (row,) = await arrivals.claim(9)
     assert "a secret" in row.body
     await arrivals.finish(row.key, {"what": "decided"})
-    known = await arrivals.read("slack", "heard", "1")
+    known = await arrivals.read("slack", "action", "1")
     assert known is not None
     assert (known.body, known.result) == ("", {"what": "decided"})
     assert await arrivals.put("slack", [Something(key="1", text="a secret")], []) == 0
@@ -131,7 +131,7 @@ async def test_what_is_noted_first_stands(store: Store) -> None:
     assert (again.about, again.result) == ({"revision": 1}, None)
     await arrivals.finish(row.key, {"code": "decided"})
     await arrivals.note(row.key, {"revision": 3})
-    settled = await arrivals.read("slack", "heard", "1")
+    settled = await arrivals.read("slack", "action", "1")
     assert settled is not None
     assert (settled.about, settled.result) == (None, {"code": "decided"})
 
@@ -157,5 +157,5 @@ async def test_what_is_of_no_use_is_forgotten_sooner(store: Store) -> None:
     assert await arrivals.sweep(timedelta(seconds=-1), what="stranger") == 2
     await arrivals.forget(second.key)
     await arrivals.forget(fourth.key)
-    known = [await arrivals.read("slack", "heard", str(number)) for number in range(4)]
+    known = [await arrivals.read("slack", "action", str(number)) for number in range(4)]
     assert [row is not None for row in known] == [False, True, False, False]

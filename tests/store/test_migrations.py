@@ -88,7 +88,7 @@ async def test_cards_that_were_to_be_reminded_of_still_are(store_url: str) -> No
 
     def second_last(connection: Connection) -> None:
         migrate(connection, VERSION_TABLE, "r0007")
-        names = ["token", "tenant", "approval", "person", "channel", "address", "state", "vendor_id", "code", "told"]
+        names = ["token", "tenant", "approval", "person", "channel", "address", "state", "vendor_id", "code", "message"]
         numbers = ["revision", "attempts", "claimed_until", "created_at", "changed_at"]
         values = dict.fromkeys(names, "'x'") | dict.fromkeys(numbers, "1")
         values |= {"kind": "'remind'", "handle": "'{}'", "request": "'{}'", "due_at": "7"}

@@ -13,7 +13,7 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     ("trace", CALL | {"line": "tool `pay`: pay (registry)"}, "pay c1.1 was resolved: tool `pay`: pay (registry)"),
     ("turn", {"actor": "desk", "channel": "api"}, "asked desk over api"),
     ("turn", {}, "asked for a turn over an unknown channel"),
-    ("turn", {"heard": 1, "id": "t7", "code": "lost"}, "turn t7 of the session is gone: lost"),
+    ("turn", {"session_event": 1, "id": "t7", "code": "lost"}, "turn t7 of the session is gone: lost"),
     ("turn", {"stop": "c1.1"}, "wanted to stop it: c1.1"),
     ("turn", {"ended": "complete"}, "ended complete"),
     ("turn", {"ended": "error", "error": "limit"}, "ended error, limit"),
@@ -69,12 +69,12 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     ),
     (
         "attempt",
-        {"heard": "message", "id": "m1", "status": "refused", "code": "lost"},
+        {"session_event": "message", "id": "m1", "status": "refused", "code": "lost"},
         "sent the session a message m1: refused lost",
     ),
     (
         "attempt",
-        {"heard": "message", "status": "refused", "more": 3},
+        {"session_event": "message", "status": "refused", "more": 3},
         "sent the session a message: refused, and 3 more",
     ),
     ("auto", CALL | {"rule": {"name": "r"}}, "pay c1.1 may run without asking anybody, by rule r"),

@@ -53,7 +53,7 @@ async def test_a_yes_to_changed_arguments_takes_the_change_to_a_turn_that_has_lo
         asked = rows.request(rows.latest)
         writer = DecisionWriter(store, turns.signoff, PEOPLE, None, system_clock, development=True)
         agreed = yes(key, revision=asked.revision, question_hash=asked.question_hash)
-        receipt = await writer.decide(asked, agreed)
+        receipt = await writer.write(asked, agreed)
         assert (receipt.status, receipt.state) == ("accepted", "approved")
         result = await turns.signoff.result(key)
     assert [call.code for call in result.calls] == ["ok"]

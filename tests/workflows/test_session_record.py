@@ -12,7 +12,7 @@ from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
 from signoff.audit.timeline import timeline
 from signoff.contracts import names
-from signoff.contracts.limits import SESSION_HEARD
+from signoff.contracts.limits import SESSION_EVENTS_KEPT
 from signoff.contracts.person import Principal
 from signoff.contracts.session_messages import SessionReceipt
 from signoff.contracts.turn import SessionEvent
@@ -27,13 +27,15 @@ EVE = (Principal(user="eve", name="Eve"),)
 async def heard(session: Talk, turn: str) -> list[Record]:
     """What a turn has written down of its session."""
     key = session.turn_key(turn)
-    return [each for each in await AuditLog(session.turns.store).stream(key.workflow_id) if "heard" in each.facts]
+    return [
+        each for each in await AuditLog(session.turns.store).stream(key.workflow_id) if "session_event" in each.facts
+    ]
 
 
 def told(records: list[Record]) -> list[tuple[str, ...]]:
     """By whom, what, and what became of it."""
     return [
-        (record.subject, *(str(record.facts.get(name, "")) for name in ("heard", "id", "status", "code")))
+        (record.subject, *(str(record.facts.get(name, "")) for name in ("session_event", "id", "status", "code")))
         for record in records
     ]
 
@@ -173,10 +175,10 @@ def test_whatever_is_sent_can_be_written(envelopes: tuple[Any, ...]) -> None:
 def test_a_flood_is_counted() -> None:
     """The last record says how many there were beyond it."""
     log = SessionLog(())
-    for number in range(SESSION_HEARD + 10):
+    for number in range(SESSION_EVENTS_KEPT + 10):
         log.record_reply("message", ({"id": str(number)},), REFUSED, NOW)
     kept = log.take()
-    assert (len(kept), kept[-1].more, sum(each.more for each in kept), log.kept) == (SESSION_HEARD, 10, 10, ())
+    assert (len(kept), kept[-1].more, sum(each.more for each in kept), log.kept) == (SESSION_EVENTS_KEPT, 10, 10, ())
     log.give_back(kept)
     assert log.kept == kept
 

@@ -175,7 +175,7 @@ async def test_fifty_open_cards_with_long_words_fit_into_what_temporal_shows(
 
 
 async def test_cards_of_many_values_do_not_wedge(client: Client, store: Store, task_queue: str) -> None:
-    """Fifty calls whose values fill a card each: every card is bounded, so the rulings fit into history."""
+    """Fifty calls whose values fill a card each: every card is bounded, so the gate_decisions fit into history."""
     ledger = Ledger()
     schema = AMOUNT_SCHEMA | {"additionalProperties": {"type": "string"}}
     tools = [pay_tool(ledger, name=name, input_schema=schema) for name in ("pay", "wire")]

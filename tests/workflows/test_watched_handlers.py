@@ -118,7 +118,7 @@ class Site:
         gateway = gateway or self.gateway
         request = (await gateway.requests.load(decision.approval_id)).request
         named = {"revision": request.revision, "question_hash": request.question_hash, "received_at": datetime.now(UTC)}
-        return await gateway.decisions.decide(request, decision.model_copy(update=named))
+        return await gateway.decision_writer.write(request, decision.model_copy(update=named))
 
     async def by_update(self, decision: Decision) -> Receipt:
         """Answer by an Update that nobody signed."""

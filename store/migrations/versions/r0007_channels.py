@@ -35,7 +35,7 @@ def upgrade() -> None:
         Column("vendor_id", String(500), nullable=False),
         Column("handle", Text, nullable=False),
         Column("code", String(100), nullable=False),
-        Column("told", Text, nullable=False),
+        Column("message", Text, nullable=False),
         Column("attempts", Integer, nullable=False),
         Column("due_at", BigInteger, nullable=False),
         Column("claimed_until", BigInteger, nullable=False),

@@ -98,14 +98,14 @@ def handled(ledger: Ledger | None = None, function: str = "answer", **fields: An
 
 
 async def gate(store: Store, tool: Tool, *args: Any, **fields: Any) -> tuple[GateDecision, ...]:
-    """The gate's rulings over one call for each of `args`."""
+    """The gate's gate_decisions over one call for each of `args`."""
     calls = tuple(
         CallPart(call=f"c1.{number}", tool="pay", args=Content(inline=each))
         for number, each in enumerate(args or [ARGS], 1)
     )
     activity, task = GateActivity(worker_deps(store, tool, **fields)), GateTask(ctx=pinned(), calls=calls)
     reply = await environment(GATE, is_local=True).run(activity.gate, task)
-    return sent(reply).rulings
+    return sent(reply).gate_decisions
 
 
 @pytest.mark.parametrize("function", ["answer", "answer_sync"])
@@ -199,9 +199,9 @@ async def test_the_handlers_of_a_batch_are_asked_at_once(store: Store) -> None:
         return word
 
     SAYS.append(meet)
-    rulings = await gate(store, handled(), {"amount": 1}, {"amount": 2}, {"amount": 3})
-    assert sorted(ruling.kind for ruling in rulings) == ["ask", "run", "settled"]
-    assert [ruling.call for ruling in rulings] == ["c1.1", "c1.2", "c1.3"]
+    gate_decisions = await gate(store, handled(), {"amount": 1}, {"amount": 2}, {"amount": 3})
+    assert sorted(ruling.kind for ruling in gate_decisions) == ["ask", "run", "settled"]
+    assert [ruling.call for ruling in gate_decisions] == ["c1.1", "c1.2", "c1.3"]
 
 
 async def test_a_handler_changes_nothing_of_the_call(store: Store) -> None:

@@ -150,8 +150,8 @@ async def test_what_was_withheld_does_not_run_though_it_is_there_by_now(store: S
     switch = Switch(True)
     deps = worker_deps(store, tool(available=switch), tool("look"))
     reply = await gated(deps, "pay", "look", withheld=("pay",))
-    assert [ruling.kind for ruling in reply.rulings] == ["settled", "run"]
-    outcome = reply.rulings[0].outcome
+    assert [ruling.kind for ruling in reply.gate_decisions] == ["settled", "run"]
+    outcome = reply.gate_decisions[0].outcome
     assert outcome is not None
     assert (outcome.code, outcome.gate) == ("not_available", "available")
     assert outcome.value.inline == "Tool pay is not currently available"
@@ -164,7 +164,7 @@ async def test_what_went_away_since_is_seen_at_the_gate_and_where_it_runs(store:
     declared = tool(available=switch, requires_approval=True)
     deps = worker_deps(store, declared)
     await asked(deps, declared)
-    settled = (await gated(deps, "pay")).rulings[0].outcome
+    settled = (await gated(deps, "pay")).gate_decisions[0].outcome
     assert settled is not None
     assert (settled.code, settled.gate) == ("not_available", "available")
     reply = await run(deps, declared, task_for(declared, permit_for(declared, kind="approved")))
@@ -180,7 +180,7 @@ async def test_nobody_is_asked_about_a_requester_who_is_made_up(store: Store) ->
     switch, guard = Switch(), Guard(Permission.allow())
     deps = worker_deps(store, tool(available=switch, check_permissions=guard), profile="production")
     reply = await gated(deps, "pay")
-    assert [ruling.outcome.code for ruling in reply.rulings if ruling.outcome] == ["refused"]
+    assert [ruling.outcome.code for ruling in reply.gate_decisions if ruling.outcome] == ["refused"]
     assert (switch.asked, guard.asked) == ([], [])
 
 
@@ -245,7 +245,7 @@ async def test_a_dry_run_asks_for_permission_and_runs_nothing(store: Store) -> N
     """So that it tells what would have become of the call; a policy's people are not asked."""
     guard = Guard(Permission.allow())
     deps = worker_deps(store, tool(check_permissions=guard, requires_approval=True))
-    settled = (await gated(deps, "pay", dry_run=True)).rulings[0].outcome
+    settled = (await gated(deps, "pay", dry_run=True)).gate_decisions[0].outcome
     assert settled is not None
     assert (settled.code, settled.gate, len(guard.asked)) == ("ok", "dry_run", 1)
 
@@ -264,7 +264,7 @@ async def test_a_permission_is_asked_with_a_copy_and_gives_no_secret_away(store:
 async def test_a_denied_permission_ends_the_call_at_its_gate(store: Store) -> None:
     """Soft, by policy, under the name of the gate; the others of the batch go on."""
     deps = worker_deps(store, tool(check_permissions=Guard(Permission.deny("not yours"))), tool("look"))
-    first, second = (await gated(deps, "pay", "look")).rulings
+    first, second = (await gated(deps, "pay", "look")).gate_decisions
     assert (first.kind, second.kind) == ("settled", "run")
     assert first.outcome is not None
     assert first.outcome.denied is not None
@@ -279,7 +279,7 @@ async def test_an_override_asks_whom_the_policy_names_for_this_once(store: Store
     deps = worker_deps(
         store, tool(check_permissions=override, requires_approval=policy), tool("wire", check_permissions=override)
     )
-    named, default = (await gated(deps, "pay", "wire")).rulings
+    named, default = (await gated(deps, "pay", "wire")).gate_decisions
     request = request_of(named.request)
     assert (request.rule, request.rule_text, request.allow_remember) == (PERMISSION_RULE, "not yours", False)
     assert (request.approvers, request_of(default.request).approvers) == (("user:ana",), ("role:approvers",))
@@ -325,7 +325,7 @@ async def test_a_misfit_that_is_let_through_is_told_with_the_result_and_on_the_c
     assert reply.outcome.note == "The arguments do not fit the schema: `amount` must be of type number."
     call = CallPart(call="c1.2", tool="wire", args=Content(inline=odd))
     task = GateTask(ctx=pinned(), calls=(call,))
-    ruling = (await environment(GATE, is_local=True).run(GateActivity(deps).gate, task)).rulings[0]
+    ruling = (await environment(GATE, is_local=True).run(GateActivity(deps).gate, task)).gate_decisions[0]
     assert request_of(ruling.request).card.note == reply.outcome.note
 
 
@@ -340,6 +340,6 @@ async def test_a_doubt_is_asked_with_the_arguments_that_ran(store: Store) -> Non
     digest = permit_for(deps.catalog.every_tool[0]).digest
     await store.claim(digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
     task = GateTask(ctx=pinned(), calls=(call,), doubt=1, doubt_of=digest)
-    ruling = (await environment(GATE, is_local=True).run(GateActivity(deps).gate, task)).rulings[0]
+    ruling = (await environment(GATE, is_local=True).run(GateActivity(deps).gate, task)).gate_decisions[0]
     request = request_of(ruling.request)
     assert (request.kind, request.card.effect, request.args.inline) == ("in_doubt", "Pay 20 to Ana", ARGS)

@@ -322,8 +322,8 @@ async def test_every_call_of_a_batch_counts_in_its_split(names: list[str]) -> No
             for _ in range(2):
                 batch = _batch(names)
                 reply = await environment().run(gate, GateTask(ctx=pinned(), calls=batch))
-                assert [each.call for each in reply.rulings] == [call.call for call in batch]
-                for call, ruling in zip(batch, reply.rulings, strict=True):
+                assert [each.call for each in reply.gate_decisions] == [call.call for call in batch]
+                for call, ruling in zip(batch, reply.gate_decisions, strict=True):
                     expected = min(share, 7) if call.tool == "small" else share
                     if ruling.kind == "settled":
                         assert ruling.outcome is not None

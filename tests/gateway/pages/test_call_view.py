@@ -13,7 +13,7 @@ from signoff.contracts.person import Principal
 from signoff.contracts.turn import CallView, TurnView
 from signoff.gateway.approvals.secret_masks import masked_args, masked_view
 from signoff.gateway.pages.call_view import CallLine, call_line
-from signoff.gateway.pages.turn_view import call_lines, said_in
+from signoff.gateway.pages.turn_view import call_lines, transcript_entries
 from signoff.people.directory import FixedDirectory
 from signoff.store.store import Store
 from signoff.testing import a_request
@@ -182,7 +182,7 @@ async def test_what_stands_in_for_a_call_follows_it_in_the_conversation(store: S
         ),
     )
     deps: Any = SimpleNamespace(catalog=CATALOG, people=FixedDirectory(PEOPLE), store=store)
-    said = await said_in(deps, view, "en")
+    said = await transcript_entries(deps, view, "en")
     assert [each.line.call for each in said if each.line is not None] == ["c1.1", "c1.1001", "c1.2001"]
     assert len({each.key for each in said}) == 3
     assert said[1].line is not None

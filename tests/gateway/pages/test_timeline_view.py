@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from signoff.contracts.person import Person
-from signoff.gateway.pages.timeline_view import told_lines
+from signoff.gateway.pages.timeline_view import delivery_lines
 from signoff.people.directory import FixedDirectory
 from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.store.delivery_queue import DeliveryRow
@@ -17,7 +17,7 @@ DECLARED = {"chat": DeclaredChannel("chat", "slack"), "email": DeclaredChannel("
 
 def row(**given: Any) -> DeliveryRow:
     """A card for Ana in the chat."""
-    usual = {"person": "ana", "channel": "chat", "state": "sent", "kind": "ask", "code": "", "told": ""}
+    usual = {"person": "ana", "channel": "chat", "state": "sent", "kind": "ask", "code": "", "message": ""}
     request = a_request()
     about = {"tenant": request.tenant, "approval": request.id, "revision": 1, "request": request}
     times = {"due_at": NOW, "created_at": NOW, "changed_at": NOW}
@@ -26,7 +26,7 @@ def row(**given: Any) -> DeliveryRow:
 
 def told(*rows: DeliveryRow) -> list[tuple[str, str, str, str]]:
     """The lines, each as it is read."""
-    return [(each.who, each.channel, each.words, each.why) for each in told_lines(rows, DECLARED, PEOPLE, "en")]
+    return [(each.who, each.channel, each.words, each.why) for each in delivery_lines(rows, DECLARED, PEOPLE, "en")]
 
 
 def test_each_card_is_a_line_of_who_where_and_what_became_of_it() -> None:
@@ -40,7 +40,7 @@ def test_each_card_is_a_line_of_who_where_and_what_became_of_it() -> None:
 
 def test_why_a_card_did_not_get_out_is_told_in_the_vendors_words() -> None:
     """Or by its code; what is tried again says so too."""
-    failed = row(state="failed", code="550", told="no such mailbox")
+    failed = row(state="failed", code="550", message="no such mailbox")
     again = row(state="planned", code="ratelimited")
     fine = row(state="sent", code="old trouble")
     assert [each[2:] for each in told(failed, again, fine)] == [

@@ -143,7 +143,7 @@ async def test_a_yes_on_a_channel_approves_and_its_receipt_comes_back_there(spok
     vote = settled.votes[0]
     assert (vote.subject, vote.channel, vote.assurance, vote.reason) == ("ana", "recording", "channel", "fine")
     assert (vote.unsigned, bool(vote.decision.signature)) == (False, True)
-    arrival = await InboundQueue(spoken.rig.deps.store).read("chat", "heard", spoken.keys[-1])
+    arrival = await InboundQueue(spoken.rig.deps.store).read("chat", "action", spoken.keys[-1])
     assert arrival is not None
     assert vote.decision.received_at == arrival.received_at
     await until_runs(spoken, request)
@@ -281,7 +281,7 @@ async def test_looking_decides_nothing(spoken: Spoken, method: str) -> None:
     raw = spoken.channel.raw(key=key, identity="ana", token=cards["ana"].token, verdict="approved")
     answer = await spoken.http.request(method, "/channels/chat", content=raw.body, headers=raw.headers)
     assert answer.status_code == 400
-    assert await InboundQueue(spoken.rig.deps.store).read("chat", "heard", key) is None
+    assert await InboundQueue(spoken.rig.deps.store).read("chat", "action", key) is None
     assert (await spoken.rig.turns.signoff.request(request.id)).state == "pending"
 
 
@@ -412,7 +412,7 @@ async def test_an_answer_that_waits_for_a_worker_is_sent_once(client: Client, st
         token = (await told(store, request))["ana"].token
         await receiver.take("chat", channel.raw(key="k", identity="ana", token=token, verdict="approved"))
         async with asyncio.timeout(30):
-            while (row := await InboundQueue(store).read("chat", "heard", "k")) is None or row.attempts < 4:
+            while (row := await InboundQueue(store).read("chat", "action", "k")) is None or row.attempts < 4:
                 await asyncio.sleep(0.1)
     history = await client.get_workflow_handle(_turn(request).workflow_id).fetch_history()
     signals = [each for each in history.events if each.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED]
