@@ -184,6 +184,7 @@ class ModelActivity:
             respond_error=error,
             dropped=dropped,
             limits=deps.catalog.actor(task.ctx.actor).limits if task.completion == 1 else TurnLimits(),
+            leave_open=task.completion == 1 and deps.catalog.actor(task.ctx.actor).leave_open,
         )
         return reply, own
 

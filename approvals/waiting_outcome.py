@@ -1,9 +1,11 @@
 """Makes what a model is told of a call that people are asked about while its turn goes on."""
 
+import json
+
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.ids import show_code
-from signoff.contracts.message import ResultPart
+from signoff.contracts.message import Message, ResultPart, TextPart
 from signoff.contracts.turn import WaitingCall
 
 
@@ -32,3 +34,12 @@ def late_result(outcome: CallOutcome, code: str) -> ResultPart:
         note=" ".join(filter(None, (remark, outcome.note))),
         late=True,
     )
+
+
+def outcome_message(outcome: CallOutcome, code: str) -> Message:
+    """Makes the words in which a session is told what became of a call over which a turn has ended."""
+    part = late_result(outcome, code)
+    value = part.value
+    if value.blob is None and not isinstance(value.inline, str):
+        value = Content(inline=json.dumps(value.inline, ensure_ascii=False))
+    return Message(role="user", parts=(TextPart(text=Content(inline=part.note)), TextPart(text=value)))

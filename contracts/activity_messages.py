@@ -98,6 +98,8 @@ class ModelReply(ActivityMessage):
     """How many calls were left out, as one completion may not carry so many."""
     limits: TurnLimits = TurnLimits()
     """The caps of the turn; only with the first completion."""
+    leave_open: bool = False
+    """Whether the turn may end over calls that people still decide; only with the first completion."""
     withheld: tuple[str, ...] = ()
     """Tools that were not offered to the model, as they were not available: none of them runs in this batch."""
     kept_at: datetime | None = None

@@ -71,6 +71,8 @@ class LateResult(FrozenModel):
     """The turn that it is for."""
     message: Message
     """The result in words."""
+    outcome_of: str = ""
+    """The call over which its turn ended, and whose outcome it is."""
 
 
 class SessionTurn(FrozenModel):
@@ -94,6 +96,8 @@ class SessionTurn(FrozenModel):
     """Its answer."""
     error: TurnError | None = None
     """Why it failed."""
+    left_open: int = 0
+    """Over how many undecided calls it ended; the outcome of each is still to come."""
     heir: str = ""
     """The turn that goes on where this one ended."""
     started_at: datetime
@@ -169,6 +173,8 @@ class TurnReport(FrozenModel):
     """Calls that people denied in it."""
     taken: tuple[str, ...] = ()
     """Ids of the late results that its model got."""
+    left_open: int = 0
+    """Over how many undecided calls it ended."""
     updates: Updates = NO_UPDATES
     """What its tools changed of the context."""
 
@@ -207,6 +213,8 @@ class SessionTurnView(FrozenModel):
     """Its answer; while it waits for people an `approval-request` each request, which the gateway adds."""
     error: TurnError | None = None
     """Why it failed."""
+    left_open: int = 0
+    """Over how many calls that people still decide it ended."""
     started_at: datetime | None = None
     """When it was started, in UTC."""
 

@@ -104,6 +104,8 @@ class TurnInput(ActivityMessage):
     """Whether it is recorded which tool each call's name means, and why."""
     in_session: bool = False
     """Whether a session started it and gets its reports."""
+    may_leave: int = 0
+    """Over how many undecided calls it may end, if its actor may; the session takes an outcome of each."""
     denied: tuple[Denial, ...] = ()
     """What people denied before in that session."""
     session_events: tuple[SessionEvent, ...] = ()

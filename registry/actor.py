@@ -73,6 +73,8 @@ class Actor:
     """What is left out, by channel."""
     read_rest: bool = False
     """Whether it has the framework's own tool that reads on in results that were cut."""
+    leave_open: bool = False
+    """Whether its turns in a session may end over calls that people still decide."""
     mode: Literal["parallel", "sequential"] = "parallel"
     """Whether the calls of one completion run beside each other, or one after the other."""
     on_failure: Literal["continue", "abort_siblings"] = "continue"

@@ -63,6 +63,7 @@ def _conduct(actor: Actor) -> dict[str, object]:
     given: dict[str, tuple[object, object]] = {
         "mode": (actor.mode, "parallel"),
         "on_failure": (actor.on_failure, "continue"),
+        "leave_open": (actor.leave_open, False),
     }
     given |= {"result_chars": (actor.result_chars, None)}
     # Not `autonomy`: it is among the rules, which are hashed as they were compiled.

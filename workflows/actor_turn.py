@@ -10,6 +10,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 with workflow.unsafe.imports_passed_through():
     from signoff.approvals.approval_book import envelope_problem
     from signoff.approvals.audit_events import session_entry, turn_end_entry, turn_entry
+    from signoff.approvals.waiting_outcome import outcome_message
     from signoff.contracts import names
     from signoff.contracts.activity_messages import ModelReply, ModelTask, RecordTask, Response
     from signoff.contracts.approval import ApprovalRequest
@@ -143,7 +144,10 @@ class ActorTurn:
         self._state.result = result
         self._state.live = result.state
         self._metadata.publish()
-        await self._session.report_end(result, self._state.denials(), self._state.updates.changed)
+        left_open = len(self._state.waiting)
+        await self._session.report_end(result, self._state.denials(), self._state.updates.changed, left_open)
+        if left_open:
+            result = await self._follow_open_calls(result)
         await self._let_handlers_finish()
         # Again and again: while the rest is written another answer may come, which is to be written too.
         while await self._wrote_rest(result):
@@ -172,7 +176,7 @@ class ActorTurn:
             # A `respond` that cannot be read goes back once; then its text is taken, or this might never end.
             answer = reply.answer
             if answer is not None and (not reply.respond_error or state.bad_responds):
-                if self._calls.waits:
+                if self._calls.waits and not self._may_leave():
                     await self._wait_at_end(reply, calls)
                     continue
                 for call in calls:
@@ -191,7 +195,7 @@ class ActorTurn:
                 raise asyncio.CancelledError
             # The first in the model's order, not the first to end: that would be another one from one run to the next.
             direct = next((outcome for outcome in settled if outcome.direct), None)
-            if direct is not None and not self._calls.waits:
+            if direct is not None and (not self._calls.waits or self._may_leave()):
                 return state.answer_result(Response(text=direct.value))
 
     async def _wait_at_end(self, reply: ModelReply, calls: tuple[CallPart, ...]) -> None:
@@ -201,6 +205,33 @@ class ActorTurn:
             self._state.settle(calls, [skipped_outcome(call) for call in calls], untaken)
         # Its answer was in vain: what came while it was asked is told at once.
         await workflow.wait_condition(lambda: self._calls.is_outcome_there() or self._session.has_messages)
+
+    def _may_leave(self) -> bool:
+        """Returns whether the turn may end over the calls that wait: their outcomes come to its session."""
+        state = self._state
+        # What is there already its own model is told.
+        return state.leave_open and len(state.waiting) <= state.turn.may_leave and not self._calls.is_outcome_there()
+
+    async def _follow_open_calls(self, result: TurnResult) -> TurnResult:
+        """Tells the session the outcome of each call over which the turn ended; returns the result with them.
+
+        The turn has answered and runs on only for this: people's answers come to it.
+        """
+        while self._calls.waits:
+            try:
+                await workflow.wait_condition(self._calls.is_outcome_there)
+            except asyncio.CancelledError:
+                await self._calls.break_off(cancelled=True)
+            for outcome in self._calls.take_outcomes():
+                # Nothing takes what it changes of the context: no completion of this turn follows.
+                outcome = outcome.model_copy(update={"updates": None})
+                code = self._state.waiting[outcome.call]
+                self._state.tell([outcome])
+                await self._session.report_outcome(outcome.call, outcome_message(outcome, code))
+            now = self._state.final_result(result.state, result.parts)
+            counted = {"calls": now.calls, "cost": now.cost, "active_seconds": now.active_seconds}
+            self._state.result = result = result.model_copy(update=counted)
+        return result
 
     def _tell_outcomes(self) -> None:
         outcomes = self._state.change_context(self._calls.take_outcomes(), workflow.now())

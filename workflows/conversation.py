@@ -119,8 +119,11 @@ class Conversation:
         injection = injection.model_copy(update={"message": _reduce_message(injection.message)})
         if turn is None:
             return self._refuse("unknown", f"there is no turn `{injection.turn}` here")
-        if turn.number >= MAX_TURNS_PER_MESSAGE or self._open_bytes() + _size(injection) > SESSION_OPEN_BYTES:
-            return self._refuse("full", f"turn `{injection.turn}` cannot take any more")
+        # Room was kept for it when its turn ended over the call: it is never refused.
+        if not self._close_call(injection):
+            number = turn.number + self._kept_turns(turn.origin.id)
+            if number >= MAX_TURNS_PER_MESSAGE or self._open_bytes() + _size(injection) > SESSION_OPEN_BYTES:
+                return self._refuse("full", f"turn `{injection.turn}` cannot take any more")
         self._remember(injection.id, injection)
         if turn.state in _OPEN:
             self._injected[injection.id] = injection
@@ -147,7 +150,11 @@ class Conversation:
     def record_lost_turn(self, turn_id: str, error: TurnError, now: datetime) -> None:
         """Records that a turn ended without a report: it was terminated, or could not begin."""
         turn = self._turns.get(turn_id)
-        if turn is not None and turn.state in _OPEN:
+        if turn is not None and turn.left_open:
+            # It is there no more to tell what became of these calls.
+            self._turns[turn_id] = turn.model_copy(update={"left_open": 0})
+            self._log.record_lost_turn(turn_id, error.code, now)
+        elif turn is not None and turn.state in _OPEN:
             self._log.record_lost_turn(turn_id, error.code, now)
             self._end(turn, TurnReport(turn=turn_id, state="error", error=error))
 
@@ -271,6 +278,18 @@ class Conversation:
             return self._refuse("conflict", f"`{item_id}` was sent before and said something else")
         return SessionReceipt(status="accepted", code="duplicate", turn=turn)
 
+    def _close_call(self, injection: LateResult) -> bool:
+        """Returns whether this is the outcome of a call over which its turn ended, of which one less is to come."""
+        turn = self._turns.get(injection.turn)
+        if not injection.outcome_of or turn is None or not turn.left_open:
+            return False
+        self._turns[turn.turn] = turn.model_copy(update={"left_open": turn.left_open - 1})
+        return True
+
+    def _kept_turns(self, message_id: str) -> int:
+        """Returns how many turns of a message are kept for outcomes that are still to come."""
+        return sum(turn.left_open for turn in self._turns.values() if turn.origin.id == message_id)
+
     def _remember(self, item_id: str, item: FrozenModel) -> None:
         self._seen[item_id] = _digest(item)
         # The oldest first, by the order of the dict, which JSON keeps from one run to the next.
@@ -291,12 +310,13 @@ class Conversation:
         return [turn for turn in self._turns.values() if turn.state == "working"]
 
     def _end(self, turn: SessionTurn, report: TurnReport) -> None:
-        ended = turn.model_copy(update={"state": report.state, "parts": report.parts, "error": report.error})
+        reported = {"state": report.state, "parts": report.parts, "error": report.error, "left_open": report.left_open}
+        ended = turn.model_copy(update=reported)
         self._turns[turn.turn] = ended
         self._remember_denials(report.denied)
         left = self._left_for(turn.turn, report.taken)
         # One turn more is kept for what was added meanwhile: that is never dropped.
-        if report.state == "passed" and turn.number < MAX_TURNS_PER_MESSAGE - 1:
+        if report.state == "passed" and turn.number + self._kept_turns(turn.origin.id) < MAX_TURNS_PER_MESSAGE - 1:
             self._follow_up(ended, report.pass_to, left)
         elif report.state == "passed":
             error = TurnError(code="passed_too_often", message="this was passed from actor to actor too often")
@@ -376,6 +396,8 @@ class Conversation:
             dry_run=origin.dry_run,
             trace=origin.trace,
             in_session=True,
+            # Each outcome may need a turn of its own, of which one message has only so many.
+            may_leave=max(0, MAX_TURNS_PER_MESSAGE - 1 - turn.number - self._kept_turns(origin.id)),
             denied=tuple(self._denied.values()),
             session_events=self._log.take(),
             updates=self._updates,
@@ -388,19 +410,23 @@ class Conversation:
 
     def _open_bytes(self) -> int:
         held = [*self._mailbox, *self._injected.values(), *self._due]
-        return sum(_size(item) for item in (*held, *(t for t in self._turns.values() if t.state in _OPEN)))
+        return sum(_size(item) for item in (*held, *(t for t in self._turns.values() if _is_open(t))))
 
     def _trim(self) -> None:
         """Drops the oldest turns that are over, where there are too many."""
         # Those that something is to follow are kept: what follows is made from them.
         due = {item.turn for item in self._due}
-        over = [turn for turn in self._turns.values() if turn.state not in _OPEN and turn.turn not in due]
+        over = [turn for turn in self._turns.values() if not _is_open(turn) and turn.turn not in due]
         room = sum(_size(turn) for turn in over)
         for place, turn in enumerate(over):
             if room <= SESSION_WINDOW_BYTES and len(over) - place <= SESSION_WINDOW_TURNS:
                 return
             room -= _size(turn)
             del self._turns[turn.turn]
+
+
+def _is_open(turn: SessionTurn) -> bool:
+    return turn.state in _OPEN or turn.left_open > 0
 
 
 def _answer(turn: SessionTurn) -> Message:
@@ -433,6 +459,7 @@ def _view(turn: SessionTurn) -> SessionTurnView:
         earlier=turn.earlier,
         parts=turn.parts,
         error=turn.error,
+        left_open=turn.left_open,
         started_at=turn.started_at,
     )
 

@@ -10,7 +10,8 @@ from temporalio.exceptions import FailureError
 
 from signoff.approvals.approval_book import envelope_problem
 from signoff.contracts import names
-from signoff.contracts.ids import SessionKey
+from signoff.contracts.canonical_json import sha256_hex
+from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
 from signoff.contracts.limits import SESSION_MAILBOX
 from signoff.contracts.message import Message
 from signoff.contracts.session_messages import LateResult, TurnReport
@@ -25,6 +26,7 @@ class SessionLink:
     def __init__(self, turn: TurnInput) -> None:
         self._turn = turn
         self._session = SessionKey(turn.tenant_id, turn.session_id)
+        self._key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
         self._letters: dict[str, LateResult] = {}
         self._taken: list[str] = []
         self._aside: asyncio.Task[None] | None = None
@@ -56,7 +58,9 @@ class SessionLink:
             # Beside the turn: a session that is slow to hear must not hold up those who are asked.
             self._aside = asyncio.create_task(self._tell(names.TURN_WAITS, report))
 
-    async def report_end(self, result: TurnResult, denied: Sequence[Denial], updates: Updates) -> None:
+    async def report_end(
+        self, result: TurnResult, denied: Sequence[Denial], updates: Updates, left_open: int = 0
+    ) -> None:
         """Tells the session how the turn ended. Returns when it knows, or is there no more."""
         report = TurnReport(
             turn=self._turn.turn_id,
@@ -67,8 +71,16 @@ class SessionLink:
             denied=tuple(denied),
             taken=tuple(self._taken),
             updates=updates,
+            left_open=left_open,
         )
         await self._end(report)
+
+    async def report_outcome(self, call: str, message: Message) -> None:
+        """Tells the session what became of a call over which the turn ended. Returns when it knows."""
+        approval_id = ApprovalKey(self._key, call).id
+        # By its call: told again, as after a reset, it is the same outcome.
+        letter = LateResult(id=sha256_hex(approval_id)[:40], turn=self._turn.turn_id, message=message, outcome_of=call)
+        await self._finish(asyncio.create_task(self._tell(names.INJECT, letter)))
 
     async def report_failed_start(self, error: TurnError) -> None:
         """Tells the session that the turn could not even begin."""
@@ -78,12 +90,15 @@ class SessionLink:
         if not self._turn.in_session:
             return
         for telling in filter(None, (self._aside, asyncio.create_task(self._tell(names.TURN_ENDED, report)))):
-            while not telling.done():
-                # A cancel that comes after the end must not keep the session from hearing of it.
-                with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.shield(telling)
+            await self._finish(telling)
 
-    async def _tell(self, signal: str, report: TurnReport) -> None:
+    async def _finish(self, telling: asyncio.Task[None]) -> None:
+        while not telling.done():
+            # A cancel that comes after the end must not keep the session from hearing of it.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(telling)
+
+    async def _tell(self, signal: str, report: TurnReport | LateResult) -> None:
         # A session that was closed meanwhile needs no word.
         with contextlib.suppress(FailureError):
             handle = workflow.get_external_workflow_handle(self._session.workflow_id)

@@ -71,6 +71,7 @@ class TurnState:
         self.calls: dict[str, CallView] = {}
         self.usage = TokenUsage()
         self.limits = TurnLimits()
+        self.leave_open = False
         self.completions = 0
         self.entered = 0
         """The last completion of whose calls the turn knows which ones ask."""
@@ -196,7 +197,7 @@ class TurnState:
         """Takes in a completion; returns the calls to settle, in order, `respond` excluded."""
         self.usage = self.usage + reply.usage
         if self.completions == 1:
-            self.limits, self.catalog = reply.limits, reply.catalog
+            self.limits, self.catalog, self.leave_open = reply.limits, reply.catalog, reply.leave_open
         self.append_message(reply.message)
         calls = reply.calls
         for part in calls:
@@ -283,7 +284,7 @@ class TurnState:
     ) -> TurnResult:
         """Returns the result the turn completes with."""
         # What stood in for a call is in that call's outcome: the model proposed one, and has one result.
-        proposed = (view for view in self.calls.values() if not view.stands_for)
+        proposed = [self._with_waiting(view) for view in self.calls.values() if not view.stands_for]
         whole = TurnResult(
             state=state,
             parts=parts,
@@ -298,6 +299,13 @@ class TurnState:
             active_seconds=round(self.active_seconds, 3),
         )
         return bound_result(whole)
+
+    def _with_waiting(self, view: CallView) -> CallView:
+        """Returns a call, of one that people decide still that it waits: over such a turn may end."""
+        if view.outcome is not None or view.call not in self.waiting:
+            return view
+        waits = waiting_outcome(view.call, view.tool, self._waiting_call(view.call))
+        return view.model_copy(update={"outcome": waits})
 
     def view(self, started_at: datetime) -> TurnView:
         """Returns the present state of the turn for queries."""

@@ -32,7 +32,7 @@ async def add_requests_to_session(view: SessionView, requests: RequestReader, pu
     turns: list[SessionTurnView] = []
     for turn in view.turns:
         parts = _drop_reserved(turn.parts)
-        if turn.state in _GOES_ON:
+        if turn.state in _GOES_ON or turn.left_open:
             key = TurnKey(view.tenant, view.session, turn.turn)
             parts += _make_parts(await _load_waiting(key, requests), public_url)
         turns.append(turn.model_copy(update={"parts": parts}))

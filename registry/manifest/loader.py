@@ -119,6 +119,7 @@ def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:
         if section.allowed_mcp_tools is None
         else {server: tuple(names) for server, names in section.allowed_mcp_tools.items()},
         read_rest=section.read_rest,
+        leave_open=section.leave_open,
         surfaces={channel: Surface(exclude=tuple(each.exclude)) for channel, each in section.surfaces.items()},
         mode=section.mode,
         on_failure=section.on_failure,

@@ -124,6 +124,9 @@ class ActorSection(Section):
     )
     surfaces: dict[str, SurfaceSection] = Field({}, description="What is left out, by channel.")
     read_rest: bool = Field(False, description="It may read what was cut off a result.")
+    leave_open: bool = Field(
+        False, description="Its turns in a session may end over calls that people still decide (`while_waiting`)."
+    )
     mode: Literal["parallel", "sequential"] = Field(
         "parallel", description="Whether the calls of one completion run beside each other."
     )

@@ -1,0 +1,149 @@
+"""`leave_open`: a turn of a session ends over calls that people still decide, and each outcome comes to the session."""
+
+import asyncio
+
+import pytest
+from session_rig import talk, words
+from temporalio.client import Client
+from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, no, pay_tool, running_turns, withdrawn, yes
+
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.ids import show_code
+from signoff.contracts.message import ResultPart
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import Catalog
+from signoff.store.store import Store
+from signoff.testing.scripted_model import ScriptedModel, calls, respond
+
+ONE, TWO = ("pay", {"amount": 1}), ("pay", {"amount": 2})
+
+
+def _catalog(ledger: Ledger) -> Catalog:
+    actor = Actor(name="desk", model="scripted", leave_open=True)
+    return catalog_of([pay_tool(ledger, ApprovalPolicy(while_waiting="continue"))], actors=[actor])
+
+
+def _react(request: CompletionRequest) -> Completion:
+    """Pays what it is asked to, and repeats what it is told of outcomes."""
+    newest = request.messages[-1]
+    if newest.role == "tool":
+        late = [part for part in newest.parts if isinstance(part, ResultPart) and part.late]
+        return respond(" and ".join(f"{part.call} {part.type}" for part in late) or "asked for it")
+    text = words(newest)
+    if text.startswith("pay"):
+        return calls(*((ONE, TWO)[: int(text.split()[1])]))
+    return respond(text)
+
+
+@pytest.mark.row("B65")
+async def test_the_outcome_comes_to_the_session_as_a_new_turn(client: Client, store: Store, task_queue: str) -> None:
+    """The turn has ended with its answer; others are answered meanwhile; the decision starts the next turn at once."""
+    ledger = Ledger()
+    async with running_turns(client, store, task_queue, _catalog(ledger), ScriptedModel(_react)) as turns:
+        session = talk(turns)
+        await session.say("pay 1", "a")
+        assert await session.answer("a") == "asked for it"
+        key = session.turn_key("a")
+        ended = await turns.signoff.view(key)
+        assert ended.result is not None
+        assert (ended.state, [call.code for call in ended.result.calls]) == ("complete", ["waiting"])
+        assert (await session.turn("a", "complete")).left_open == 1
+        await session.say("hello", "b")
+        assert await session.answer("b") == "hello"
+        code = show_code((await turns.question(key)).code)
+        assert (await turns.signoff.decide(yes(key))).status == "accepted"
+        told = f"Outcome of c1.1 (`pay`), which waited for approval, {code}: ToolResult. paid"
+        assert await session.answer("a-2") == told
+        view = await turns.signoff.session(session.key)
+        result = await turns.signoff.result(key)
+        await turns.replays(key)
+    assert [(turn.turn, turn.left_open) for turn in view.turns] == [("a", 0), ("b", 0), ("a-2", 0)]
+    assert (result.text, [call.code for call in result.calls]) == ("asked for it", ["ok"])
+    assert len(ledger.rows) == 1
+
+
+async def test_two_outcomes_at_once_are_each_told_once(client: Client, store: Store, task_queue: str) -> None:
+    """In one turn, or in one each."""
+    ledger = Ledger()
+    async with running_turns(client, store, task_queue, _catalog(ledger), ScriptedModel(_react)) as turns:
+        session = talk(turns)
+        await session.say("pay 2", "a")
+        await session.turn("a", "complete")
+        key = session.turn_key("a")
+        await asyncio.gather(turns.signoff.decide(yes(key, "c1.2")), turns.signoff.decide(no(key, "c1.1")))
+        view = await session.until(
+            lambda seen: (
+                not any(turn.left_open for turn in seen.turns)
+                and len(seen.turns) > 1
+                and all(turn.state == "complete" for turn in seen.turns)
+            )
+        )
+        said = [words(message) for turn in view.turns[1:] for message in turn.messages]
+        result = await turns.signoff.result(key)
+        await turns.replays(key)
+    assert sorted(text.split()[2] for text in said) == ["c1.1", "c1.2"]
+    assert [call.code for call in result.calls] == ["denied", "ok"]
+    assert '"type": "ToolDenied"' in next(text for text in said if text.startswith("Outcome of c1.1"))
+    assert len(ledger.rows) == 1
+
+
+async def test_an_outcome_that_is_there_is_told_before_the_turn_ends(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """It came while the model was asked: the turn's own model reads it."""
+    asked, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def held(request: CompletionRequest) -> Completion:
+        newest = request.messages[-1]
+        late = any(isinstance(part, ResultPart) and part.late for part in newest.parts)
+        if newest.role == "tool" and not late:
+            asked.set()
+            await goes_on.wait()
+        return _react(request)
+
+    async with running_turns(client, store, task_queue, _catalog(Ledger()), ScriptedModel(held)) as turns:
+        session = talk(turns)
+        await session.say("pay 1", "a")
+        await asked.wait()
+        key = session.turn_key("a")
+        await turns.signoff.decide(no(key))
+        await turns.until(key, lambda view: view.calls[0].outcome is not None)
+        goes_on.set()
+        assert await session.answer("a") == "c1.1 ToolDenied"
+        await turns.signoff.result(key)
+        view = await turns.signoff.session(session.key)
+    assert [turn.turn for turn in view.turns] == ["a"]
+
+
+async def test_without_a_session_the_turn_waits(client: Client, store: Store, task_queue: str) -> None:
+    """Nobody could be told the outcome."""
+    script = [calls(ONE), respond("asked"), respond("paid")]
+    async with running_turns(client, store, task_queue, _catalog(Ledger()), script) as turns:
+        key = await turns.start()
+        await turns.until(key, lambda view: sum(each.role == "assistant" for each in view.messages) == 2)
+        await turns.signoff.decide(yes(key))
+        assert (await turns.signoff.result(key)).text == "paid"
+
+
+@pytest.mark.parametrize("end", ["withdrawn", "cancelled"])
+async def test_what_is_taken_back_after_the_end_is_told(
+    client: Client, store: Store, task_queue: str, end: str
+) -> None:
+    """By its request, or by a cancel of the turn, whose answer stands."""
+    async with running_turns(client, store, task_queue, _catalog(Ledger()), ScriptedModel(_react)) as turns:
+        session = talk(turns)
+        await session.say("pay 1", "a")
+        await session.turn("a", "complete")
+        key = session.turn_key("a")
+        if end == "withdrawn":
+            await turns.signoff.withdraw(withdrawn(key))
+        else:
+            await turns.client.get_workflow_handle(key.workflow_id).cancel()
+        assert '"source": "cancelled"' in await session.answer("a-2")
+        result = await turns.signoff.result(key)
+        await turns.replays(key)
+    assert (result.state, result.text, [call.code for call in result.calls]) == (
+        "complete",
+        "asked for it",
+        ["denied"],
+    )
