@@ -227,7 +227,7 @@ class _Player:
         known = self._facts(number, call, recorded)
         found = judge(self.catalog, ctx, call, args, self.tally, dry_run=self.case.dry_run, known=known)
         self.tally = next_tally(self.tally, call, args, found)
-        found = self._hear_handler(ctx, call, found, recorded)
+        found = self._hear_handler(ctx, call, args, found, recorded)
         if recorded is not None and recorded.rule == REQUESTER_RULE and found.kind == "run":
             # Nobody was sure who the requester is: that is no rule of the catalog.
             return found.model_copy(update={"kind": "ask"})
@@ -246,7 +246,7 @@ class _Player:
         )
 
     def _hear_handler(
-        self, ctx: CallContext, call: CallPart, found: LocalGateDecision, recorded: RecordedCall | None
+        self, ctx: CallContext, call: CallPart, args: Any, found: LocalGateDecision, recorded: RecordedCall | None
     ) -> LocalGateDecision:
         """Returns `found` with the recorded answer of its policy's handler, where that is still missing."""
         if found.before_handler is None or found.tool is None or recorded is None:
@@ -256,7 +256,8 @@ class _Player:
         if answer is None:
             return found
         verdict = apply_handler_verdict(policy, found.before_handler, answer)
-        decision = by_verdict(view, call, found.tool, verdict, found.objection)
+        bound = view.bounds_verdict(found.tool, policy, found.args(args))
+        decision = by_verdict(view, call, found.tool, verdict, bound, found.objection)
         return decision.model_copy(update={"corrected": found.corrected, "note": found.note, "at": found.at})
 
     def _describe(self, number: int, call: CallPart, shown: dict[str, Any], found: LocalGateDecision) -> PlayedCall:

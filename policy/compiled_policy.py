@@ -18,7 +18,7 @@ from signoff.policy.approval_policy import APPROVER, ApprovalPolicy, GlobalRule,
 from signoff.policy.context_shapes import ACTOR, TOOL, context_shape, judged_shape
 from signoff.policy.expression import EVALUATORS, Compiler, EngineInput, Expression, check_timeless, facts
 from signoff.policy.facts import ToolFacts
-from signoff.policy.schema_shapes import DataShape, pin_numbers, read_schema
+from signoff.policy.schema_shapes import ANY, DataShape, pin_numbers, read_schema
 from signoff.policy.terms import NO_TERMS, Terms, terms_of
 
 Effect = Literal["none", "hide", "deny", "require_approval"]
@@ -196,6 +196,20 @@ class CompiledPolicy:
         return PolicyVerdict(verdict, rule, text, why, self.hash, self.evaluators, engines, terms)
 
 
+ANY_ARGUMENTS: Final = DataShape("map", items=ANY)
+"""The arguments of any tool, as rules over all of them see them: what they are called is known with a call alone."""
+
+
+@dataclass(frozen=True)
+class CallArguments:
+    """The arguments of one call, and the shape by which their numbers are read."""
+
+    args: Mapping[str, Any]
+    """The valid arguments."""
+    shape: DataShape
+    """The shape of the tool's schema."""
+
+
 @dataclass(frozen=True)
 class CompiledRules:
     """Global rules, ready to judge from any thread."""
@@ -217,11 +231,16 @@ class CompiledRules:
         """Whether any rule may say something else at another moment."""
         return any(expression.reads_now for _, expression in self.rules)
 
-    def judge(self, *, actor: Mapping[str, Any], tool: ToolFacts, ctx: Mapping[str, Any]) -> RulesVerdict:
-        """Returns the strictest rule that applies to `tool` in the hands of `actor` (`name`, `tags`). Never raises."""
+    def judge(
+        self, *, actor: Mapping[str, Any], tool: ToolFacts, ctx: Mapping[str, Any], call: "CallArguments | None" = None
+    ) -> RulesVerdict:
+        """Returns the strictest rule that applies to `tool` in the hands of `actor` (`name`, `tags`). Never raises.
+
+        `call` are the arguments for rules that were compiled to see them.
+        """
         if not self.rules:
             return RulesVerdict("none", None, "there are no global rules")
-        data, problem = self._facts(actor, tool, ctx)
+        data, problem = self._facts(actor, tool, ctx, call)
         engines: tuple[EngineAnswer, ...] = ()
         for rule, expression in self.rules:
             pair = expression.ask(data) if data is not None else _unread(expression, problem)
@@ -233,14 +252,15 @@ class CompiledRules:
         return RulesVerdict("none", None, "no global rule applies", engines)
 
     def _facts(
-        self, actor: Mapping[str, Any], tool: ToolFacts, ctx: Mapping[str, Any]
+        self, actor: Mapping[str, Any], tool: ToolFacts, ctx: Mapping[str, Any], call: "CallArguments | None"
     ) -> tuple[EngineInput | None, str]:
         try:
-            problem = bounds_problem(actor) or bounds_problem(ctx)
+            args = {} if call is None else {"args": pin_numbers(call.args, call.shape)}
+            problem = bounds_problem(actor) or bounds_problem(ctx) or bounds_problem(args)
             if problem:
                 return None, problem
             pinned = {"actor": dict(actor), "tool": tool.as_cel(), "ctx": pin_numbers(ctx, self.context_shape)}
-            return facts(pinned), ""
+            return facts(pinned | args), ""
         except Exception as error:
             return None, f"the data cannot be read ({type(error).__name__})"
 
@@ -298,14 +318,20 @@ def compile_policy(
     )
 
 
-def compile_rules(rules: Sequence[GlobalRule], context_schema: Mapping[str, Any] | None = None) -> CompiledRules:
-    """Compiles the manifest's global rules. Raises `ConfigError` with `field` (the rule's name) and `value`."""
+def compile_rules(
+    rules: Sequence[GlobalRule], context_schema: Mapping[str, Any] | None = None, *, with_args: bool = False
+) -> CompiledRules:
+    """Compiles the manifest's global rules; `with_args` they see `args` of any tool, untyped.
+
+    Raises `ConfigError` with `field` (the rule's name) and `value`.
+    """
     ctx = judged_shape(context_shape(context_schema))
     names = [rule.name for rule in rules]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ConfigError(f"global rule `{twice}` stands twice; give each rule a name of its own", field=twice)
-    compiler = Compiler({"tool": TOOL, "actor": ACTOR, "ctx": ctx}, "global rules")
+    args = {"args": ANY_ARGUMENTS} if with_args else {}
+    compiler = Compiler({"tool": TOOL, "actor": ACTOR, "ctx": ctx, **args}, "global rules")
     # Strictest first, so that the first rule that applies decides. The sort is stable: among equals the manifest's
     # order counts.
     ordered = sorted(rules, key=lambda rule: _STRICTEST.index(rule.effect))

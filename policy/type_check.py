@@ -37,7 +37,7 @@ def is_cel_name(name: str) -> bool:
 
 
 def typed_environment(variables: Mapping[str, DataShape]) -> cel.Env:
-    """Builds an environment whose checker knows every declared field of `variables` (objects)."""
+    """Builds an environment whose checker knows every declared field of `variables`, objects or maps of free names."""
     # A pool of its own: each environment has its own `policy.proto`, and the default pool takes a file name once.
     pool = descriptor_pool.DescriptorPool()
     file = descriptor_pb2.FileDescriptorProto()
@@ -47,7 +47,8 @@ def typed_environment(variables: Mapping[str, DataShape]) -> cel.Env:
         known.CopyToProto(copy)
         pool.Add(copy)
     numbers = itertools.count()
-    types = {name: _message(file, shape, numbers) for name, shape in variables.items()}
+    # One of free names is checked no further: the arguments of any tool.
+    types = {name: _MAP if shape.kind == "map" else _message(file, shape, numbers) for name, shape in variables.items()}
     pool.Add(file)
     variables_by_type = {name: cel.Type(full.removeprefix(".")) for name, full in types.items()}
     return cel.NewEnv(pool, variables=variables_by_type, functions=[INCLUDES])

@@ -37,7 +37,7 @@ from signoff.registry.actor_checks import check_actors
 from signoff.registry.built_in_tools import READ_REST_TOOL
 from signoff.registry.catalog_hash import catalog_hash
 from signoff.registry.cel_context import ContextFields, context_fields, context_mapping
-from signoff.registry.gates.actor_bounds import autonomy_rules, check_escalation
+from signoff.registry.gates.actor_bounds import autonomy_rules, check_escalation, reads_arguments
 from signoff.registry.gates.actor_filters import needs_no_list
 from signoff.registry.gates.tool_view import ToolView
 from signoff.registry.hooks import load_policy_handler
@@ -98,6 +98,8 @@ class Catalog:
     """How people are reached beside the inbox."""
     subscriptions: Mapping[str, Subscription] = field(default_factory=dict, repr=False, compare=False)
     """Other systems that are sent events, by name; they decide nothing, and no hash covers them."""
+    bounds: CompiledRules | None = field(default=None, repr=False, compare=False)
+    """The rules of actors' autonomy that read arguments."""
     zone: ZoneInfo = field(default=ZoneInfo("UTC"), repr=False, compare=False)
     """By which clocks `ctx.now` is told."""
     _rule_verdicts: dict[str, dict[str, RulesVerdict]] = field(
@@ -163,7 +165,7 @@ class Catalog:
     @cached_property
     def may_block(self) -> bool:
         """Whether some rule is evaluated in a process of its own, for which its caller waits."""
-        rules = [expression for _, expression in self.rules.rules]
+        rules = [expression for each in (self.rules, self.bounds) if each is not None for _, expression in each.rules]
         rules += [each for policy in self.policies.values() for each in policy.expressions.values()]
         places = (place for scopes in self.scopes.values() for place in scopes.positions.values())
         rules += [each.filter.expression for place in places for each in place.filters]
@@ -228,7 +230,9 @@ class Catalog:
             lasting = actor is not None and not self.rules.read_context and not bounds_problem(cel)
             verdicts = self._rule_verdicts.setdefault(ctx.actor, {}) if lasting else {}
             # Without what is withheld: that changes from one completion to the next, and is taken out by the caller.
-            found = ToolView(self.registry, self.rules, actor, ctx.actor, cel, verdicts, self._unlisted)
+            found = ToolView(
+                self.registry, self.rules, actor, ctx.actor, cel, verdicts, self._unlisted, bounds=self.bounds
+            )
             # No scopes, no position: an actor that this worker lacks sees nothing, rather than the whole registry.
             scopes = self.scopes.get(ctx.actor)
             if scopes is not None:
@@ -250,7 +254,8 @@ class Catalog:
 
     def needs_nobody(self, tool: str) -> bool:
         """Tells whether no call of a tool, by its `activity`, ever asks a person, at whatever moment it runs."""
-        return self.policy(tool).needs_person == "never" and not self.rules.reads_now
+        bound = self.bounds is not None and bool(self.bounds.rules)
+        return self.policy(tool).needs_person == "never" and not (self.rules.reads_now or bound)
 
     @cached_property
     def _unlisted(self) -> tuple[Tool, ...]:
@@ -315,11 +320,15 @@ def build_catalog(
     compiled = _policies(registry, scopes, fields, approvers)
     for name, policy in compiled.items():
         _check_somebody_decides(name, policy, approvers)
-    rules = compile_rules((*policies, *autonomy_rules(known.values(), fields)), context_schema=fields.declared)
+    own = autonomy_rules(known.values(), fields)
+    rules = compile_rules(
+        (*policies, *(rule for rule in own if not reads_arguments(rule))), context_schema=fields.declared
+    )
+    bounds = compile_rules([rule for rule in own if reads_arguments(rule)], fields.declared, with_args=True)
     for actor in known.values():
         check_escalation(actor)
     # A global rule names nobody itself: it may ask about a tool that has no policy, and so no approvers.
-    if not approvers and any(rule.effect == "require_approval" for rule, _ in rules.rules):
+    if not approvers and any(rule.effect == "require_approval" for rule, _ in (*rules.rules, *bounds.rules)):
         raise ConfigError(
             "a global rule requires approval, but there are no default approvers", field="default_approvers"
         )
@@ -336,7 +345,9 @@ def build_catalog(
         # Production takes the built-in people out again (`declared_people`): here nobody knows the profile.
         people=DevelopmentDirectory(people if isinstance(people, Directory) else FixedDirectory(people)),
         fields=fields,
-        hash=catalog_hash(registry, known, compiled, rules, approvers, fields, types, distribution, reached, zone),
+        hash=catalog_hash(
+            registry, known, compiled, rules, bounds, approvers, fields, types, distribution, reached, zone
+        ),
         part_types=types,
         handlers=MappingProxyType(_handlers(registry, scopes)),
         reducers=_reducers(reducers, registry),
@@ -345,6 +356,7 @@ def build_catalog(
         channels=reached,
         subscriptions=build_subscriptions(subscriptions, known, (tool.name for tool in _every_tool(registry, scopes))),
         zone=zone,
+        bounds=bounds,
     )
     # Asked for here, so that the first turn does not list the registry (P11).
     catalog.tools()

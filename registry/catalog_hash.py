@@ -20,6 +20,7 @@ def catalog_hash(
     actors: Mapping[str, Actor],
     policies: Mapping[str, CompiledPolicy],
     rules: CompiledRules,
+    bounds: CompiledRules,
     approvers: tuple[str, ...],
     fields: ContextFields,
     types: tuple[str, ...],
@@ -41,6 +42,7 @@ def catalog_hash(
             # Left out where there are none, as below: an engine that learns to declare more changes no hash by that.
             **({"destinations": distribution.content} if distribution.destinations else {}),
             **({"channels": channels.content} if channels.declared else {}),
+            **({"bounds": bounds.hash} if bounds.rules else {}),
             **({"timezone": str(zone)} if str(zone) != "UTC" else {}),
         }
     )

@@ -4,7 +4,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from signoff.policy.compiled_policy import CompiledRules
 from signoff.registry.catalog import Catalog
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
@@ -40,10 +39,11 @@ def _show(catalog: Catalog, tool: Tool) -> PeerTool:
         description=tool.description,
         input_schema=tool.schema.schema,
         output_schema=None if tool.output is None else tool.output.schema,
-        approval="maybe" if needs == "never" and _rules_ask(catalog.rules) else needs,
+        approval="maybe" if needs == "never" and _rules_ask(catalog) else needs,
         definition=definition_hash(tool),
     )
 
 
-def _rules_ask(rules: CompiledRules) -> bool:
-    return any(rule.effect == "require_approval" for rule, _ in rules.rules)
+def _rules_ask(catalog: Catalog) -> bool:
+    found = (each.rules for each in (catalog.rules, catalog.bounds) if each is not None)
+    return any(rule.effect == "require_approval" for rules in found for rule, _ in rules)

@@ -34,8 +34,10 @@ async def apply_policy_handler(
     if found.before_handler is None or found.tool is None:
         return found
     view = catalog.tool_view_at(ctx, found.at)
-    verdict = await verdict_of(catalog, found.tool, found.args(args), view.judged_ctx, found.before_handler)
-    decision = by_verdict(view, call, found.tool, verdict, found.objection)
+    given = found.args(args)
+    verdict = await verdict_of(catalog, found.tool, given, view.judged_ctx, found.before_handler)
+    bound = view.bounds_verdict(found.tool, catalog.policy(found.tool.activity), given)
+    decision = by_verdict(view, call, found.tool, verdict, bound, found.objection)
     return decision.model_copy(update={"corrected": found.corrected, "note": found.note, "at": found.at})
 
 

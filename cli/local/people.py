@@ -180,7 +180,7 @@ def _list_askers(catalog: Catalog) -> Iterable[tuple[str, tuple[str, ...]]]:
         policy = catalog.policy(row.tool).policy
         later = policy.later_approvers if policy is not None and row.approvers else ()
         yield f"tool `{row.tool}`", (*row.approvers, *later)
-    for rule, _ in catalog.rules.rules:
+    for rule, _ in (*catalog.rules.rules, *(() if catalog.bounds is None else catalog.bounds.rules)):
         if rule.effect == "require_approval":
             yield f"rule `{rule.name}`", catalog.default_approvers
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import READ_REST
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
-from signoff.policy.compiled_policy import CompiledPolicy
+from signoff.policy.compiled_policy import ANY_ARGUMENTS, CompiledPolicy
 from signoff.policy.context_shapes import ACTOR, TOOL, context_shape, judged_shape
 from signoff.policy.expression import Compiler
 from signoff.policy.terms import Terms, terms_of
@@ -15,9 +15,6 @@ from signoff.registry.actor import Actor
 from signoff.registry.cel_context import ContextFields
 
 _ARGS: Final = re.compile(r"\bargs\b")
-_ARGS_REMEDY: Final = (
-    "; an actor's bounds see `tool`, `actor` and `ctx`: what hangs on arguments is the tool's own policy"
-)
 _NO_REST: Final = f"tool.name != '{READ_REST}' && "
 """What was cut off a result that the actor has is no call of its own to ask people about."""
 
@@ -29,6 +26,12 @@ def autonomy_rules(actors: Iterable[Actor], fields: ContextFields) -> tuple[Glob
     Raises `ConfigError` with `actor`, `field` and `value`.
     """
     return tuple(rule for actor in actors for rule in _rules(actor, fields))
+
+
+def reads_arguments(rule: GlobalRule) -> bool:
+    """Returns whether a rule of `autonomy_rules` may read the arguments of a call, so that it is asked with them."""
+    # Also where the word stands in a text: such a rule means the same with arguments.
+    return _ARGS.search(rule.rule) is not None
 
 
 def check_escalation(actor: Actor) -> None:
@@ -98,10 +101,10 @@ def _read_bound(actor: Actor, field: str, source: str, fields: ContextFields) ->
     """Returns the text of one bound that compiles by itself: joined with ours unread, it could close our brackets."""
     ctx = judged_shape(context_shape(fields.declared))
     try:
-        compiler = Compiler({"tool": TOOL, "actor": ACTOR, "ctx": ctx}, f"actor `{actor.name}`")
+        args = {"args": ANY_ARGUMENTS} if _ARGS.search(source) else {}
+        compiler = Compiler({"tool": TOOL, "actor": ACTOR, "ctx": ctx, **args}, f"actor `{actor.name}`")
         text = compiler.compile(f"autonomy.{field}", source).text
     except ConfigError as error:
-        message = f"{error.message}{_ARGS_REMEDY if _ARGS.search(source) else ''}"
-        raise ConfigError(message, actor=actor.name, field=f"autonomy.{field}", value=source) from None
+        raise ConfigError(error.message, actor=actor.name, field=f"autonomy.{field}", value=source) from None
     # A comment at its end would take our bracket with it.
     return f"{text}\n" if "//" in text else text

@@ -67,6 +67,9 @@ def _row(catalog: Catalog, tool: Tool) -> InventoryRow:
     compiled = catalog.policy(tool.activity)
     users = [actor for actor in catalog.actors.values() if _may_use(actor, tool)]
     reached = [(rule, _reach(expression, tool, users)) for rule, expression in catalog.rules.rules]
+    # What hangs on arguments may reach every tool of its actor.
+    bounds = () if catalog.bounds is None else catalog.bounds.rules
+    reached += [(rule, "maybe") for rule, _ in bounds if any(rule.name.startswith(f"{each.name}.") for each in users)]
     person = _strictest(compiled.needs_person, *(r for rule, r in reached if rule.effect == "require_approval"))
     return InventoryRow(
         tool=tool.activity,

@@ -286,7 +286,8 @@ def approval(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
     """Judges the call by the tool's policy, tightened by global rules that require approval."""
     policy = proposal.catalog.policy(tool.activity)
     verdict = proposal.view.verdict(policy, proposal.args)
-    found = by_verdict(proposal.view, proposal.call, tool, verdict, _objection(proposal, tool))
+    bound = proposal.view.bounds_verdict(tool, policy, proposal.args)
+    found = by_verdict(proposal.view, proposal.call, tool, verdict, bound, _objection(proposal, tool))
     handler = handler_rule(policy)
     # A handler lifts no denial, so that there is nothing to ask it.
     if handler is None or found.kind == "settled":
@@ -297,23 +298,27 @@ def approval(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
 
 
 def by_verdict(
-    view: ToolView, call: CallPart, tool: Tool, verdict: PolicyVerdict, objection: str = ""
+    view: ToolView, call: CallPart, tool: Tool, verdict: PolicyVerdict, bound: RulesVerdict, objection: str = ""
 ) -> LocalGateDecision:
-    """Judges a call by the verdict of its tool's policy: global rules may still ask.
+    """Judges a call by the verdict of its tool's policy: global rules may still ask, and the actor's `bound` over its
+    arguments may deny it as well.
 
     People are asked in any case where there is an `objection` to override: no rule and no earlier answer does that.
     """
     # Deny first, then whoever asks: an override is of the permission check alone and lifts no policy's denial.
     if verdict.verdict == "deny":
         return denied_decision(call, "approval", verdict.why, tool).model_copy(update={"verdict": verdict})
-    rules_verdict = view.rules_verdict(tool)
+    if bound.effect == "deny":
+        denies = dataclasses.replace(
+            verdict, verdict="deny", rule=_reference_to(bound), rule_text=_rule_text(bound), why=bound.why
+        )
+        return denied_decision(call, "approval", _reason(bound), tool).model_copy(update={"verdict": denies})
+    # Rules of the manifest before bounds: both ask, and a question has one rule.
+    asking = next((each for each in (view.rules_verdict(tool), bound) if each.effect == "require_approval"), None)
     # A policy that asks anyway keeps its own rule: remembered answers are to that rule, and to no other question.
-    if rules_verdict.effect == "require_approval" and verdict.verdict == "auto":
-        asks = rules_verdict.rule
-        why = _reason(rules_verdict)
-        rule = RuleReference(kind="global", name=asks.name if asks is not None else "")
-        text = asks.rule if asks is not None else ""
-        verdict = dataclasses.replace(verdict, verdict="ask", rule=rule, rule_text=text, why=why)
+    if asking is not None and verdict.verdict == "auto":
+        named, why = _reference_to(asking), _reason(asking)
+        verdict = dataclasses.replace(verdict, verdict="ask", rule=named, rule_text=_rule_text(asking), why=why)
     if objection:
         why = f"{objection}; {verdict.why}" if verdict.verdict == "ask" else objection
         verdict = dataclasses.replace(verdict, verdict="ask", rule=PERMISSION_RULE, rule_text="", why=why)
@@ -339,6 +344,14 @@ def _objection(proposal: _Proposal, tool: Tool) -> str:
         return ""
     # With nobody to ask, the denial is final: a request to no one would only wait for its deadline.
     return answer.why if proposal.catalog.approvers(tool.activity) else ""
+
+
+def _reference_to(verdict: RulesVerdict) -> RuleReference:
+    return RuleReference(kind="global", name="" if verdict.rule is None else verdict.rule.name)
+
+
+def _rule_text(verdict: RulesVerdict) -> str:
+    return "" if verdict.rule is None else verdict.rule.rule
 
 
 def _reason(verdict: RulesVerdict) -> str:

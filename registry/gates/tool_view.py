@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from signoff.policy.compiled_policy import CompiledPolicy, CompiledRules, PolicyVerdict, RulesVerdict
+from signoff.policy.compiled_policy import CallArguments, CompiledPolicy, CompiledRules, PolicyVerdict, RulesVerdict
 from signoff.registry.actor import Actor, actor_facts
 from signoff.registry.gates.actor_bounds import direct_terms
 from signoff.registry.gates.actor_filters import is_excluded, is_permitted
@@ -24,6 +24,7 @@ from signoff.registry.tool import Tool
 _VERDICTS_KEPT: Final = 100
 _STRICTEST: Final = ("hide", "deny", "require_approval", "none")
 _NONE: Final[frozenset[str]] = frozenset()
+_UNBOUND: Final = RulesVerdict("none", None, "no bound reads the arguments")
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class ToolView:
     `position` is where the actor stands, None where that is not known, `moment` what is there then. `over` are the
     tools that one of the actor's own shadows and still obeys, by its activity. `filtered` is what the filters there
     say then, by activity, `passing` under "" the tools that pass all gates but that of what is away, once known.
-    `now` is the instant at which a call is judged, see `at`.
+    `now` is the instant at which a call is judged, see `at`. `bounds` are the rules of actors' autonomy over arguments.
     """
 
     registry: ToolResolver
@@ -54,6 +55,8 @@ class ToolView:
     filtered: dict[str, FilterAnswer] = field(default_factory=dict, repr=False, compare=False)
     passing: dict[str, tuple[Tool, ...]] = field(default_factory=dict, repr=False, compare=False)
     now: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
+    bounds: CompiledRules | None = field(default=None, repr=False, compare=False)
+    bound_verdicts: dict[tuple[str, str], RulesVerdict] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def actor_facts(self) -> dict[str, Any]:
@@ -131,6 +134,26 @@ class ToolView:
             # Here and nowhere else, so that where a call is judged again it is asked of the same people.
             directed = direct_terms(self.actor, policy, judged.terms)
             found = self.verdicts[key] = dataclasses.replace(judged, terms=directed)
+        return found
+
+    def bounds_verdict(self, tool: Tool, policy: CompiledPolicy, args: Mapping[str, Any]) -> RulesVerdict:
+        """Returns the verdict of the actor's bounds on a call with valid `args`; evaluated once for the same ones."""
+        if self.bounds is None or not self.bounds.rules:
+            return _UNBOUND
+        now = str((self.now or {}).get("at", "")) if self.bounds.reads_now else ""
+        key = (tool.activity, f"{now} {hashlib.sha256(json.dumps(args).encode()).hexdigest()}")
+        found = self.bound_verdicts.get(key)
+        if found is None:
+            if len(self.bound_verdicts) >= _VERDICTS_KEPT:
+                self.bound_verdicts.clear()
+            call = CallArguments(args, policy.args_shape)
+            # What holds for a tool that it shadows holds for it, as with all rules.
+            tools = (tool, *self.over.get(tool.activity, ()))
+            judged = (
+                self.bounds.judge(actor=self.actor_facts, tool=each.facts, ctx=self.judged_ctx, call=call)
+                for each in tools
+            )
+            found = self.bound_verdicts[key] = min(judged, key=lambda one: _STRICTEST.index(one.effect))
         return found
 
     def excludes(self, tool: Tool) -> bool:

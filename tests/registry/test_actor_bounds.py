@@ -19,6 +19,7 @@ from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.normal_form import normal_form
+from signoff.registry.scopes.route import Route
 from signoff.registry.tool import Tool
 
 ANY = {"type": "object", "properties": {"amount": {"type": "number"}}}
@@ -56,6 +57,62 @@ def test_an_actor_may_do_unasked_what_its_bounds_name_and_no_more() -> None:
         "global:desk.autonomy.unasked_if",
         "`desk` may not do this unasked",
     )
+
+
+@pytest.mark.row("P19")
+@pytest.mark.parametrize(
+    ("bounds", "args", "kind"),
+    [
+        ({"unasked_if": "args.amount < 50"}, {"amount": 49}, "run"),
+        ({"unasked_if": "args.amount < 50"}, {"amount": 49.5}, "run"),
+        ({"unasked_if": "args.amount < 50"}, {"amount": 50}, "ask"),
+        ({"unasked_if": "args.amount < 50"}, {}, "ask"),
+        ({"unasked_if": "args.typo < 50"}, {"amount": 1}, "ask"),
+        ({"unasked_if": "args.amount"}, {"amount": 1}, "ask"),
+        ({"unasked_if": "has(args.amount) && args.amount < 50"}, {"amount": 1}, "run"),
+        ({"deny_if": "args.amount > 100"}, {"amount": 101}, "denied"),
+        ({"deny_if": "args.amount > 100"}, {"amount": 100}, "run"),
+        ({"deny_if": "args.amount > 100"}, {}, "denied"),
+        ({"deny_if": "args.amount > 100", "unasked_if": "args.amount < 50"}, {"amount": 60}, "ask"),
+    ],
+)
+def test_bounds_see_the_arguments_of_a_call(bounds: dict[str, str], args: dict[str, Any], kind: str) -> None:
+    """What is not surely within them asks, or is denied; another actor's calls are not looked at."""
+    known = catalog_with(tool("pay"), autonomy=Autonomy(**bounds))
+    found = judged(known, "pay", **args)
+    assert ("denied" if found.code == "denied" else found.kind) == kind
+    assert judged(known, "pay", "other", **args).kind == "run"
+    assert [each.name for each in known.tool_view(pinned("desk")).visible()] == ["pay"]
+    rule = f"desk.autonomy.{'deny_if' if kind == 'denied' else 'unasked_if'}"
+    if kind != "run":
+        assert found.verdict is not None
+        assert found.verdict.rule.label == f"global:{rule}"
+
+
+def test_bounds_over_arguments_loosen_nothing_and_are_of_the_catalog() -> None:
+    """A policy's own question and denial stay; other bounds are another catalog; nobody to ask is an error at build."""
+    free = Autonomy(unasked_if="args.amount < 50 || true", deny_if="args.amount < 0")
+    asks = catalog_with(tool("pay", True), autonomy=free)
+    asked = judged(asks, "pay", amount=1)
+    assert (asked.kind, asked.verdict and asked.verdict.rule.label) == ("ask", "requires_approval")
+    policy = ApprovalPolicy(deny_if="args.amount > 0.0", auto_approve_if="true")
+    denies = catalog_with(tool("pay", policy, input_schema=ANY | {"required": ["amount"]}), autonomy=free)
+    assert judged(denies, "pay", amount=1).code == "denied"
+    plain, bound = catalog_with(tool("pay")), catalog_with(tool("pay"), autonomy=free)
+    assert plain.hash != bound.hash != catalog_with(tool("pay"), autonomy=Autonomy(deny_if="args.amount < 1")).hash
+    assert (plain.needs_nobody("pay"), bound.needs_nobody("pay")) == (True, False)
+    with pytest.raises(ConfigError, match="requires approval, but there are no default approvers"):
+        build_catalog(tools=[tool("pay")], actors=[an_actor(autonomy=free)], default_approvers=())
+
+
+@pytest.mark.parametrize("near", ["args.amount > 0", "tool.name == 'pay' && args.amount > 0"])
+def test_a_shadow_does_not_escape_bounds_over_arguments(near: str) -> None:
+    """By the tool that it shadows as by itself."""
+    route = Route(name="r", tools=(tool("pay"),))
+    known = catalog_with(tool("pay"), routes=(route,), shadowing="allow", autonomy=Autonomy(deny_if=near))
+    ctx = pinned("desk", route="r")
+    assert judge(known, ctx, a_call("pay"), {"amount": 1}, Tally()).code == "denied"
+    assert judge(known, ctx, a_call("pay"), {"amount": 0}, Tally()).kind == "run"
 
 
 @pytest.mark.row("P19")
@@ -127,7 +184,7 @@ def test_bounds_are_the_actors_alone_in_variants_and_normal_form() -> None:
     [
         ("autonomy: {unasked_if: \"'x' in tool.tgs\"}\n", 2, "`autonomy.unasked_if`"),
         ("autonomy: {deny_if: 'true) || (true'}\n", 2, "`autonomy.deny_if`"),
-        ("autonomy: {unasked_if: args.amount < 5}\n", 2, "what hangs on arguments is the tool's own policy"),
+        ("autonomy: {unasked_if: arg.amount < 5}\n", 2, "nothing is called `arg.amount`"),
         ("autonomy: {unasked_if: tool.name}\n", 2, "must be true or false"),
         ("autonomy: {}\n", 2, "write `unasked_if` or `deny_if`"),
         ("autonomy: {unasked: 'true'}\n", 2, "unknown key `unasked`"),

@@ -165,6 +165,9 @@ def test_without_anybody_to_ask_a_denial_is_final() -> None:
     assert found.message == "Permission denied: this call is not permitted"
 
 
+NO_BOUND = RulesVerdict("none", None, "no bound reads the arguments")
+
+
 @pytest.mark.row("E16")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_capability_without_a_backend_is_not_available(kind: str) -> None:
@@ -434,7 +437,7 @@ def test_a_verdict_that_is_known_already_becomes_a_call_by_itself() -> None:
     tool = a_tool()
     catalog = build_catalog(tools=(tool,), actors=(an_actor(),))
     verdict = catalog.policy(tool.activity).judge(GOOD, {})
-    found = by_verdict(catalog.tool_view(pinned()), a_call(), tool, verdict)
+    found = by_verdict(catalog.tool_view(pinned()), a_call(), tool, verdict, NO_BOUND)
     assert found == LocalGateDecision(call="c1.1", kind="run", tool=tool, verdict=verdict)
 
 
@@ -473,7 +476,7 @@ def test_a_verdict_that_names_no_rule_asks_all_the_same() -> None:
     nameless = RulesVerdict("require_approval", None, "nobody knows why")
     sight = dataclasses.replace(catalog.tool_view(pinned()), rule_verdicts={tool.activity: nameless})
     own = sight.verdict(catalog.policy(tool.activity), GOOD)
-    found = by_verdict(sight, a_call(), tool, own)
+    found = by_verdict(sight, a_call(), tool, own, NO_BOUND)
     assert own.verdict == "auto"
     assert found.kind == "ask"
     assert found.verdict == dataclasses.replace(
