@@ -79,7 +79,9 @@ AREAS = {
                 *("test_handler_runner", "test_outcome_activity", "test_call_journal", "test_grant_use"),
                 *("test_frozen", "test_capability_backends", "test_tool_metrics", "test_usage_check"),
                 *("hooks/test_policy_handlers", "hooks/test_probes", "hooks/test_tool_hooks"),
-                *("hooks/test_selected_tools", "results/test_record_distribution"),
+                *("hooks/test_selected_tools", "hooks/test_plugins", "results/test_record_distribution"),
+                *("test_gate_names", "test_instants", "test_context_and_data", "test_tool_settings"),
+                *("results/test_taken_updates",),
                 *("results/test_result_processor", "results/test_read_rest_tool"),
             )
         ),

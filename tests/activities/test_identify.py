@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import pytest
+from activity_kit import asked as asked_by_gates
 from activity_kit import decision, environment, worker_deps
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from signoff.contracts.decision import ASSURANCES, UNSIGNED
 from signoff.contracts.errors import Unavailable
 from signoff.contracts.person import Delegation, Person
 from signoff.people.directory import FixedDirectory
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.store.store import Store
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -350,3 +352,41 @@ async def test_a_room_without_keys_believes_no_signature(store: Store) -> None:
     for said in ({"signature": "anything"}, {"key_id": "k"}, {"signature": "anything", "key_id": "k"}):
         found = await environment().run(IdentifyActivity(deps).identify, asked(said, accept_unsigned=True))
         assert found == Authority(allowed=False, code="assurance")
+
+
+async def test_of_whom_an_answer_names_in_vain_nothing_is_said(store: Store) -> None:
+    """A turn could ask about anybody; it learns neither a name nor how they signed in."""
+    bo = Person(id="bo", name="Bo Berg", identities={"email": ("bo@x",)})
+    tool = pay_tool(Ledger(), ApprovalPolicy(accept_unsigned=True, min_assurance="none"))
+    deps = worker_deps(store, tool, people=[ANA, bo], profile="production")
+    request = await asked_by_gates(deps, tool)
+    names = {"subject": "bo", "approval_id": request.id, "question_hash": request.question_hash}
+    found = await environment().run(IdentifyActivity(deps).identify, asked(names, accept_unsigned=True))
+    assert (found.allowed, found.code) == (False, "not_allowed")
+    assert (found.person_id, found.name, found.on_behalf, found.assurance, found.entries) == ("", "", "", "none", ())
+
+
+@pytest.mark.parametrize("role", ["approvers", "finance"])
+async def test_whom_a_question_asks_is_the_stores_word(store: Store, role: str) -> None:
+    """A turn that writes more roles into its task learns of nobody who has them."""
+    bo = Person(id="bo", name="Bo", roles=(role,))
+    tool = pay_tool(Ledger(), ApprovalPolicy(accept_unsigned=True, min_assurance="none"))
+    deps = worker_deps(store, tool, people=[ANA, bo], profile="production")
+    request = await asked_by_gates(deps, tool)
+    task = asked(
+        {"subject": "bo", "approval_id": request.id, "question_hash": request.question_hash},
+        approvers=("role:approvers", "role:finance"),
+        accept_unsigned=True,
+    )
+    assert (await environment().run(IdentifyActivity(deps).identify, task)).allowed is (role == "approvers")
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_whether_unsigned_answers_count_is_the_stores_word(store: Store, known: bool) -> None:
+    """Not the task's: without a question, and by one that takes none, only signed answers do."""
+    tool = pay_tool(Ledger())
+    deps = worker_deps(store, tool, people=[ANA], profile="production")
+    if known:
+        await asked_by_gates(deps, tool)
+    found = await environment().run(IdentifyActivity(deps).identify, asked(accept_unsigned=True))
+    assert (found.allowed, found.code) == (False, "assurance")

@@ -21,7 +21,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.message import CallPart
 from signoff.contracts.names import GATE
-from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, ShownArguments
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, ShownArguments, Term
 from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
@@ -332,3 +332,13 @@ def test_a_handler_that_is_not_there_is_a_mistake_at_build(store: Store) -> None
         worker_deps(store, handled(function="answr"))
     assert caught.value.context["field"] == "requires_approval.handler"
     assert caught.value.context["tool_name"] == "pay"
+
+
+async def test_why_terms_are_stricter_hides_what_the_card_masks(store: Store) -> None:
+    """As the handler's own reason; the terms stay as it says."""
+    SAYS.append(HandlerVerdict("ask", stricter=Term(min_assurance="mfa", reason="Ana is a new payee")))
+    (gate_decision,) = await gate(store, handled(show=ShownArguments(secret=("to",)), effect="Pay"))
+    assert gate_decision.request is not None
+    (applied,) = gate_decision.request.applied
+    assert applied.reason == "[hidden] is a new payee"
+    assert gate_decision.request.min_assurance == "mfa"

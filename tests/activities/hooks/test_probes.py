@@ -8,6 +8,8 @@ import pytest
 from activity_kit import (
     ARGS,
     TURN,
+    about,
+    asked,
     codes,
     environment,
     free,
@@ -20,7 +22,7 @@ from activity_kit import (
     worker_deps,
 )
 from temporalio.exceptions import ApplicationError
-from turn_fixtures import Ledger
+from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.hooks.probes import ProbeRunner
 from signoff.activities.outcome_activity import OutcomeActivity
@@ -38,6 +40,7 @@ from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.store.tickets import Claim, ticket_key
 from signoff.testing import a_tool_context
+from signoff.testing.questions import answer
 
 WHO = {"workflow": TURN.workflow_id, "call": "c1.1", "tool": "pay"}
 NOTE = "The tool did not answer; it was looked up, and this happened."
@@ -273,3 +276,17 @@ async def test_an_idempotent_call_that_is_lost_for_good_is_looked_up(store: Stor
 
 def _context(key: str) -> ToolContext:
     return a_tool_context(idempotency_key=key)
+
+
+@pytest.mark.parametrize(("stored", "approver"), [(True, "approver"), (False, "")])
+async def test_a_probe_is_told_who_approved_by_the_store(store: Store, stored: bool, approver: str) -> None:
+    """An approval that the permit claims and the store does not have is none."""
+    finder = Finder(CannotTell())
+    tool = pay_tool(Ledger(), probe=finder)
+    if stored:
+        await answer(store, about(await asked(worker_deps(store, tool), tool)))
+    permit = permit_for(tool, kind="approved")
+    await store.claim(permit.digest, **WHO)
+    await outcome(store, tool, permit=permit)
+    ((_, context),) = finder.asked
+    assert context.decided_by == approver

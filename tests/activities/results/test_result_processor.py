@@ -375,3 +375,12 @@ def test_the_completion_of_a_call_is_in_its_id() -> None:
     """Stand-ins included; anything that is no call's id has none, and makes no finished call fail."""
     assert [completion_of(call) for call in ("c1.1", "c12.3", "c2.1001")] == [1, 12, 2]
     assert [completion_of(call) for call in ("", "c", "c0.1", "x1.1", "c1", "1.1", "c1.1x")] == [0] * 7
+
+
+async def test_what_a_failure_wishes_to_change_hides_secrets(store: Store) -> None:
+    """In data and in context, as in its words."""
+    failure = ToolFailure("no such account: Ana", data_update={"a": "Ana"}, context_update={"b": ["Ana", 1]})
+    outcome = await _outcome(store, failure, secrets=("to",), effect="")
+    assert outcome.value.inline == "no such account: [hidden]"
+    assert outcome.data_update == Content(inline={"a": "[hidden]"})
+    assert outcome.context_update == Content(inline={"b": ["[hidden]", 1]})
