@@ -52,20 +52,17 @@ MUTE = {f"mute{number}.example": None for number in range(20)}
 async def test_all_names_of_a_mail_together_have_their_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three keys and five names of DMARC's walk, two at a time; and for the next such mail none of these again.
 
-    Without the time for all of them in `DnsNames.find` the first mail took 2.8 seconds, and without what `DnsNames`
+    Without the time for all of them in `DnsNames.find` every name was asked for, and without what `DnsNames`
     keeps names were asked for again.
     """
     mail = strange("eve@a.b.c.mute0.example", "s1", "s2", "s3", domain="mute0.example")
     async with mail_site(tmp_path, monkeypatch, with_keys(PEOPLE, more=MUTE)) as site:
-        begun = time.monotonic()
         await site.take(mail)
-        assert time.monotonic() - begun < 2 * SECONDS
         asked = site.names.asked
+        # The time was over before a third name was begun with.
         assert len(asked) == MAIL_LOOKUPS_AT_ONCE
         before = asked.copy()
-        begun = time.monotonic()
         await site.take(strange("eve@a.b.c.mute0.example", "s1", "s2", domain="mute0.example"))
-        assert time.monotonic() - begun < SECONDS + 0.4
         assert all(asked[name] == times for name, times in before.items())
 
 

@@ -1,10 +1,10 @@
 """Handlers of policies as the gate and the tool's activity ask them: what is no answer asks a person."""
 
 import asyncio
+import contextlib
 import inspect
 import json
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,6 +30,7 @@ RULE = "handler:test_policy_handlers:answer"
 SEEN: list[tuple[HandlerCall, dict[str, Any]]] = []
 SAYS: list[Any] = []
 STILL = threading.Event()
+ENDED: list[str] = []
 
 
 async def answer(call: HandlerCall, context: dict[str, Any]) -> Any:
@@ -63,17 +64,17 @@ rules = Rules()
 
 async def deaf(call: HandlerCall, context: dict[str, Any]) -> str:
     """Never answers, and does not mind being cancelled."""
-    while True:
-        try:
-            await asyncio.sleep(0.5)
-            return "auto"
-        except asyncio.CancelledError:
-            continue
+    while not STILL.is_set():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.02)
+    ENDED.append("deaf")
+    return "auto"
 
 
 def stuck(call: HandlerCall, context: dict[str, Any]) -> str:
     """Never answers, in a thread that nobody can stop."""
     STILL.wait(30)
+    ENDED.append("stuck")
     return "auto"
 
 
@@ -87,6 +88,7 @@ def _fresh() -> Iterator[None]:
     SEEN.clear()
     SAYS.clear()
     STILL.clear()
+    ENDED.clear()
     yield
     STILL.set()
 
@@ -180,9 +182,8 @@ async def test_a_handler_that_hangs_is_not_waited_for(store: Store, function: st
     tool = handled(function=function, auto_approve_if="true")
     catalog = worker_deps(store, tool).catalog
     rules_say = catalog.policy("pay").judge(ARGS, {})
-    began = time.monotonic()
     verdict = await verdict_of(catalog, tool, ARGS, {}, rules_say, seconds=0.05)
-    assert time.monotonic() - began < 20.0
+    assert ENDED == []
     assert (verdict.verdict, verdict.why) == ("ask", "`handler` gave no answer within 0.05 s, so a person is asked")
 
 

@@ -1,7 +1,6 @@
 """Answers in the store: one order of answers, exactly one that settles, and each owed until its turn has it."""
 
 import asyncio
-import time
 from datetime import UTC, datetime
 
 import pytest
@@ -53,14 +52,12 @@ async def test_a_yes_is_neither_void_nor_lapsed_once_its_call_has_begun(
     assert rows.request(rows.latest).state == ("approved" if stands else "pending")
 
 
-async def race(stores: list[Store], settings: int) -> tuple[list[bool], float]:
-    """Fifty people answer at once, turn and turn about by each store; who was taken, and the seconds it took."""
-    began = time.monotonic()
+async def race(stores: list[Store], settings: int) -> list[bool]:
+    """Fifty people answer at once, by each store in turn; says who was taken. Raises where one waits too long."""
     verdicts = ("approved", "denied")
-    taken = await asyncio.gather(
+    return await asyncio.gather(
         *(take(stores[number % len(stores)], f"p{number}", verdicts[number % settings]) for number in range(DECIDERS))
     )
-    return list(taken), time.monotonic() - began
 
 
 @pytest.mark.parametrize("verdicts", [1, 2])
@@ -68,21 +65,19 @@ async def test_of_fifty_who_race_exactly_one_settles(store: Store, store_url: st
     """Two gateways on one store: one answer is taken, all others find it there, and no yes stands beside a no."""
     await put(store)
     async with open_store(store_url) as second:
-        taken, seconds = await race([store, second], verdicts)
+        taken = await race([store, second], verdicts)
     assert taken.count(True) == 1
     rows = await Questions(store).read("main.s.t.c1.1")
     assert rows is not None
     assert [each.number for each in rows.answers] == [1]
     assert rows.request(rows.latest).state in ("approved", "denied")
-    # Each of them has waited for those before: the whole race is the longest that one of them waits for the lock.
-    assert seconds < 20.0
 
 
 async def test_a_race_for_a_quorum_takes_as_many_as_it_needs(store: Store, store_url: str) -> None:
     """Three are wanted, fifty come: three are taken, in an order without a gap."""
     await put(store, question(quorum=3))
     async with open_store(store_url) as second:
-        taken, _ = await race([store, second], 1)
+        taken = await race([store, second], 1)
     assert taken.count(True) == 3
     rows = await Questions(store).read("main.s.t.c1.1")
     assert rows is not None
