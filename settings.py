@@ -36,7 +36,7 @@ from signoff.formats.web_address import address_of, is_loopback, web_address
 from signoff.keys.secret_references import FORMS, is_reference
 
 RETENTION_DAYS: Final = 90
-_SECRETS: Final = ("oidc_client_secret",)
+_SECRETS: Final = ("oidc_client_secret", "encryption_keys")
 """Settings whose wrong values are not shown: somebody may have written the secret itself."""
 
 
@@ -50,6 +50,14 @@ def _default_signing_keys(known: Mapping[str, Any]) -> Path:
 
 def _default_public_keys(known: Mapping[str, Any]) -> Path:
     return Path(known.get("state_dir", DEFAULT_STATE_DIR)) / "public-keys.json"
+
+
+def _default_encryption(known: Mapping[str, Any]) -> bool:
+    return known.get("profile") == "production"
+
+
+def _default_encryption_keys(known: Mapping[str, Any]) -> str:
+    return f"file:{Path(known.get('state_dir', DEFAULT_STATE_DIR)) / 'encryption-keys.json'}"
 
 
 def _default_url(known: Mapping[str, Any]) -> str:
@@ -113,6 +121,10 @@ class Settings(BaseSettings):
     """The file of private keys by which the gateway signs; nobody else reads it. In `state_dir` when not given."""
     public_keys: Path = Field(default_factory=_default_public_keys)
     """The file of public keys by which workers check; it holds no secret. In `state_dir` when not given."""
+    encryption: bool = Field(default_factory=_default_encryption)
+    """Whether what Temporal keeps is encrypted; in production when not given."""
+    encryption_keys: Annotated[str, AfterValidator(_reference)] = Field(default_factory=_default_encryption_keys)
+    """Where the encryption keys of workers and gateways are, a reference; a file in `state_dir` when not given."""
     secrets: Annotated[str, AfterValidator(_object_name)] = ""
     """The source that `secret:NAME` is read from, `package.module:name`; without it there are no such references."""
     oidc_issuer: Annotated[str, AfterValidator(_issuer)] | None = None
@@ -180,6 +192,12 @@ def load_settings(**overrides: Any) -> Settings:
         raise ConfigError(f"`{SETTINGS_FILE}` cannot be read: {error.strerror}", file=SETTINGS_FILE) from None
     except ValidationError as error:
         raise _config_error(error.errors()[0], given) from None
+
+
+def encryption_file(settings: Settings) -> Path | None:
+    """Returns the file of encryption keys; None where they are read from elsewhere."""
+    kind, _, name = settings.encryption_keys.partition(":")
+    return Path(name) if kind == "file" else None
 
 
 def login_roles(settings: Settings) -> frozenset[str]:

@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Final, Self, TypedDict
 
-from temporalio.client import Client
+from temporalio.client import Client, ClientConfig
+from temporalio.converter import DataConverter
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import (
     PollerBehaviorAutoscaling,
@@ -41,6 +42,7 @@ from signoff.audit.config_snapshots import follow_people, note_catalog
 from signoff.contracts import names
 from signoff.contracts.errors import ConfigError, SignoffError
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
+from signoff.engine.connection import connect_installation, open_encryption
 from signoff.keys.key_files import FileVerifier
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Verifier
@@ -51,8 +53,8 @@ from signoff.registry.catalog import Catalog
 from signoff.registry.installation import Installation, load_installation
 from signoff.settings import Settings, load_settings, login_roles, require_ready
 from signoff.store.store import Store, working_store
-from signoff.temporal.converter import DATA_CONVERTER
-from signoff.temporal.embedded_server import connect
+from signoff.temporal.converter import DATA_CONVERTER, encrypting_converter
+from signoff.temporal.encryption import Encryption
 from signoff.temporal.query_fence import QueryFence, QueryFenceInterceptor
 from signoff.temporal.workflow_runner import FencedBridge, FencedRunner
 from signoff.workflows.actor_turn import ActorTurn
@@ -184,7 +186,9 @@ async def create_worker(
     `ServerUnavailable`, `StoreUnavailable`.
     """
     installation = load_installation(settings or load_settings(), people)
-    client, queue = temporal or await connect(), installation.settings.task_queue
+    given = installation.settings
+    client = temporal or await connect_installation(given, installation.secrets)
+    queue = given.task_queue
     async with (
         working_store(installation.settings) as store,
         installed_worker(installation, client, store, task_queue=queue) as worker,
@@ -206,17 +210,19 @@ class SignoffPlugin(SimplePlugin):
         """
         installation = load_installation(settings or load_settings(), people)
         where = f"worker {installation.settings.task_queue}"
+        encryption = await open_encryption(installation.settings, installation.secrets)
         async with working_store(installation.settings) as store:
             deps = await prepared_deps(installation, store, where)
             async with follow_people(store, installation.people, where, clock=deps.clock):
-                yield cls(deps)
+                yield cls(deps, encryption)
 
-    def __init__(self, deps: WorkerDeps) -> None:
+    def __init__(self, deps: WorkerDeps, encryption: Encryption | None = None) -> None:
+        self._encryption = encryption
         self._fence = QueryFence()
         self._sweep = ReplySweep(deps.store)
         super().__init__(
             "signoff.SignoffPlugin",
-            data_converter=DATA_CONVERTER,
+            data_converter=_our_converter,
             workflows=[ActorTurn, Session, HandlerRun],
             activities=[
                 ModelActivity(deps).model,
@@ -236,6 +242,12 @@ class SignoffPlugin(SimplePlugin):
                 DetailCards(deps),
             ],
         )
+
+    def configure_client(self, config: ClientConfig) -> ClientConfig:
+        """See `SimplePlugin`; the client encrypts as the installation says, unless it has a codec of its own."""
+        if self._encryption is not None and config["data_converter"].payload_codec is None:
+            config["data_converter"] = encrypting_converter(self._encryption.codec(config["namespace"]))
+        return super().configure_client(config)
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         """See `SimplePlugin`; chooses the quicker sandbox where nothing needs the other."""
@@ -314,6 +326,17 @@ def build_worker(
     if worker._workflow_worker is not None:
         worker._workflow_worker._deadlock_timeout_seconds = DEADLOCK_SECONDS
     return worker
+
+
+def _our_converter(given: DataConverter | None) -> DataConverter:
+    """Returns our converter, with the codec and the failure converter of the one that was given, if it has a codec."""
+    if given is None or given.payload_codec is None:
+        return DATA_CONVERTER
+    return dataclasses.replace(
+        DATA_CONVERTER,
+        payload_codec=given.payload_codec,
+        failure_converter_class=given.failure_converter_class,
+    )
 
 
 def _share(runner: WorkflowRunner | None) -> WorkflowRunner:

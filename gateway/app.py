@@ -17,6 +17,7 @@ from signoff.channels.inbound.receiver import InboundReceiver
 from signoff.contracts.errors import SignoffError
 from signoff.contracts.names import VERSION
 from signoff.contracts.responses import Fault
+from signoff.engine.connection import connect_installation
 from signoff.engine.turn_client import TurnClient
 from signoff.gateway.api import (
     approvals,
@@ -64,7 +65,6 @@ from signoff.registry.installation import load_installation
 from signoff.settings import Settings, load_settings, login_roles, require_ready
 from signoff.store.refusal_counts import RefusalKind
 from signoff.store.store import working_store
-from signoff.temporal.embedded_server import connect
 
 ROUTERS: Final = (
     turns.router,
@@ -120,7 +120,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         found = load_installation(settings, people)
         catalog, directory, secrets = found.catalog, found.people, found.secrets
-        turns = TurnClient(temporal or await connect(), task_queue=settings.task_queue)
+        turns = TurnClient(temporal or await connect_installation(settings, secrets), task_queue=settings.task_queue)
         async with working_store(settings) as store:
             signer = await gateway_signer(settings, directory, store)
             deps = with_provider_people(

@@ -16,7 +16,8 @@ from signoff.contracts.errors import ConfigError
 from signoff.formats.private_folder import make_private_folder
 from signoff.keys.signatures import PrivateKey, PrivateKeys, PublicKeys, Verifier, _Known, new_key
 
-_OPEN_TO_OTHERS: Final = stat.S_IWGRP | stat.S_IRWXO
+OPEN_TO_OTHERS: Final = stat.S_IWGRP | stat.S_IRWXO
+"""The rights by which a file of private keys is refused."""
 _MAKE: Final = "make one with `signoff keys create`"
 _EXPORT: Final = "take the one that `signoff keys export` writes where the gateway is"
 _log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ def read_private(path: Path) -> PrivateKeys:
     """
     keys = _read(path, PrivateKeys, "signing_keys", _MAKE)
     # Refused, not repaired: who could read the keys may have done so, and people must hear of it.
-    if path.stat().st_mode & _OPEN_TO_OTHERS:
+    if path.stat().st_mode & OPEN_TO_OTHERS:
         text = f"`{path}` holds private keys, and other users may read or change it: `chmod 600 {path}`"
         raise ConfigError(text, field="signing_keys")
     return keys
@@ -74,12 +75,17 @@ def write_keys(keys: PrivateKeys, private: Path, public: Path) -> None:
     Raises `ConfigError`.
     """
     write_public(keys.public(), public)
-    _write(private, keys, 0o600)
+    write_private(private, keys)
 
 
 def write_public(keys: PublicKeys, path: Path) -> None:
     """Writes the file for workers. Raises `ConfigError` when it cannot be written."""
     _write(path, keys, 0o644)
+
+
+def write_private(path: Path, keys: BaseModel, *, replace: bool = True) -> None:
+    """Writes a file that its owner alone may read, whole; an older one stays unless `replace`. Raises `ConfigError`."""
+    _write(path, keys, 0o600, replace=replace)
 
 
 def ensure_development_keys(private: Path, public: Path, now: datetime) -> PrivateKeys:
@@ -89,7 +95,7 @@ def ensure_development_keys(private: Path, public: Path, now: datetime) -> Priva
     """
     if not private.exists():
         # Of two that start at once, the second must not put its key over the one that the first signs with.
-        _write(private, PrivateKeys(keys=(new_key(now),)), 0o600, replace=False)
+        write_private(private, PrivateKeys(keys=(new_key(now),)), replace=False)
     keys = read_private(private)
     # The public file is made of the private one: whatever is wrong with it, it is written anew.
     with contextlib.suppress(ConfigError):

@@ -1,10 +1,17 @@
 """Converts values to Temporal payloads: JSON by pydantic, with one set of validators for the whole process."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 from temporalio.api.common.v1 import Payload
 from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter
-from temporalio.converter import CompositePayloadConverter, DataConverter, DefaultPayloadConverter
+from temporalio.converter import (
+    CompositePayloadConverter,
+    DataConverter,
+    DefaultFailureConverterWithEncodedAttributes,
+    DefaultPayloadConverter,
+    PayloadCodec,
+)
 
 from signoff.contracts.frozen_model import FrozenModel
 
@@ -45,3 +52,12 @@ class SharedConverter(CompositePayloadConverter):
 DATA_CONVERTER: Final = DataConverter(payload_converter_class=SharedConverter)
 """What every client and worker of Signoff uses. But for `FrozenModel` it writes what `temporalio.contrib.pydantic`
 writes."""
+
+
+def encrypting_converter(codec: PayloadCodec | None) -> DataConverter:
+    """Returns the converter with `codec` in it; messages and traces of failures are encoded too."""
+    if codec is None:
+        return DATA_CONVERTER
+    return replace(
+        DATA_CONVERTER, payload_codec=codec, failure_converter_class=DefaultFailureConverterWithEncodedAttributes
+    )

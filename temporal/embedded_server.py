@@ -30,7 +30,8 @@ from temporalio.testing import WorkflowEnvironment
 from signoff.contracts.errors import ConfigError, ServerUnavailable
 from signoff.contracts.names import SA_ACTOR, SA_STATE, SA_TENANT
 from signoff.formats.private_folder import PRIVATE_UMASK, make_private_folder
-from signoff.temporal.converter import DATA_CONVERTER
+from signoff.temporal.converter import encrypting_converter
+from signoff.temporal.encryption import Encryption
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:7233"
 DEFAULT_NAMESPACE: Final = "default"
@@ -132,9 +133,10 @@ class ServerHandle:
         """The process id of the server itself."""
         return self._process.pid
 
-    async def connect(self) -> Client:
+    async def connect(self, encryption: Encryption | None = None) -> Client:
         """Connects to this very server, whatever `TEMPORAL_*` says. Raises `ServerUnavailable`."""
-        return await _dial({"target_host": self.address, "namespace": DEFAULT_NAMESPACE}, CONNECT_SECONDS)
+        config: ClientConnectConfig = {"target_host": self.address, "namespace": DEFAULT_NAMESPACE}
+        return await _dial(config, CONNECT_SECONDS, encryption)
 
     async def wait(self) -> int:
         """Waits until the server has ended by itself or was stopped; returns its exit code."""
@@ -278,11 +280,16 @@ def free_port() -> int:
 
 
 async def connect(
-    address: str | None = None, namespace: str | None = None, timeout_seconds: float = CONNECT_SECONDS
+    address: str | None = None,
+    namespace: str | None = None,
+    timeout_seconds: float = CONNECT_SECONDS,
+    *,
+    encryption: Encryption | None = None,
 ) -> Client:
     """Connects to the server that `address`, else `TEMPORAL_*` and Temporal's own file name, else to the local one.
 
-    Raises `ConfigError` when that configuration cannot be read, `ServerUnavailable` when nobody answers in time.
+    `encryption` is that of the installation, without which payloads are plain. Raises `ConfigError` when that
+    configuration cannot be read, `ServerUnavailable` when nobody answers in time.
     """
     try:
         config = ClientConfig.load_client_connect_config()
@@ -293,7 +300,7 @@ async def connect(
     if namespace:
         config["namespace"] = namespace
     config.setdefault("target_host", DEFAULT_ADDRESS)
-    return await _dial(config, timeout_seconds)
+    return await _dial(config, timeout_seconds, encryption)
 
 
 async def check_server(client: Client) -> None:
@@ -394,11 +401,12 @@ async def _prepare(server: ServerHandle) -> bool:
     return True
 
 
-async def _dial(config: ClientConnectConfig, timeout_seconds: float) -> Client:
+async def _dial(config: ClientConnectConfig, timeout_seconds: float, encryption: Encryption | None) -> Client:
     target = config.get("target_host", DEFAULT_ADDRESS)
+    codec = None if encryption is None else encryption.codec(config.get("namespace", DEFAULT_NAMESPACE))
     try:
         async with asyncio.timeout(timeout_seconds):
-            return await Client.connect(**config, data_converter=DATA_CONVERTER)
+            return await Client.connect(**config, data_converter=encrypting_converter(codec))
     except ValueError as error:
         raise ConfigError(
             f"`{target}` is no address of a Temporal server ({_line(error)}): write it as host:port", value=target

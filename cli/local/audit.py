@@ -27,7 +27,7 @@ from signoff.audit.verifier import VerificationReport, verify, verify_stream, wi
 from signoff.cli.local.installation import account, reach_server
 from signoff.cli.terminal.options import Address, AsJson, Url
 from signoff.cli.terminal.output import Output, run
-from signoff.client.address import find_token, read_running
+from signoff.client.address import find_token
 from signoff.client.client import Client as GatewayClient
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import system_clock
@@ -193,7 +193,7 @@ def retire_old(
     async def body(out: Output) -> int:
         settings = load_settings()
         signer = Signer(read_private(settings.signing_keys))
-        client = await reach_server(read_running(settings.state_dir), address)
+        client = await reach_server(settings, address)
         async with working_store(settings) as store:
             report = await _of_store(store, _verifier(settings.public_keys, given=False), None)
             if report.finding is not None:

@@ -25,6 +25,7 @@ from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
 from signoff.client.address import DevProcess
 from signoff.contracts.errors import ConfigError, ServerUnavailable
 from signoff.contracts.names import VERSION
+from signoff.engine.connection import open_encryption
 from signoff.engine.turn_client import TurnClient
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.inventory import inventory
@@ -32,6 +33,7 @@ from signoff.settings import Settings
 from signoff.store.questions.request_lists import RequestLists
 from signoff.store.store import Store, make_state_dir, working_store
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, connect, ensure_search_attributes, run_server
+from signoff.temporal.encryption import Encryption
 
 DATABASE_NAME: Final = "temporal.db"
 
@@ -101,7 +103,8 @@ async def _dev(
         async with AsyncExitStack() as stack:
             # Entered in this order, so that the gateway stops first, then the worker, then the server.
             store = await stack.enter_async_context(working_store(place.settings))
-            server = await stack.enter_async_context(_server(place.settings, address, ui))
+            encryption = await open_encryption(place.settings, place.secrets)
+            server = await stack.enter_async_context(_server(place.settings, encryption, address, ui))
             stack.callback(out.say, "stopping: Temporal" if server.handle else "stopping: the server goes on")
             queue = place.settings.task_queue
             worker = await stack.enter_async_context(running_worker(place, server.client, store, task_queue=queue))
@@ -119,10 +122,12 @@ async def _dev(
 
 
 @asynccontextmanager
-async def _server(settings: Settings, address: str | None, ui: bool) -> AsyncIterator[DevServer]:
+async def _server(
+    settings: Settings, encryption: Encryption | None, address: str | None, ui: bool
+) -> AsyncIterator[DevServer]:
     """Starts the embedded server, or connects to a running one, which gets our search attributes if it lacks them."""
     if address or server_is_configured():
-        client = await connect(address)
+        client = await connect(address, encryption=encryption)
         await ensure_search_attributes(client)
         yield DevServer(client, client.service_client.config.target_host, None)
         return
@@ -135,7 +140,7 @@ async def _server(settings: Settings, address: str | None, ui: bool) -> AsyncIte
         retention_days=settings.retention,
     )
     async with run_server(options) as handle:
-        yield DevServer(await handle.connect(), handle.address, handle)
+        yield DevServer(await handle.connect(encryption), handle.address, handle)
 
 
 @asynccontextmanager

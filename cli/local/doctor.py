@@ -26,6 +26,7 @@ from signoff.contracts.errors import ConfigError, SignoffError
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.names import ACTOR_TURN, MEMO_STORE
 from signoff.engine.clock_check import clock_problem, server_clock_lead, store_clock_lead
+from signoff.engine.connection import open_encryption
 from signoff.formats.web_address import is_loopback
 from signoff.gateway.auth.provider_people import missing_logins_warning, second_login
 from signoff.keys.key_files import read_private, read_public
@@ -33,7 +34,8 @@ from signoff.keys.signatures import Signer
 from signoff.people.directory import declared_people
 from signoff.people.login import OIDC
 from signoff.registry.approver_coverage import check_approver_coverage
-from signoff.settings import Settings, load_settings, login_roles, require_ready
+from signoff.registry.installation import provider_of_secrets
+from signoff.settings import Settings, encryption_file, load_settings, login_roles, require_ready
 from signoff.store.refusal_counts import refusals_since
 from signoff.store.store import working_store
 from signoff.temporal.embedded_server import check_server, ensure_search_attributes, find_temporal
@@ -86,6 +88,7 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
     logins = [await _check("logins", lambda: _logins(manifest))] if settings.oidc_issuer is not None else []
     checks += [
         await _check("keys", lambda: _keys(settings)),
+        await _check("encryption", lambda: _encryption(settings)),
         await _check("temporal", lambda: _program(settings)),
         await _check("manifest", lambda: _manifest(manifest)),
     ]
@@ -132,6 +135,21 @@ async def _keys(settings: Settings) -> str:
         return "none yet; the first start of the gateway makes one"
     keys_known = len(read_public(settings.public_keys).keys)
     return f"{plural(keys_known, 'public key')} in {settings.public_keys}"
+
+
+async def _encryption(settings: Settings) -> str:
+    """Checks the keys by which what Temporal keeps is encrypted."""
+    path = encryption_file(settings)
+    if settings.encryption and path is not None and not path.exists() and settings.profile == "development":
+        return "none yet; the first start makes a key"
+    found = await open_encryption(settings, provider_of_secrets(settings))
+    if found is None:
+        return "off: what Temporal keeps is plain (SIGNOFF_ENCRYPTION=true turns it on)"
+    key_id, _ = await found.keys.writer()
+    where = f"`{settings.encryption_keys}`"
+    if not found.writes:
+        return f"off: nothing is encrypted, and what was is read with the keys of {where}"
+    return f"{key_id} encrypts what Temporal keeps, of the keys of {where}"
 
 
 async def _program(settings: Settings) -> str:
@@ -186,7 +204,7 @@ async def _clocks(settings: Settings, address: str | None) -> str:
     """Answers are signed by the gateway's clock, and deadlines kept by the store's."""
     async with working_store(settings) as store:
         wrong = clock_problem("the store", await store_clock_lead(store))
-    client = await reach_server(read_running(settings.state_dir), address)
+    client = await reach_server(settings, address)
     if problem := wrong or clock_problem("the Temporal server", await server_clock_lead(client)):
         raise ConfigError(problem)
     return "the store's and the Temporal server's are this machine's"
@@ -210,12 +228,12 @@ async def _logins(manifest: Path | None) -> str:
 
 
 async def _server(settings: Settings, address: str | None) -> str:
-    client = await reach_server(read_running(settings.state_dir), address)
+    client = await reach_server(settings, address)
     return f"answers at {client.service_client.config.target_host}, namespace {client.namespace}"
 
 
 async def _attributes(settings: Settings, address: str | None, *, fix: bool) -> str:
-    client = await reach_server(read_running(settings.state_dir), address)
+    client = await reach_server(settings, address)
     if fix:
         await ensure_search_attributes(client)
         return "there, or created"
@@ -230,7 +248,7 @@ async def _turns(settings: Settings, address: str | None) -> str:
     """Checks that the turns that go on were begun with the store that is here now; workers leave all others alone."""
     async with working_store(settings) as store:
         own = store.id
-    client = await reach_server(read_running(settings.state_dir), address)
+    client = await reach_server(settings, address)
     elsewhere: set[str] = set()
     number = 0
     async for row in client.list_workflows(_GOING_ON.format(settings.task_queue), limit=TURNS_LOOKED_AT):

@@ -62,7 +62,7 @@ def record(
 
     async def body(out: Output) -> int:
         place = find_installation(manifest)
-        client = await reach_server(place.running, address)
+        client = await reach_server(place.settings, address)
         cases = []
         async with working_store(place.settings) as store:
             log = AuditLog(store)

@@ -13,11 +13,12 @@ from signoff.client.address import DevProcess, read_running
 from signoff.contracts.errors import NotFound
 from signoff.contracts.names import DEFAULT_TENANT, RUNNING_FILE
 from signoff.contracts.person import Person
+from signoff.engine.connection import connect_installation
 from signoff.engine.turn_client import TurnClient
 from signoff.formats.nearest_name import did_you_mean, quote_name
-from signoff.registry.installation import Installation, load_installation
+from signoff.keys.secrets import SecretProvider
+from signoff.registry.installation import Installation, load_installation, provider_of_secrets
 from signoff.settings import Settings, load_settings
-from signoff.temporal.embedded_server import connect
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class LocalInstallation(Installation):
 
         Raises `ServerUnavailable` or `ConfigError`.
         """
-        return TurnClient(await reach_server(self.running, address), task_queue=self.task_queue)
+        client = await _reach(self.settings, self.secrets, self.running, address)
+        return TurnClient(client, task_queue=self.task_queue)
 
 
 def find_installation(manifest: Path | None = None, **overrides: Any) -> LocalInstallation:
@@ -70,15 +72,21 @@ def find_installation(manifest: Path | None = None, **overrides: Any) -> LocalIn
     return LocalInstallation(found.settings, found.catalog, found.people, found.secrets, running)
 
 
-async def reach_server(running: DevProcess | None, address: str | None = None) -> Client:
-    """Connects to the server at `address`, else as `TEMPORAL_*` says, else to the one of `running`, else to the local
-    one.
+async def reach_server(settings: Settings, address: str | None = None) -> Client:
+    """Connects to the server at `address`, else as `TEMPORAL_*` says, else to the one of the `signoff dev` that runs
+    here, else to the local one.
 
     Raises `ServerUnavailable` or `ConfigError`.
     """
+    return await _reach(settings, provider_of_secrets(settings), read_running(settings.state_dir), address)
+
+
+async def _reach(
+    settings: Settings, secrets: SecretProvider, running: DevProcess | None, address: str | None
+) -> Client:
     if address or running is None or server_is_configured():
-        return await connect(address)
-    return await connect(running.address, running.namespace)
+        return await connect_installation(settings, secrets, address)
+    return await connect_installation(settings, secrets, running.address, running.namespace)
 
 
 def server_is_configured() -> bool:

@@ -1,5 +1,6 @@
-"""`keys`: the key pairs by which the gateway signs and workers check."""
+"""`keys`: the key pairs by which the gateway signs and workers check, and the keys by which Temporal is encrypted."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,29 +17,44 @@ from signoff.cli.terminal.output import Output, run
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import ConfigError, StoreUnavailable
 from signoff.contracts.names import DEFAULT_TENANT
+from signoff.keys.encryption_keys import (
+    EncryptionKey,
+    create_encryption_key,
+    parse_encryption_keys,
+    read_encryption_keys,
+)
 from signoff.keys.key_files import create_key, read_private, read_public, retire_key, write_public
 from signoff.keys.signatures import PublicKey, PublicKeys, Signer
-from signoff.settings import Settings, load_settings
+from signoff.registry.installation import provider_of_secrets
+from signoff.settings import Settings, encryption_file, load_settings
 from signoff.store.store import working_store
 
-app = typer.Typer(help="The keys that prove decisions.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="The keys that prove decisions and encrypt what Temporal keeps.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.command()
-def create(as_json: AsJson = False) -> None:
-    """Make a key. It signs once the gateway starts anew: give workers the public file before."""
+def create(
+    encryption: Annotated[
+        bool, typer.Option("--encryption", help="Make an encryption key alone; beside others it encrypts 10 min later.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a signing key, and the first encryption key where there is none. A signing key signs once the gateway starts
+    anew: give workers the public file before.
+    """
 
     async def body(out: Output) -> int:
         settings = load_settings()
-        made = create_key(settings.signing_keys, settings.public_keys, system_clock())
-        words = [
-            f"key {made.id} is made",
-            f"private  {settings.signing_keys}  (0600, for the gateway alone)",
-            f"public   {settings.public_keys}  (for every worker; it holds no secret)",
-            "it signs once the gateway starts anew; workers take the public file up by themselves",
-            *await _record(settings, "keys create", made.id),
-        ]
-        out.show(_row(made.public_half()) | _files(settings), *words)
+        rows: dict[str, Any] = {}
+        words: list[str] = []
+        if not encryption:
+            rows, words = await _create_signing_key(settings)
+        if encryption or _lacks_encryption_keys(settings):
+            made, more = await _create_encryption_key(settings)
+            rows, words = rows | made, [*words, *more]
+        out.show(rows, *words)
         return 0
 
     run(body, as_json=as_json)
@@ -57,8 +73,10 @@ def list_keys(as_json: AsJson = False) -> None:
             keys = private.public()
         else:
             keys, signing = read_public(settings.public_keys), ""
-        rows = [_row(key) | {"signs": key.id == signing} for key in keys.keys]
-        out.show(rows, _table(keys, signing))
+        encrypting = await _known_encryption_keys(settings)
+        rows = [_row(key) | {"for": "signing", "signs": key.id == signing} for key in keys.keys]
+        rows += [each.model_dump(mode="json", exclude={"secret"}) | {"for": "encryption"} for each in encrypting]
+        out.show(rows, _table(keys, signing), *_encryption_table(encrypting))
         return 0
 
     run(body, as_json=as_json)
@@ -106,6 +124,64 @@ def export(
         return 0
 
     run(body, as_json=as_json)
+
+
+async def _create_signing_key(settings: Settings) -> tuple[dict[str, Any], list[str]]:
+    made = create_key(settings.signing_keys, settings.public_keys, system_clock())
+    words = [
+        f"key {made.id} is made",
+        f"private  {settings.signing_keys}  (0600, for the gateway alone)",
+        f"public   {settings.public_keys}  (for every worker; it holds no secret)",
+        "it signs once the gateway starts anew; workers take the public file up by themselves",
+        *await _record(settings, "keys create", made.id),
+    ]
+    return _row(made.public_half()) | _files(settings), words
+
+
+async def _create_encryption_key(settings: Settings) -> tuple[dict[str, Any], list[str]]:
+    path = encryption_file(settings)
+    if path is None:
+        raise ConfigError(
+            f"encryption keys are read from `{settings.encryption_keys}`, where this command cannot write: make a file "
+            "with SIGNOFF_ENCRYPTION_KEYS=file:PATH, and put its content there",
+            field="encryption_keys",
+        )
+    made = create_encryption_key(path, system_clock())
+    when = "from now on" if made.writes_from <= made.created_at else f"from {_time(made.writes_from)}"
+    words = [
+        f"encryption key {made.id} is made",
+        f"secret   {path}  (0600; every worker, gateway and codec server needs it before it encrypts)",
+        f"it encrypts {when}, and is needed as long as Temporal keeps what was encrypted with it: back it up",
+        *await _record(settings, "keys create", made.id),
+    ]
+    row = {"encryption_key": made.id, "writes_from": made.writes_from.isoformat(), "encryption_keys": str(path)}
+    return row, words
+
+
+def _lacks_encryption_keys(settings: Settings) -> bool:
+    path = encryption_file(settings)
+    return path is not None and not path.exists()
+
+
+async def _known_encryption_keys(settings: Settings) -> tuple[EncryptionKey, ...]:
+    path = encryption_file(settings)
+    if path is None:
+        where = f"the secret behind `{settings.encryption_keys}`"
+        return parse_encryption_keys(await provider_of_secrets(settings).read(settings.encryption_keys), where).keys
+    return read_encryption_keys(path).keys if path.exists() else ()
+
+
+def _encryption_table(keys: Sequence[EncryptionKey]) -> list[Table]:
+    if not keys:
+        return []
+    now = system_clock()
+    due = [key for key in keys if key.writes_from <= now] or list(keys)[:1]
+    writer = max(due, key=lambda key: key.writes_from)
+    table = Table("encryption key", "made", "encrypts from", "use", box=None, pad_edge=False)
+    for key in keys:
+        use = "encrypts" if key is writer else "decrypts" if key.writes_from <= now else "decrypts, and encrypts soon"
+        table.add_row(key.id, _time(key.created_at), _time(key.writes_from), use)
+    return [table]
 
 
 async def _record(settings: Settings, name: str, key: str) -> list[str]:

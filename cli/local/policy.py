@@ -22,7 +22,6 @@ from signoff.cli.local.tools import call_context_of, find_problems, find_tool
 from signoff.cli.terminal.inputs import read_duration, read_moment, read_object
 from signoff.cli.terminal.options import Address, AsJson, Asker, Manifest
 from signoff.cli.terminal.output import Output, run
-from signoff.client.address import read_running
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import ConfigError, Refused
 from signoff.contracts.names import DEFAULT_TENANT
@@ -125,7 +124,7 @@ def simulate_file(
     async def body(out: Output) -> int:
         catalog = load_manifest(file)
         settings = load_settings()
-        client = await reach_server(read_running(settings.state_dir), address)
+        client = await reach_server(settings, address)
         async with working_store(settings) as store:
             past = await past_calls(AuditLog(store), moment_text(begin), tenant=DEFAULT_TENANT)
             tried = await simulate(client, store, catalog, past)

@@ -1,0 +1,36 @@
+"""Connects to the Temporal server of an installation, with what encrypts there."""
+
+import asyncio
+
+from temporalio.client import Client
+
+from signoff.contracts.clock import system_clock
+from signoff.keys.encryption_keys import EncryptionKeyRing, ensure_encryption_keys
+from signoff.keys.secrets import SecretProvider
+from signoff.settings import Settings, encryption_file
+from signoff.temporal.embedded_server import connect
+from signoff.temporal.encryption import Encryption
+
+
+async def connect_installation(
+    settings: Settings, secrets: SecretProvider, address: str | None = None, namespace: str | None = None
+) -> Client:
+    """Connects as `connect`, with the encryption of the installation. Raises what `open_encryption` raises too."""
+    return await connect(address, namespace, encryption=await open_encryption(settings, secrets))
+
+
+async def open_encryption(settings: Settings, secrets: SecretProvider) -> Encryption | None:
+    """Reads the encryption keys of an installation; None where it encrypts nothing and has no keys.
+
+    Keys are read also where encryption is off: what was written before stays readable. The development profile makes the first key
+    itself. Raises `ConfigError` where encryption is on and there are none, `Unavailable` where their source is away.
+    """
+    path = encryption_file(settings)
+    if path is not None and not await asyncio.to_thread(path.exists):
+        if not settings.encryption:
+            return None
+        if settings.profile == "development":
+            await asyncio.to_thread(ensure_encryption_keys, path, system_clock())
+    keys = EncryptionKeyRing(settings.encryption_keys, secrets)
+    await keys.load()
+    return Encryption(keys, writes=settings.encryption)

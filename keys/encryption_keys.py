@@ -1,0 +1,194 @@
+"""Reads, makes and renews the keys by which payloads in Temporal are encrypted: AES-256, several at a time."""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import logging
+import secrets
+import time
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from signoff.contracts.clock import Clock, system_clock
+from signoff.contracts.errors import ConfigError, SignoffError
+from signoff.keys.key_files import OPEN_TO_OTHERS, write_private
+from signoff.keys.secrets import SecretProvider
+
+KEY_BYTES: Final = 32
+ROTATION_DELAY: Final = timedelta(minutes=10)
+"""How long a second key is known before it encrypts, so that every process has its file by then."""
+RENEW_SECONDS: Final = 30.0
+"""How long keys are taken for the present ones before they are read again."""
+_ASK_SECONDS: Final = 1.0
+"""At most so often is a key that is missing looked for: whoever names keys that nobody has costs no more."""
+_ID_CHARS: Final = 8
+_MAKE: Final = "make one with `signoff keys create`, and give the file to every worker and gateway"
+_log = logging.getLogger(__name__)
+
+
+class EncryptionKey(BaseModel):
+    """One key. `id` is computed from the key itself; from `writes_from` on it encrypts, and it always decrypts."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    created_at: AwareDatetime
+    writes_from: AwareDatetime
+    secret: str = Field(repr=False)
+
+    @model_validator(mode="after")
+    def _has_its_id(self) -> "EncryptionKey":
+        if self.id != _id_of(self.raw()):
+            # Payloads name their key by its id: two keys of one id could not be told apart.
+            raise ValueError("`id` is not the one of this key")
+        return self
+
+    def raw(self) -> bytes:
+        """Returns the key's 32 bytes. Raises ValueError for anything else."""
+        try:
+            raw = base64.b64decode(self.secret, validate=True)
+        except binascii.Error:
+            raw = b""
+        if len(raw) != KEY_BYTES:
+            raise ValueError(f"a key is {KEY_BYTES} bytes in base64")
+        return raw
+
+
+class EncryptionKeys(BaseModel):
+    """The keys of an installation, as their file holds them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    keys: tuple[EncryptionKey, ...] = Field(min_length=1)
+
+
+def new_encryption_key(now: datetime, known: Sequence[EncryptionKey] = ()) -> EncryptionKey:
+    """Returns a fresh key, made at `now`; beside `known` ones it encrypts only after `ROTATION_DELAY`."""
+    raw = secrets.token_bytes(KEY_BYTES)
+    return EncryptionKey(
+        id=_id_of(raw),
+        created_at=now,
+        writes_from=now + ROTATION_DELAY if known else now,
+        secret=base64.b64encode(raw).decode("ascii"),
+    )
+
+
+def read_encryption_keys(path: Path) -> EncryptionKeys:
+    """Returns the keys of a file. Raises `ConfigError` where there are none, or other users can read them."""
+    try:
+        keys, mode = parse_encryption_keys(path.read_text("utf-8"), f"`{path}`"), path.stat().st_mode
+    except FileNotFoundError:
+        raise ConfigError(f"there is no file of encryption keys `{path}`: {_MAKE}", field="encryption_keys") from None
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise ConfigError(f"`{path}` cannot be read: {why}", field="encryption_keys") from None
+    if mode & OPEN_TO_OTHERS:
+        # Refused, not repaired: who could read the keys may have done so, and people must hear of it.
+        text = f"`{path}` holds encryption keys, and other users may read or change it: `chmod 600 {path}`"
+        raise ConfigError(text, field="encryption_keys")
+    return keys
+
+
+def parse_encryption_keys(text: str, where: str) -> EncryptionKeys:
+    """Reads the JSON of a file of keys. Raises `ConfigError`, which repeats nothing of it."""
+    try:
+        return EncryptionKeys.model_validate_json(text)
+    except ValidationError as error:
+        # Never with the input: it may be a key.
+        fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(map(str, fault["loc"]))
+        what = fault["msg"].removeprefix("Value error, ").partition(":")[0].lower()
+        raise ConfigError(
+            f"{where} holds no encryption keys ({f'`{place}`: ' if place else ''}{what}): {_MAKE}",
+            field="encryption_keys",
+        ) from None
+
+
+def create_encryption_key(path: Path, now: datetime) -> EncryptionKey:
+    """Makes a new key in the file `path`, beside those that are there. Raises `ConfigError`."""
+    known = read_encryption_keys(path).keys if path.exists() else ()
+    made = new_encryption_key(now, known)
+    write_private(path, EncryptionKeys(keys=(*known, made)))
+    return made
+
+
+def ensure_encryption_keys(path: Path, now: datetime) -> EncryptionKeys:
+    """Returns the keys of the development profile, made on first use. Raises `ConfigError`."""
+    if not path.exists():
+        # Of two that start at once the second must not put its key over the one that the first encrypts with.
+        write_private(path, EncryptionKeys(keys=(new_encryption_key(now),)), replace=False)
+    return read_encryption_keys(path)
+
+
+class EncryptionKeyRing:
+    """Holds the keys behind a reference, and reads them again as they change.
+
+    `reference` is `file:PATH`, `env:NAME` or `secret:NAME`. What cannot be read leaves the keys known before in force.
+    """
+
+    def __init__(self, reference: str, provider: SecretProvider, *, clock: Clock = system_clock) -> None:
+        self._reference = reference
+        self._provider = provider
+        self._clock = clock
+        self._keys: tuple[EncryptionKey, ...] = ()
+        self._ciphers: dict[str, AESGCM] = {}
+        self._read_at = 0.0
+        self._renewing = asyncio.Lock()
+
+    @property
+    def reference(self) -> str:
+        """Returns where the keys are read from."""
+        return self._reference
+
+    async def load(self) -> None:
+        """Reads the keys. Raises `ConfigError` where there are none, `Unavailable` where their source is away."""
+        kind, _, name = self._reference.partition(":")
+        if kind == "file":
+            found = await asyncio.to_thread(read_encryption_keys, Path(name))
+        else:
+            where = f"the secret behind `{self._reference}`"
+            found = parse_encryption_keys(await self._provider.read(self._reference), where)
+        # By when they encrypt, not by their place in a file that people may edit.
+        self._keys = tuple(sorted(found.keys, key=lambda key: key.writes_from))
+        self._ciphers = {key.id: AESGCM(key.raw()) for key in self._keys}
+        self._read_at = time.monotonic()
+
+    async def writer(self) -> tuple[str, AESGCM]:
+        """Returns the id and the cipher of the key that encrypts now: the newest whose time has come."""
+        await self._renew(RENEW_SECONDS)
+        now = self._clock()
+        due = [key for key in self._keys if key.writes_from <= now]
+        # Where no time has come by this machine's clock, the oldest: nothing may be written in plain words for that.
+        chosen = due[-1] if due else self._keys[0]
+        return chosen.id, self._ciphers[chosen.id]
+
+    async def reader(self, key_id: str) -> AESGCM | None:
+        """Returns the cipher of a key, which is looked for once more where it is not known; None where nobody has
+        it.
+        """
+        if key_id not in self._ciphers:
+            await self._renew(_ASK_SECONDS)
+        return self._ciphers.get(key_id)
+
+    async def _renew(self, after: float) -> None:
+        if time.monotonic() - self._read_at < after:
+            return
+        async with self._renewing:
+            # Whoever waited for the lock finds it done.
+            if time.monotonic() - self._read_at < after:
+                return
+            try:
+                await self.load()
+            except SignoffError as error:
+                self._read_at = time.monotonic()
+                _log.warning("the encryption keys known before stay in force: %s", error.message)
+
+
+def _id_of(raw: bytes) -> str:
+    return hashlib.sha256(b"signoff encryption key\0" + raw).hexdigest()[:_ID_CHARS]
