@@ -210,9 +210,9 @@ class SignoffPlugin(SimplePlugin):
         """
         installation = load_installation(settings or load_settings(), people)
         where = f"worker {installation.settings.task_queue}"
-        encryption = await open_encryption(installation.settings, installation.secrets)
         async with working_store(installation.settings) as store:
             deps = await prepared_deps(installation, store, where)
+            encryption = await open_encryption(installation.settings, installation.secrets)
             async with follow_people(store, installation.people, where, clock=deps.clock):
                 yield cls(deps, encryption)
 

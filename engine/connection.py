@@ -22,8 +22,9 @@ async def connect_installation(
 async def open_encryption(settings: Settings, secrets: SecretProvider) -> Encryption | None:
     """Reads the encryption keys of an installation; None where it encrypts nothing and has no keys.
 
-    Keys are read also where encryption is off: what was written before stays readable. The development profile makes the first key
-    itself. Raises `ConfigError` where encryption is on and there are none, `Unavailable` where their source is away.
+    Keys are read also where encryption is off: what was written before stays readable. The development profile makes
+    the first key itself. Raises `ConfigError` where encryption is on and there are none, `Unavailable` where their
+    source is away.
     """
     path = encryption_file(settings)
     if path is not None and not await asyncio.to_thread(path.exists):

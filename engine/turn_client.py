@@ -484,7 +484,7 @@ class TurnClient:
 
     async def _model_retry(self, key: TurnKey) -> ModelRetry | None:
         try:
-            return read_model_retry(await self._handle(key).describe(rpc_timeout=self._patience))
+            return await read_model_retry(await self._handle(key).describe(rpc_timeout=self._patience))
         except RPCError as error:
             raise _missing(error, key.workflow_id) from None
 

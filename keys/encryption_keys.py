@@ -4,6 +4,7 @@ import asyncio
 import base64
 import binascii
 import hashlib
+import hmac
 import logging
 import secrets
 import time
@@ -40,6 +41,10 @@ class EncryptionKey(BaseModel):
     id: str
     created_at: AwareDatetime
     writes_from: AwareDatetime
+    introduced_by: str = ""
+    """The id of the newest key that was there before; "" for the first."""
+    introduction: str = ""
+    """What `introduced_by` says of this key, in hex: whoever lacks this one knows by it that there is such a key."""
     secret: str = Field(repr=False)
 
     @model_validator(mode="after")
@@ -71,10 +76,13 @@ class EncryptionKeys(BaseModel):
 def new_encryption_key(now: datetime, known: Sequence[EncryptionKey] = ()) -> EncryptionKey:
     """Returns a fresh key, made at `now`; beside `known` ones it encrypts only after `ROTATION_DELAY`."""
     raw = secrets.token_bytes(KEY_BYTES)
+    before = max(known, key=lambda key: key.writes_from, default=None)
     return EncryptionKey(
         id=_id_of(raw),
         created_at=now,
-        writes_from=now + ROTATION_DELAY if known else now,
+        writes_from=now if before is None else max(now, before.writes_from) + ROTATION_DELAY,
+        introduced_by="" if before is None else before.id,
+        introduction="" if before is None else _introduce(before.raw(), _id_of(raw)),
         secret=base64.b64encode(raw).decode("ascii"),
     )
 
@@ -159,14 +167,14 @@ class EncryptionKeyRing:
         self._ciphers = {key.id: AESGCM(key.raw()) for key in self._keys}
         self._read_at = time.monotonic()
 
-    async def writer(self) -> tuple[str, AESGCM]:
-        """Returns the id and the cipher of the key that encrypts now: the newest whose time has come."""
+    async def writer(self) -> tuple[EncryptionKey, AESGCM]:
+        """Returns the key that encrypts now, the newest whose time has come, and its cipher."""
         await self._renew(RENEW_SECONDS)
         now = self._clock()
         due = [key for key in self._keys if key.writes_from <= now]
         # Where no time has come by this machine's clock, the oldest: nothing may be written in plain words for that.
         chosen = due[-1] if due else self._keys[0]
-        return chosen.id, self._ciphers[chosen.id]
+        return chosen, self._ciphers[chosen.id]
 
     async def reader(self, key_id: str) -> AESGCM | None:
         """Returns the cipher of a key, which is looked for once more where it is not known; None where nobody has
@@ -175,6 +183,13 @@ class EncryptionKeyRing:
         if key_id not in self._ciphers:
             await self._renew(_ASK_SECONDS)
         return self._ciphers.get(key_id)
+
+    def introduces(self, key_id: str, introduced_by: str, introduction: str) -> bool:
+        """Returns whether a key that is known here says that there is a key `key_id`, which may be unknown here."""
+        known = next((key for key in self._keys if key.id == introduced_by), None)
+        return known is not None and hmac.compare_digest(
+            _introduce(known.raw(), key_id).encode(), introduction.encode("utf-8", "replace")
+        )
 
     async def _renew(self, after: float) -> None:
         if time.monotonic() - self._read_at < after:
@@ -188,6 +203,10 @@ class EncryptionKeyRing:
             except SignoffError as error:
                 self._read_at = time.monotonic()
                 _log.warning("the encryption keys known before stay in force: %s", error.message)
+
+
+def _introduce(raw: bytes, key_id: str) -> str:
+    return hmac.digest(raw, b"signoff introduces\0" + key_id.encode("utf-8", "replace"), "sha256")[:8].hex()
 
 
 def _id_of(raw: bytes) -> str:

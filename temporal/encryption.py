@@ -31,6 +31,7 @@ PLACE_BYTES: Final = 16
 _NONCE_BYTES: Final = 12
 _TAG_BYTES: Final = 16
 _KEY: Final = "key"
+_INTRODUCTION: Final = "introduced"
 _log = logging.getLogger(__name__)
 
 
@@ -53,8 +54,10 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
     """Encrypts payloads with the newest key and decrypts those of every key.
 
     `writes` False decrypts only: what was encrypted before stays readable where encryption was turned off. `decode`
-    passes through what is not encrypted, and what was changed or moved, which no converter can read then; it raises
-    `EncryptionKeyMissing` for a key that is not known, so that a workflow's task is tried again and nothing is lost.
+    passes through what is not encrypted, and what was changed or moved, which no converter can read then. For a key
+    that one of the known ones has introduced and that is not known yet it raises `EncryptionKeyMissing`, so that a
+    workflow's task is tried again until the key is there. Other unknown keys anybody can name: what names one is passed
+    through like what was changed, as no message of a stranger may stop a turn.
     """
 
     def __init__(self, keys: EncryptionKeyRing, namespace: str, *, writes: bool = True, workflow: str = "") -> None:
@@ -74,12 +77,14 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         """See `PayloadCodec`."""
         if not self._writes:
             return list(payloads)
-        key_id, cipher = await self._keys.writer()
-        metadata = {"encoding": ENCODING, _KEY: key_id.encode()}
+        key, cipher = await self._keys.writer()
+        metadata = {"encoding": ENCODING, _KEY: key.id.encode()}
+        if key.introduced_by:
+            metadata[_INTRODUCTION] = f"{key.introduced_by}:{key.introduction}".encode()
         encoded = []
         for payload in payloads:
             nonce = secrets.token_bytes(_NONCE_BYTES)
-            sealed = cipher.encrypt(nonce, payload.SerializeToString(), _bound(key_id, self._place))
+            sealed = cipher.encrypt(nonce, payload.SerializeToString(), _bound(key.id, self._place))
             encoded.append(Payload(metadata=metadata, data=self._place + nonce + sealed))
         return encoded
 
@@ -101,7 +106,10 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
             # The id alone, shortened: whoever writes payloads names keys as they like.
             text = f"the encryption key {key_id[:16]!r} is not among those of `{self._keys.reference}`: add it there"
             _log.error("%s", text)
-            raise EncryptionKeyMissing(text)
+            by, _, introduction = payload.metadata.get(_INTRODUCTION, b"").decode("ascii", "replace").partition(":")
+            if self._keys.introduces(key_id, by, introduction):
+                raise EncryptionKeyMissing(text)
+            return payload
         try:
             plain = cipher.decrypt(nonce, payload.data[PLACE_BYTES + _NONCE_BYTES :], _bound(key_id, place))
             return Payload.FromString(plain)

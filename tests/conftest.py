@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from documents import tables
+from encrypted_client import make_encryption
 from hypothesis import HealthCheck, settings
 from proved_rows import ProvedRows
 from temporalio.client import Client
@@ -22,6 +23,7 @@ from signoff.policy.bounded_expression import set_evaluator
 from signoff.policypool import PolicyPool
 from signoff.store.store import Store, open_store
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
+from signoff.temporal.encryption import Encryption
 
 REQUIRE_ALL = "SIGNOFF_REQUIRE_ALL"
 _RUNNING = 'ExecutionStatus = "Running"'
@@ -202,8 +204,20 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 
 
 @pytest.fixture(scope="session")
-async def client(server: ServerHandle) -> Client:
-    """A client of the session's server."""
+async def encryption(tmp_path_factory: pytest.TempPathFactory) -> Encryption:
+    """The encryption of the session's client: what turns tell the server is encrypted, as in production."""
+    return await make_encryption(tmp_path_factory.mktemp("keys") / "encryption-keys.json")
+
+
+@pytest.fixture(scope="session")
+async def client(server: ServerHandle, encryption: Encryption) -> Client:
+    """A client of the session's server, which encrypts."""
+    return await server.connect(encryption)
+
+
+@pytest.fixture(scope="session")
+async def plain_client(server: ServerHandle) -> Client:
+    """A client of the session's server that encrypts nothing, for what is measured in bytes."""
     return await server.connect()
 
 

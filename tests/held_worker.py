@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from encrypted_client import encrypted_client
 from temporalio import activity
-from temporalio.client import Client
 from turn_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns
 
 from signoff.activities import gate_activity
@@ -24,7 +24,6 @@ from signoff.registry.catalog import Catalog
 from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import open_store
-from signoff.temporal.converter import DATA_CONVERTER
 from signoff.testing.scripted_model import calls, respond
 
 PAY = {"amount": 20, "to": "Ana"}
@@ -85,7 +84,7 @@ async def work(address: str, store_url: str, task_queue: str, way: str, ledger: 
             await asyncio.Event().wait()
 
     gate_activity.write = held_back
-    client = await Client.connect(address, data_converter=DATA_CONVERTER)
+    client = await encrypted_client(address)
     async with (
         open_store(store_url) as store,
         running_turns(client, store, task_queue, catalog_with(way, ledger), script(way), people=PEOPLE),

@@ -16,6 +16,7 @@ from typing import Any
 import temporalio.activity
 import temporalio.client
 import temporalio.worker
+from encrypted_client import encrypted_client
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Worker
 from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns
 
@@ -35,7 +36,6 @@ from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.registry.tool_context import ToolContext
 from signoff.settings import Settings
 from signoff.store.store import open_store
-from signoff.temporal.converter import DATA_CONVERTER
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
 
 TOOLS = ("before", "during", "undispatched", "inside", "after", "judged")
@@ -129,7 +129,7 @@ class _Hold(temporalio.client.Interceptor, temporalio.worker.Interceptor):
 async def work(address: str, folder: Path, queue: str) -> None:
     """A worker until killed."""
     hold = _Hold(folder)
-    client = await temporalio.client.Client.connect(address, data_converter=DATA_CONVERTER, interceptors=[hold])
+    client = await encrypted_client(address, interceptors=[hold])
     keys = FileVerifier(folder / "public.json")
     catalog = catalog_with(folder, queue)
     async with (
@@ -144,7 +144,7 @@ async def work(address: str, folder: Path, queue: str) -> None:
 
 async def look_after(address: str, folder: Path, queue: str, port: int) -> None:
     """A gateway until killed."""
-    client = await temporalio.client.Client.connect(address, data_converter=DATA_CONVERTER)
+    client = await encrypted_client(address)
     catalog = catalog_with(folder, queue)
     async with open_store(store_url(folder)) as store:
         deps = GatewayDeps(

@@ -12,15 +12,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from encrypted_client import encrypted_client
 from session_rig import PAY, model
-from temporalio.client import Client
 from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.message import ResultPart
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import open_store
-from signoff.temporal.converter import DATA_CONVERTER
 from signoff.testing.scripted_model import ScriptedModel, calls, respond
 
 _GLANCE_SECONDS = 0.05
@@ -73,7 +72,7 @@ async def work(address: str, store_url: str, task_queue: str, ledger: Path, held
             await wait_held(ledger, "tool")
         return "paid"
 
-    client = await Client.connect(address, data_converter=DATA_CONVERTER)
+    client = await encrypted_client(address)
     policy = ApprovalPolicy(while_waiting="continue" if held else "wait")
     catalog = catalog_of([pay_tool(Ledger(), policy, handler=pay)])
     driver = model_that_goes_on(ledger, held) if held else model()

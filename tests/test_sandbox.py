@@ -35,7 +35,8 @@ async def test_a_turn_does_nothing_that_the_sandbox_forbids(client: Client, stor
     replayer = Replayer(
         workflows=[ActorTurn],
         workflow_runner=SandboxedWorkflowRunner(restrictions=light),
-        data_converter=DATA_CONVERTER,
+        data_converter=client.data_converter,
+        namespace=client.namespace,
     )
     assert (await replayer.replay_workflow(history)).replay_failure is None
 

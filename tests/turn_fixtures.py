@@ -38,7 +38,6 @@ from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
-from signoff.temporal.converter import DATA_CONVERTER
 from signoff.testing.scripted_model import steps
 from signoff.worker import build_worker
 from signoff.workflows import temporal_metadata
@@ -176,9 +175,13 @@ class RunningTurns:
         history = await self.client.get_workflow_handle(key.workflow_id).fetch_history()
         light = SandboxRestrictions.default.with_passthrough_modules("signoff")
         runner = SandboxedWorkflowRunner(restrictions=light)
-        await Replayer(workflows=[ActorTurn], workflow_runner=runner, data_converter=DATA_CONVERTER).replay_workflow(
-            history
+        replayer = Replayer(
+            workflows=[ActorTurn],
+            workflow_runner=runner,
+            data_converter=self.client.data_converter,
+            namespace=self.client.namespace,
         )
+        await replayer.replay_workflow(history)
 
     async def happened(self, key: TurnKey, event: str, count: int = 1) -> None:
         """Wait until a history event, named without `EVENT_TYPE_`, stands so many times in the turn's history.

@@ -145,11 +145,11 @@ async def _encryption(settings: Settings) -> str:
     found = await open_encryption(settings, provider_of_secrets(settings))
     if found is None:
         return "off: what Temporal keeps is plain (SIGNOFF_ENCRYPTION=true turns it on)"
-    key_id, _ = await found.keys.writer()
+    key, _ = await found.keys.writer()
     where = f"`{settings.encryption_keys}`"
     if not found.writes:
         return f"off: nothing is encrypted, and what was is read with the keys of {where}"
-    return f"{key_id} encrypts what Temporal keeps, of the keys of {where}"
+    return f"{key.id} encrypts what Temporal keeps, of the keys of {where}"
 
 
 async def _program(settings: Settings) -> str:

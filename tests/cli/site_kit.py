@@ -31,6 +31,7 @@ class Site:
         return plain | {
             "SIGNOFF_PROFILE": "production",
             "SIGNOFF_MANIFEST": str(MANIFEST),
+            "SIGNOFF_ENCRYPTION_KEYS": f"file:{self.folder}/encryption-keys.json",
             "SIGNOFF_STATE_DIR": str(self.folder / process),
             "SIGNOFF_STORE_URL": f"sqlite:///{self.folder}/signoff.db",
             "SIGNOFF_TASK_QUEUE": self.queue,

@@ -11,6 +11,7 @@ from served_stack import MANIFEST
 
 from signoff.cli.local.installation import find_installation
 from signoff.gateway.runtime import gateway_signer
+from signoff.keys.encryption_keys import read_encryption_keys
 from signoff.keys.key_files import FileVerifier, read_private, read_public
 from signoff.store.store import Store
 
@@ -57,7 +58,7 @@ async def test_rotation_by_the_commands(keys: Cli) -> None:
     """Create, create, retire the older: the newest signs, the older still checks, then only what is older."""
     first = (await keys("keys", "create", "--json")).data["id"]
     second = (await keys("keys", "create", "--json")).data["id"]
-    rows = (await keys("keys", "list", "--json")).data
+    rows = [row for row in (await keys("keys", "list", "--json")).data if row["for"] == "signing"]
     assert [(row["id"], row["signs"], row["retired_at"]) for row in rows] == [
         (first, False, None),
         (second, True, None),
@@ -65,7 +66,7 @@ async def test_rotation_by_the_commands(keys: Cli) -> None:
     retired = (await keys("keys", "retire", first, "--json")).data
     assert retired["retired_at"] is not None
     lines = [line.split() for line in (await keys("keys", "list")).out.splitlines()]
-    assert [line[0] for line in lines] == ["key", first, second]
+    assert [line[0] for line in lines[:3]] == ["key", first, second]
     assert lines[1][-4:] == ["checks", "what", "is", "older"]
     assert lines[2][-1] == "signs"
     assert read_public(PUBLIC) == read_private(PRIVATE).public()
@@ -96,7 +97,7 @@ async def test_a_worker_lists_its_public_keys(keys: Cli) -> None:
     """Where no private file is, the public ones are listed and none of them signs."""
     made = (await keys("keys", "create", "--json")).data["id"]
     lose(PRIVATE)
-    rows = (await keys("keys", "list", "--json")).data
+    rows = [row for row in (await keys("keys", "list", "--json")).data if row["for"] == "signing"]
     assert [(row["id"], row["signs"]) for row in rows] == [(made, False)]
     assert "signoff keys create" in assert_one_sentence(await keys("keys", "export"))
     lose(PUBLIC)
@@ -112,3 +113,39 @@ async def test_development_makes_its_keys_on_the_first_start(keys: Cli, store: S
     assert (await gateway_signer(place.settings, place.people, store)).key_id == signer.key_id
     assert before.key_ids == (signer.key_id,)
     assert mode(PRIVATE) == 0o600
+
+
+ENCRYPTION = Path(".signoff/encryption-keys.json")
+
+
+async def test_the_first_create_makes_an_encryption_key_too(keys: Cli) -> None:
+    """Once: a second signing key leaves it alone. Nothing that is printed holds it."""
+    made = await keys("keys", "create")
+    [key] = read_encryption_keys(ENCRYPTION).keys
+    assert f"encryption key {key.id} is made" in made.out
+    assert mode(ENCRYPTION) == 0o600
+    assert "encryption key" not in (await keys("keys", "create")).out
+    assert read_encryption_keys(ENCRYPTION).keys == (key,)
+    shown = [await keys("keys", *words) for words in (("list",), ("list", "--json"))]
+    assert all(key.secret not in made.out + ran.out + ran.err for ran in shown)
+    assert key.id in shown[0].out
+
+
+async def test_another_encryption_key_encrypts_when_everybody_has_it(keys: Cli) -> None:
+    """It is made beside the old one, which goes on decrypting; the list says which is which."""
+    await keys("keys", "create")
+    made = await keys("keys", "create", "--encryption", "--json")
+    old, new = read_encryption_keys(ENCRYPTION).keys
+    assert made.data["encryption_key"] == new.id
+    assert len(read_private(PRIVATE).keys) == 1
+    lines = (await keys("keys", "list")).out.splitlines()
+    assert next(line for line in lines if old.id in line).rstrip().endswith("  encrypts")
+    assert next(line for line in lines if new.id in line).rstrip().endswith("decrypts, and encrypts soon")
+
+
+async def test_keys_in_a_vault_are_made_elsewhere(keys: Cli, clean_env: pytest.MonkeyPatch) -> None:
+    """A command that cannot write there says what to do."""
+    clean_env.setenv("SIGNOFF_ENCRYPTION_KEYS", "env:KEYS")
+    refused = await keys("keys", "create", "--encryption")
+    assert refused.code == 1
+    assert "SIGNOFF_ENCRYPTION_KEYS=file:PATH" in assert_one_sentence(refused)

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,9 +13,17 @@ from pydantic_core import from_json
 from site_kit import Site, here, token
 
 
+def lose(path: Path) -> None:
+    """Delete a file."""
+    path.unlink()
+
+
 async def test_each_process_names_what_it_lacks(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> None:
     """A gateway without key and login, a worker without public keys, `dev` at all: refused in one sentence each."""
     here(clean_env, site, "gateway")
+    assert "signoff keys create" in assert_one_sentence(await cli("gateway"))
+    await cli("keys", "create")
+    lose(site.folder / "gateway" / "signing-keys.json")
     lacks = assert_one_sentence(await cli("gateway"))
     assert "signoff keys create" in lacks
     assert "signoff token create" in lacks

@@ -11,7 +11,6 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns, yes
 
 from signoff.store.store import Store
-from signoff.temporal.converter import DATA_CONVERTER
 from signoff.workflows.session import Session
 
 AUTO = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
@@ -78,10 +77,10 @@ async def test_every_run_of_a_session_replays_in_a_watching_sandbox(
             await asyncio.sleep(0.05)
     assert len(histories) >= 2
     for history in histories:
-        await replay(history)
+        await replay(history, client)
 
 
-async def replay(history: WorkflowHistory) -> None:
+async def replay(history: WorkflowHistory, client: Client) -> None:
     """Reads a history anew in a sandbox that watches it; fails where it does something else.
 
     Tried twice: on a busy machine the SDK's replayer (1.35) was seen to wait for ever, though no beginning of such a
@@ -92,7 +91,8 @@ async def replay(history: WorkflowHistory) -> None:
         replayer = Replayer(
             workflows=[Session],
             workflow_runner=SandboxedWorkflowRunner(restrictions=light),
-            data_converter=DATA_CONVERTER,
+            data_converter=client.data_converter,
+            namespace=client.namespace,
         )
         try:
             async with asyncio.timeout(25):

@@ -127,5 +127,10 @@ async def test_a_person_is_told_whose_route_to_name(client: Client, store: Store
         await found.say("again", "c", route="trip")
         assert await found.answer("c") == "first: again"
         history = await found.handle.fetch_history()
-        replayer = Replayer(workflows=[], plugins=[SignoffPlugin(turns.deps)])
+        replayer = Replayer(
+            workflows=[],
+            plugins=[SignoffPlugin(turns.deps)],
+            data_converter=client.data_converter,
+            namespace=client.namespace,
+        )
         assert (await replayer.replay_workflow(history)).replay_failure is None

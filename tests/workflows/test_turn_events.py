@@ -29,11 +29,11 @@ async def test_an_automatic_turn_costs_23_events(client: Client, store: Store, t
     assert min(costs) == 23, costs
 
 
-async def test_a_human_turn_costs_33_events(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_human_turn_costs_33_events(plain_client: Client, store: Store, task_queue: str) -> None:
     """The same, decided by Update, with deadline, search attributes and identification: 33 events."""
     ledger = Ledger()
     costs = []
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+    async with running_turns(plain_client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
         while len(costs) < _TURNS and min(costs, default=34) > 33:
             key = await turns.start()
             await turns.waiting(key)
@@ -44,7 +44,7 @@ async def test_a_human_turn_costs_33_events(client: Client, store: Store, task_q
             assert [outcome.code for outcome in result.calls] == ["ok"]
             assert result.calls[0].decided_by == "approver"
             assert len(ledger.rows) == len(costs)
-        described = await client.get_workflow_handle(key.workflow_id).describe()
+        described = await plain_client.get_workflow_handle(key.workflow_id).describe()
     assert min(costs) == 33, costs
     assert described.raw_description.workflow_execution_info.history_size_bytes <= 9_000
 

@@ -24,6 +24,7 @@ from signoff.contracts.turn import TurnInput
 from signoff.engine.turn_client import TurnClient
 from signoff.people.directory import development_directory
 from signoff.store.store import Store
+from signoff.temporal.encryption import ENCODING, place_of
 from signoff.testing.scripted_model import calls, respond
 
 PATIENCE = timedelta(seconds=60)
@@ -36,6 +37,12 @@ SCRIPT = [calls(PAY), respond("done")]
 def json_payload(text: bytes, encoding: bytes = b"json/plain") -> Payload:
     """A payload with these very bytes."""
     return Payload(metadata={"encoding": encoding}, data=text)
+
+
+def sealed_payload(key: str, introduced: bytes = b"") -> Payload:
+    """A payload that says it is encrypted with `key`."""
+    metadata = {"encoding": ENCODING, "key": key.encode()} | ({"introduced": introduced} if introduced else {})
+    return Payload(metadata=metadata, data=place_of("default", "") + b"x" * 60)
 
 
 GARBAGE: dict[str, list[Payload]] = {
@@ -58,6 +65,10 @@ GARBAGE: dict[str, list[Payload]] = {
     "a lone surrogate": [json_payload(b'{"approval_id": "\\ud800", "verdict": "approved"}')],
     "nan": [json_payload(b'{"approval_id": NaN, "verdict": "approved"}')],
     "deep nesting": [json_payload(b'{"x": ' + b"[" * 3000 + b"]" * 3000 + b"}")],
+    "encrypted with a key that nobody has": [sealed_payload("00000000")],
+    "encrypted with a key that is said to be introduced": [sealed_payload("00000000", b"deadbeef:0011223344556677")],
+    "encrypted without a key": [Payload(metadata={"encoding": ENCODING}, data=b"x" * 60)],
+    "encrypted and cut short": [Payload(metadata={"encoding": ENCODING, "key": b"00000000"}, data=b"x")],
     "a huge reason": [json_payload(b'{"approval_id": "x", "verdict": "denied", "reason": "' + b"a" * 70_000 + b'"}')],
 }
 
@@ -83,7 +94,9 @@ async def raw_update(client: Client, key: TurnKey, payloads: list[Payload], name
         request=Request(meta=Meta(), input=Input(name=name, args=Payloads(payloads=payloads))),
     )
     answer = await client.workflow_service.update_workflow_execution(request, timeout=timedelta(seconds=10))
-    return "success" if answer.outcome.HasField("success") else answer.outcome.failure.message
+    if answer.outcome.HasField("success"):
+        return "success"
+    return str(await client.data_converter.decode_failure(answer.outcome.failure)).partition(": ")[2]
 
 
 @pytest.mark.parametrize("name", [names.DECIDE, names.CANCEL, names.APPROVAL_RESPONSE])
@@ -347,7 +360,7 @@ async def test_a_turn_of_a_newer_engine_waits_for_a_worker_that_knows_it(
             task_queue=task_queue,
             task_timeout=timedelta(seconds=1),
         )
-        async for failure in _task_failures(handle):
+        async for failure in _task_failures(client, handle):
             assert f"this turn needs engine {turn.engine}, this worker has {turn.engine - 1}" in failure
             break
         described = await handle.describe()
@@ -358,7 +371,8 @@ async def test_a_turn_of_a_newer_engine_waits_for_a_worker_that_knows_it(
     assert result.state == "complete"
 
 
-async def _task_failures(handle: Any) -> AsyncIterator[str]:
+async def _task_failures(client: Client, handle: Any) -> AsyncIterator[str]:
     async for event in handle.fetch_history_events(wait_new_event=True):
         if event.HasField("workflow_task_failed_event_attributes"):
-            yield event.workflow_task_failed_event_attributes.failure.message
+            failure = event.workflow_task_failed_event_attributes.failure
+            yield str(await client.data_converter.decode_failure(failure))

@@ -1,0 +1,35 @@
+"""Connects processes that tests start as the tests' own client is: with the keys that the test run encrypts with."""
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from temporalio.client import Client
+
+from signoff.contracts.clock import system_clock
+from signoff.keys.encryption_keys import EncryptionKeyRing, ensure_encryption_keys
+from signoff.keys.secrets import SecretProvider
+from signoff.temporal.converter import encrypting_converter
+from signoff.temporal.encryption import Encryption
+
+_KEYS: Final = "TEST_ENCRYPTION_KEYS"
+"""The variable by which such processes find the keys' file."""
+
+
+async def make_encryption(path: Path) -> Encryption:
+    """Makes keys in `path`, for this process and those that it starts."""
+    ensure_encryption_keys(path, system_clock())
+    os.environ[_KEYS] = str(path)
+    return await _read(path)
+
+
+async def encrypted_client(address: str, **more: Any) -> Client:
+    """Connects a process that a test started to the test's server."""
+    codec = (await _read(Path(os.environ[_KEYS]))).codec("default")
+    return await Client.connect(address, data_converter=encrypting_converter(codec), **more)
+
+
+async def _read(path: Path) -> Encryption:
+    keys = EncryptionKeyRing(f"file:{path}", SecretProvider())
+    await keys.load()
+    return Encryption(keys)

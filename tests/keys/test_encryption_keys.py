@@ -1,0 +1,153 @@
+"""Encryption keys: who encrypts when, what is refused, and what stays in force."""
+
+import json
+import logging
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from signoff.contracts.errors import ConfigError
+from signoff.keys import encryption_keys
+from signoff.keys.encryption_keys import (
+    ROTATION_DELAY,
+    EncryptionKeyRing,
+    create_encryption_key,
+    ensure_encryption_keys,
+    parse_encryption_keys,
+    read_encryption_keys,
+)
+from signoff.keys.secrets import SecretProvider
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the keys are to be."""
+    return tmp_path / "encryption-keys.json"
+
+
+def spoil(path: Path) -> None:
+    """Leave half a file."""
+    path.write_text("{")
+
+
+async def ring_at(path: Path, now: datetime) -> EncryptionKeyRing:
+    """The keys of a file as a process has them whose clock says `now`."""
+    keys = EncryptionKeyRing(f"file:{path}", SecretProvider(), clock=lambda: now)
+    await keys.load()
+    return keys
+
+
+async def test_the_first_key_encrypts_at_once_and_the_next_when_everybody_has_it(path: Path) -> None:
+    """A second one is known for ten minutes before it is used."""
+    first, second = (create_encryption_key(path, NOW) for _ in range(2))
+    assert (await (await ring_at(path, NOW)).writer())[0] == first
+    assert (await (await ring_at(path, NOW + ROTATION_DELAY - timedelta(seconds=1))).writer())[0] == first
+    assert (await (await ring_at(path, NOW + ROTATION_DELAY)).writer())[0] == second
+
+
+async def test_two_keys_made_at_once_do_not_encrypt_from_the_same_moment(path: Path) -> None:
+    """Which of them encrypts would depend on their order in the file."""
+    made = [create_encryption_key(path, NOW) for _ in range(3)]
+    assert [each.writes_from - NOW for each in made] == [timedelta(0), ROTATION_DELAY, 2 * ROTATION_DELAY]
+
+
+async def test_a_clock_that_is_behind_all_keys_encrypts_with_the_oldest(path: Path) -> None:
+    """Nothing is written in plain words because a clock is wrong."""
+    first = create_encryption_key(path, NOW)
+    create_encryption_key(path, NOW)
+    assert (await (await ring_at(path, NOW - timedelta(days=400))).writer())[0] == first
+
+
+async def test_a_key_that_comes_later_is_found(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that reads of an unknown key looks at the file once more."""
+    monkeypatch.setattr(encryption_keys, "_ASK_SECONDS", 0.0)
+    create_encryption_key(path, NOW)
+    keys = await ring_at(path, NOW)
+    assert await keys.reader("00000000") is None
+    later = create_encryption_key(path, NOW)
+    assert await keys.reader(later.id) is not None
+
+
+async def test_unknown_keys_are_not_looked_for_without_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever names keys that nobody has makes a process read its file once a second at most."""
+    create_encryption_key(path, NOW)
+    keys = await ring_at(path, NOW)
+    read: list[Path] = []
+    genuine = encryption_keys.read_encryption_keys
+    monkeypatch.setattr(encryption_keys, "read_encryption_keys", lambda path: (read.append(path), genuine(path))[1])
+    monkeypatch.setattr(encryption_keys, "_ASK_SECONDS", 3_600.0)
+    for number in range(50):
+        assert await keys.reader(f"{number:08x}") is None
+    assert read == []
+
+
+async def test_keys_that_cannot_be_read_any_more_stay_in_force(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And the log says why."""
+    monkeypatch.setattr(encryption_keys, "RENEW_SECONDS", 0.0)
+    first = create_encryption_key(path, NOW)
+    keys = await ring_at(path, NOW)
+    spoil(path)
+    with caplog.at_level(logging.WARNING):
+        assert (await keys.writer())[0] == first
+    assert "stay in force" in caplog.text
+
+
+async def test_only_a_key_that_was_there_introduces_another(path: Path) -> None:
+    """So it can be told apart from one that a stranger names."""
+    first, second = (create_encryption_key(path, NOW) for _ in range(2))
+    keys = await ring_at(path, NOW)
+    assert keys.introduces(second.id, first.id, second.introduction)
+    assert not keys.introduces("00000000", first.id, second.introduction)
+    assert not keys.introduces(second.id, "00000000", second.introduction)
+    assert not keys.introduces(second.id, first.id, "")
+    assert not keys.introduces(second.id, "", "")
+
+
+def test_what_others_may_read_is_refused(path: Path) -> None:
+    """Who could read the keys may have done so."""
+    create_encryption_key(path, NOW)
+    path.chmod(0o644)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        read_encryption_keys(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"keys": []}', '{"keys": [{"id": "1"}]}', "\x00", '{"keys": [{"secret": "c2VjcmV0"}]}'],
+)
+def test_what_is_no_file_of_keys_is_one_sentence(text: str) -> None:
+    """Which repeats nothing of it."""
+    with pytest.raises(ConfigError) as caught:
+        parse_encryption_keys(text, "`keys.json`")
+    assert "`keys.json` holds no encryption keys" in caught.value.message
+    assert "signoff keys create" in caught.value.message
+    assert "c2VjcmV0" not in caught.value.message
+
+
+def test_a_key_under_another_ones_id_is_refused(path: Path) -> None:
+    """Payloads name their key by its id alone."""
+    made = [create_encryption_key(path, NOW) for _ in range(2)]
+    content = json.loads(path.read_text())
+    content["keys"][1]["id"] = made[0].id
+    with pytest.raises(ConfigError, match="not the one of this key"):
+        parse_encryption_keys(json.dumps(content), "it")
+
+
+def test_two_first_starts_make_one_key(path: Path) -> None:
+    """The second must not put its key over the one that the first encrypts with."""
+    assert ensure_encryption_keys(path, NOW) == ensure_encryption_keys(path, NOW + timedelta(days=1))
+
+
+async def test_keys_come_from_a_secret_too() -> None:
+    """As one variable or one entry of a vault, with the content of the file."""
+    made = encryption_keys.new_encryption_key(NOW)
+    content = encryption_keys.EncryptionKeys(keys=(made,)).model_dump_json()
+    keys = EncryptionKeyRing("env:KEYS", SecretProvider(environment={"KEYS": content}), clock=lambda: NOW)
+    await keys.load()
+    assert (await keys.writer())[0] == made
+    assert made.secret not in repr(made)

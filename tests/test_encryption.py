@@ -1,0 +1,234 @@
+"""What Temporal keeps is encrypted: nothing of a turn stands in the server's files, and keys may change meanwhile."""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client
+from temporalio.converter import ActivitySerializationContext, WorkflowSerializationContext
+from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns, yes
+
+from signoff.contracts.person import Principal
+from signoff.keys import encryption_keys
+from signoff.keys.encryption_keys import EncryptionKeyRing, EncryptionKeys, create_encryption_key, new_encryption_key
+from signoff.keys.secrets import SecretProvider
+from signoff.registry.results.tool_result import ToolFailure
+from signoff.store.store import Store, open_store
+from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
+from signoff.temporal.encryption import ENCODING, Encryption, EncryptionCodec, EncryptionKeyMissing
+from signoff.testing.scripted_model import calls, respond
+
+HERE = WorkflowSerializationContext(namespace="default", workflow_id="turn/main/a/b")
+PLAIN = Payload(metadata={"encoding": b"json/plain"}, data=b'{"to": "Ana"}')
+
+
+def ring_of(*keys: Any) -> EncryptionKeyRing:
+    """Keys as a process holds them that was given these."""
+    content = EncryptionKeys(keys=keys).model_dump_json()
+    return EncryptionKeyRing("env:KEYS", SecretProvider(environment={"KEYS": content}))
+
+
+async def codec_of(*keys: Any) -> EncryptionCodec:
+    """The codec of a process that has these keys, for the workflow `HERE`."""
+    ring = ring_of(*keys)
+    await ring.load()
+    return EncryptionCodec(ring, "default").with_context(HERE)
+
+
+async def test_a_payload_comes_back_in_its_own_workflow_only() -> None:
+    """Moved to another workflow or namespace it is left unread, so that no converter takes it for anything."""
+    codec = await codec_of(new_encryption_key(datetime.now(UTC)))
+    (sealed,) = await codec.encode([PLAIN])
+    assert sealed.metadata["encoding"] == ENCODING
+    assert b"Ana" not in sealed.SerializeToString()
+    assert await codec.decode([sealed]) == [PLAIN]
+    activity = ActivitySerializationContext(
+        namespace="default",
+        activity_id="1",
+        activity_type="pay",
+        activity_task_queue="q",
+        workflow_id=HERE.workflow_id,
+        workflow_type="ActorTurn",
+        is_local=False,
+    )
+    assert await codec.with_context(activity).decode([sealed]) == [PLAIN]
+    for elsewhere in (
+        WorkflowSerializationContext(namespace="default", workflow_id="turn/main/a/c"),
+        WorkflowSerializationContext(namespace="other", workflow_id=HERE.workflow_id),
+    ):
+        assert await codec.with_context(elsewhere).decode([sealed]) == [sealed]
+
+
+@given(st.data())
+async def test_a_changed_payload_is_left_unread(data: st.DataObject) -> None:
+    """Whatever byte is another: place, nonce, ciphertext or tag, and the key's name."""
+    codec = await codec_of(*(made := [new_encryption_key(datetime.now(UTC)) for _ in range(2)]))
+    (sealed,) = await codec.encode([PLAIN])
+    changed = bytearray(sealed.data)
+    place = data.draw(st.integers(0, len(changed) - 1))
+    changed[place] ^= data.draw(st.integers(1, 255))
+    forged = Payload(metadata=sealed.metadata, data=bytes(changed))
+    assert await codec.decode([forged]) == [forged]
+    used = sealed.metadata["key"].decode()
+    other = next(each.id for each in made if each.id != used)
+    renamed = Payload(metadata={**sealed.metadata, "key": other.encode()}, data=sealed.data)
+    assert await codec.decode([renamed]) == [renamed]
+
+
+@given(st.binary(max_size=200), st.binary(max_size=20), st.binary(max_size=40))
+async def test_no_bytes_raise(body: bytes, key: bytes, introduced: bytes) -> None:
+    """What a stranger sends is passed through: it must not stop the turn that it was sent to."""
+    codec = await codec_of(new_encryption_key(datetime.now(UTC)))
+    sent = Payload(metadata={"encoding": ENCODING, "key": key, "introduced": introduced}, data=body)
+    assert await codec.decode([sent]) == [sent]
+
+
+async def test_the_same_words_never_look_the_same() -> None:
+    """Nobody sees by their bytes that two turns say the same."""
+    codec = await codec_of(new_encryption_key(datetime.now(UTC)))
+    one, other = await codec.encode([PLAIN, PLAIN])
+    assert one.data[16:] != other.data[16:]
+
+
+async def test_a_key_that_is_introduced_and_not_here_yet_is_waited_for() -> None:
+    """Its name is in the error; a key of nobody's is not waited for."""
+    first = new_encryption_key(datetime.now(UTC) - timedelta(days=1))
+    second = new_encryption_key(datetime.now(UTC) - timedelta(hours=1), [first])
+    (sealed,) = await (await codec_of(first, second)).encode([PLAIN])
+    assert sealed.metadata["key"].decode() == second.id
+    with pytest.raises(EncryptionKeyMissing, match=second.id):
+        await (await codec_of(first)).decode([sealed])
+    strangers = await codec_of(new_encryption_key(datetime.now(UTC)))
+    assert await strangers.decode([sealed]) == [sealed]
+
+
+async def test_what_was_encrypted_stays_readable_where_encryption_is_off() -> None:
+    """And nothing new is encrypted."""
+    key = new_encryption_key(datetime.now(UTC))
+    (sealed,) = await (await codec_of(key)).encode([PLAIN])
+    ring = ring_of(key)
+    await ring.load()
+    off = Encryption(ring, writes=False).codec("default").with_context(HERE)
+    assert await off.encode([PLAIN]) == [PLAIN]
+    assert await off.decode([sealed, PLAIN]) == [PLAIN, PLAIN]
+
+
+@pytest.fixture
+async def own_server(tmp_path: Path) -> AsyncIterator[ServerHandle]:
+    """A server whose files a test may read."""
+    options = ServerOptions(tmp_path / "temporal.db", port=free_port(), ui_port=None)
+    async with run_server(options) as handle:
+        yield handle
+
+
+WORDS = {
+    "the request": "quartz-request",
+    "an argument": "quartz-payee",
+    "a result": "quartz-paid",
+    "why it was denied": "quartz-reason",
+    "why a tool failed": "quartz-failure",
+    "an exception's words": "quartz-exception",
+    "the answer": "quartz-answer",
+    "who asked": "quartz-person",
+}
+
+
+async def test_nothing_of_a_turn_stands_in_the_servers_files(
+    own_server: ServerHandle, store: Store, encryption: Encryption, task_queue: str, tmp_path: Path
+) -> None:
+    """Arguments, results, denials, failures, titles, details and summaries: the same turns leave all of it in plain
+    words where nothing is encrypted.
+    """
+    await play(await own_server.connect(encryption), store, f"{task_queue}-a")
+    assert [what for what, word in WORDS.items() if word in files_of(tmp_path)] == []
+    await play(await own_server.connect(), store, f"{task_queue}-b")
+    # Else this would look where nothing is.
+    assert [what for what, word in WORDS.items() if word not in files_of(tmp_path)] == []
+
+
+async def play(client: Client, store: Store, queue: str) -> None:
+    """Turns with a call that runs, one that is denied, one that fails and one that raises, watched meanwhile."""
+    ledger = Ledger()
+
+    async def fails(args: Any, ctx: Any) -> Any:
+        raise ToolFailure(WORDS["why a tool failed"])
+
+    async def raises(args: Any, ctx: Any) -> Any:
+        raise RuntimeError(WORDS["an exception's words"])
+
+    tools = [
+        pay_tool(ledger, handler=ledger.handler("pay", WORDS["a result"])),
+        pay_tool(ledger, False, name="fails", handler=fails),
+        pay_tool(ledger, False, name="raises", handler=raises),
+    ]
+    args = {"amount": 1, "to": WORDS["an argument"]}
+    script = [
+        calls(("pay", args), ("fails", args), ("raises", args)),
+        calls(("pay", args | {"amount": 2})),
+        respond(WORDS["the answer"]),
+    ]
+    guest = Principal(user="guest", name=WORDS["who asked"])
+    async with running_turns(client, store, queue, catalog_of(tools), script) as turns:
+        key = await turns.start(WORDS["the request"], principal=guest)
+        await turns.waiting(key)
+        assert WORDS["an argument"] in (await turns.signoff.view(key)).model_dump_json()
+        await turns.signoff.decide(yes(key))
+        await turns.until(key, lambda view: any(each.call == "c2.1" and each.approval for each in view.calls))
+        await turns.signoff.decide(no(key, "c2.1", reason=WORDS["why it was denied"]))
+        result = await turns.signoff.result(key)
+    assert [outcome.code for outcome in result.calls] == ["ok", "execution_failed", "execution_failed", "denied"]
+    assert result.text == WORDS["the answer"]
+
+
+def files_of(folder: Path) -> str:
+    """All that the server has written."""
+    return "\n".join(each.read_bytes().decode("latin-1") for each in folder.glob("temporal*"))
+
+
+async def test_a_worker_without_the_new_key_waits_for_it(
+    server: ServerHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The turn goes on where the key comes, with the answer that was given meanwhile; the log names the key."""
+    monkeypatch.setattr(encryption_keys, "_ASK_SECONDS", 0.05)
+    theirs, ours = tmp_path / "worker.json", tmp_path / "gateway.json"
+    create_encryption_key(theirs, datetime.now(UTC) - timedelta(days=1))
+    ours.write_bytes(theirs.read_bytes())
+    ours.chmod(0o600)
+    ledger = Ledger()
+    catalog = catalog_of([pay_tool(ledger)])
+    script = [calls(("pay", {"amount": 1})), respond("done")]
+    queue = f"keys-{uuid.uuid4().hex}"
+    async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
+        worker = await server.connect(await encryption_in(theirs))
+        async with running_turns(worker, store, queue, catalog, script) as turns:
+            key = await turns.start()
+            await turns.waiting(key)
+            new = create_encryption_key(ours, datetime.now(UTC) - timedelta(hours=1))
+            gateway = await server.connect(await encryption_in(ours))
+            with caplog.at_level(logging.ERROR):
+                handle = gateway.get_workflow_handle(key.workflow_id)
+                body = yes(key).model_dump(mode="json", exclude_none=True)
+                await handle.signal("approval_response", body)
+                while new.id not in caplog.text:
+                    await asyncio.sleep(0.05)
+            assert ledger.rows == []
+            theirs.write_bytes(ours.read_bytes())
+            result = await turns.signoff.result(key)
+            await turns.replays(key)
+    assert [outcome.code for outcome in result.calls] == ["ok"]
+    assert len(ledger.rows) == 1
+
+
+async def encryption_in(path: Path) -> Encryption:
+    """The encryption of a process whose keys are in that file."""
+    keys = EncryptionKeyRing(f"file:{path}", SecretProvider())
+    await keys.load()
+    return Encryption(keys)
