@@ -65,6 +65,10 @@ def _default_url(known: Mapping[str, Any]) -> str:
     return address_of(str(known.get("host", DEFAULT_HOST)), known.get("port"))
 
 
+def _default_codec_url(known: Mapping[str, Any]) -> str:
+    return address_of(str(known.get("host", DEFAULT_HOST)), known.get("codec_port"))
+
+
 def _issuer(text: str) -> str:
     parts = urlsplit(text)
     # Over plain HTTP anybody on the way could say who signs in; on this machine nobody is on the way.
@@ -113,6 +117,10 @@ class Settings(BaseSettings):
     """The address the gateway listens on."""
     port: int = Field(default=DEFAULT_PORT, ge=1, le=65535)
     """The port the gateway listens on."""
+    codec_port: int = Field(default=8301, ge=1, le=65535)
+    """The port the codec server listens on, at `host`."""
+    codec_url: Annotated[str, AfterValidator(web_address)] = Field(default_factory=_default_codec_url)
+    """How Temporal's UI and command line reach the codec server; made of `host` and `codec_port` when not given."""
     public_url: Annotated[str, AfterValidator(web_address)] = Field(default_factory=_default_url)
     """How people reach the gateway; made of `host` and `port` when not given."""
     people: Path | None = None

@@ -45,6 +45,10 @@ COMMANDS: Final = {
     "store": ("signoff.cli.local.store", "Bring the store's tables up to date and give its roles their rights."),
     "worker": ("signoff.cli.local.worker", "Run a worker alone."),
     "gateway": ("signoff.cli.local.gateway", "Run the gateway with its inbox alone."),
+    "codec": (
+        "signoff.cli.local.codec",
+        "Run the codec server, by which Temporal's UI and command line read payloads.",
+    ),
     "doctor": ("signoff.cli.local.doctor", "Check this installation and say what to repair."),
 }
 """Command -> its module and what it does. A module is imported when a command of it is run: help stays quick."""

@@ -1,13 +1,14 @@
 """Builds the gateway as one ASGI application: the HTTP API, what vendors bring, and the inbox."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.staticfiles import StaticFiles
 from starlette.types import Lifespan, Scope
 from temporalio.client import Client
@@ -41,6 +42,7 @@ from signoff.gateway.auth.provider_people import ProviderPeople, with_provider_p
 from signoff.gateway.auth.route_table import RouteTable
 from signoff.gateway.auth.sign_in import SignIn
 from signoff.gateway.auth.streams import Streams
+from signoff.gateway.codec import routes as codec_routes
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest, fault_of, sentence, status_of
 from signoff.gateway.languages import language_for
@@ -65,6 +67,7 @@ from signoff.registry.installation import load_installation
 from signoff.settings import Settings, load_settings, login_roles, require_ready
 from signoff.store.refusal_counts import RefusalKind
 from signoff.store.store import working_store
+from signoff.temporal.encryption import EncryptionCodec
 
 ROUTERS: Final = (
     turns.router,
@@ -147,7 +150,24 @@ def build_app(deps: GatewayDeps, receiver: InboundReceiver | None = None) -> Fas
     return app
 
 
-def _application(settings: Settings, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
+def build_codec_app(deps: GatewayDeps, codec: EncryptionCodec, origins: Collection[str]) -> FastAPI:
+    """Makes the codec server over what is open already; `serve` runs it. Pages of `origins` may ask it.
+
+    `deps.settings.public_url` is its own address. Raises `ConfigError` for a production profile without people.
+    """
+    app = _application(deps.settings, routers=(codec_routes.router,), origins=origins)
+    app.state.codec = codec
+    _hold(app, with_provider_people(deps), None, signs=False)
+    return app
+
+
+def _application(
+    settings: Settings,
+    lifespan: Lifespan[FastAPI] | None = None,
+    *,
+    routers: Sequence[APIRouter] = ROUTERS,
+    origins: Collection[str] = (),
+) -> FastAPI:
     """Returns the routes and what stands around them; all that they need is read from `app.state` as requests come."""
     app = FastAPI(
         title="Signoff",
@@ -158,24 +178,33 @@ def _application(settings: Settings, lifespan: Lifespan[FastAPI] | None = None) 
         openapi_url=None,
         lifespan=lifespan,
     )
-    for router in ROUTERS:
+    for router in routers:
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC))
-    routes = RouteTable(route for router in ROUTERS for route in router.routes)
+    routes = RouteTable(route for router in routers for route in router.routes)
     app.openapi = lambda: description.describe(app, routes)  # type: ignore[method-assign]
     # Each stands around the ones before it: what is forbidden is refused before anybody is asked for, who is nobody
     # before a body is read, and a body is whole and small before it is parsed.
     app.add_middleware(BodyLimit, allowed=_body_bytes(app, routes), refused=_make_counter(app))
     _answer_errors(app, routes)
-    app.add_middleware(RequestGuard, settings=settings)
+    if origins:
+        # The answers tell browsers that those pages may read them; which may ask is the guard's matter.
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(origins),
+            allow_credentials=True,
+            allow_methods=["POST"],
+            allow_headers=["content-type", "x-namespace", "authorization", "authorization-extras"],
+        )
+    app.add_middleware(RequestGuard, settings=settings, origins=origins)
     return app
 
 
-def _hold(app: FastAPI, deps: GatewayDeps, receiver: InboundReceiver | None) -> None:
+def _hold(app: FastAPI, deps: GatewayDeps, receiver: InboundReceiver | None, *, signs: bool = True) -> None:
     """Gives the application what its routes need. Raises `ConfigError` as `build_app`."""
     policypool.install()
     has_people = any(person.active for person in deps.people.all()) or bool(login_roles(deps.settings))
-    require_ready(deps.settings, people=has_people, signing_keys=deps.signer is not None)
+    require_ready(deps.settings, people=has_people, signing_keys=deps.signer is not None or not signs)
     logins, live, visitors = ProviderPeople(deps), Live(), Visitors(deps)
     authenticator = Authenticator(deps, logins)
     app.state.deps, app.state.live, app.state.receiver = deps, live, receiver
@@ -249,7 +278,9 @@ async def _error_page(request: Request, fault: Fault, status: int) -> Response:
 
 
 def _wants_json(path: str) -> bool:
-    return path.startswith(("/v1/", CHANNELS, "/healthz", "/readyz", "/openapi.json", "/live/", "/static/"))
+    return path.endswith(("/decode", "/encode")) or path.startswith(
+        ("/v1/", CHANNELS, "/healthz", "/readyz", "/openapi.json", "/live/", "/static/")
+    )
 
 
 _PLAIN = {

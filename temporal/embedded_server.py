@@ -81,6 +81,8 @@ class ServerOptions:
     """The port that it listens on."""
     ui_port: int | None = 8233
     """The port of Temporal's UI; None starts the server without it."""
+    codec_url: str = ""
+    """Where the pages of Temporal's UI have payloads decrypted; "" where nothing is encrypted."""
     binary: Path | None = None
     """The `temporal` program; looked up when None."""
     durable: bool = False
@@ -221,6 +223,8 @@ def server_arguments(options: ServerOptions) -> list[str]:
     if options.time_skipping:
         values["--dynamic-config-value"].append("frontend.WorkflowTimeSkippingEnabled=true")
     ui = ["--headless"] if options.ui_port is None else ["--ui-port", str(options.ui_port), "--ui-disable-news-fetch"]
+    if options.ui_port is not None and options.codec_url:
+        ui += ["--ui-codec-endpoint", options.codec_url]
     arguments = ["server", "start-dev", "--ip", LOOPBACK, "--port", str(options.port), *ui, "--log-level", "warn"]
     # What a person has set for their own `temporal` program must not reach this server.
     arguments += ["--disable-config-file", "--disable-config-env", "--db-filename", str(options.db_file)]
@@ -291,16 +295,18 @@ async def connect(
     `encryption` is that of the installation, without which payloads are plain. Raises `ConfigError` when that
     configuration cannot be read, `ServerUnavailable` when nobody answers in time.
     """
-    try:
-        config = ClientConfig.load_client_connect_config()
-    except (RuntimeError, ValueError, OSError) as error:
-        raise ConfigError(f"Temporal's connection settings (`TEMPORAL_*`) cannot be read: {_line(error)}") from None
+    config = _read_config()
     if address:
         config["target_host"] = address
     if namespace:
         config["namespace"] = namespace
     config.setdefault("target_host", DEFAULT_ADDRESS)
     return await _dial(config, timeout_seconds, encryption)
+
+
+def configured_namespace() -> str:
+    """Returns the namespace that `TEMPORAL_*` and Temporal's own file name. Raises `ConfigError`."""
+    return str(_read_config().get("namespace", DEFAULT_NAMESPACE))
 
 
 async def check_server(client: Client) -> None:
@@ -399,6 +405,13 @@ async def _prepare(server: ServerHandle) -> bool:
     except (ServerUnavailable, RPCError):
         return False
     return True
+
+
+def _read_config() -> ClientConnectConfig:
+    try:
+        return ClientConfig.load_client_connect_config()
+    except (RuntimeError, ValueError, OSError) as error:
+        raise ConfigError(f"Temporal's connection settings (`TEMPORAL_*`) cannot be read: {_line(error)}") from None
 
 
 async def _dial(config: ClientConnectConfig, timeout_seconds: float, encryption: Encryption | None) -> Client:

@@ -67,6 +67,11 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         self._nowhere = place_of(namespace, "")
         self._place = place_of(namespace, workflow)
 
+    @property
+    def namespace(self) -> str:
+        """Returns the namespace whose payloads it encrypts."""
+        return self._namespace
+
     def with_context(self, context: SerializationContext) -> "EncryptionCodec":
         """Returns the codec of the workflow that a payload belongs to."""
         if isinstance(context, WorkflowSerializationContext | ActivitySerializationContext) and context.workflow_id:

@@ -14,6 +14,7 @@ from temporalio.client import Client
 
 from signoff.activities.models.drivers import SCRIPTED, build_driver
 from signoff.approvals.argument_rows import plural
+from signoff.cli.local.codec import running_codec
 from signoff.cli.local.gateway import running_gateway
 from signoff.cli.local.installation import LocalInstallation, find_installation, server_is_configured, write_running
 from signoff.cli.local.tools import inventory_table
@@ -112,11 +113,16 @@ async def _dev(
             signoff = TurnClient(server.client, task_queue=queue)
             gateway = await stack.enter_async_context(running_gateway(place, signoff, store))
             stack.callback(out.say, "stopping: gateway")
+            codec: list[asyncio.Task[None]] = []
+            if encryption is not None and encryption.writes:
+                namespace = server.client.namespace
+                running = running_codec(place, store, encryption, namespace)
+                codec.append(await stack.enter_async_context(running))
             # Last to come and first to go: who finds the word in another terminal finds everything running.
             stack.enter_context(_leave_word(place, server))
             await _greet(out, place, server, store)
             async with _watch_server(server) as ended:
-                await until_stopped(stop, worker, gateway, *ended)
+                await until_stopped(stop, worker, gateway, *codec, *ended)
     out.say("stopped; started again, it takes up where it stopped")
     return 0
 
@@ -135,6 +141,7 @@ async def _server(
         db_file=settings.state_dir / DATABASE_NAME,
         port=settings.temporal_port,
         ui_port=settings.ui_port if ui else None,
+        codec_url=settings.codec_url if settings.encryption else "",
         binary=settings.temporal_binary,
         durable=settings.durable,
         retention_days=settings.retention,

@@ -4,7 +4,7 @@ errors that nobody expected by one sentence with an id, under which the log has 
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -45,11 +45,13 @@ class RequestGuard:
     """Refuses before anything else sees the request; adds the security headers to every answer.
 
     A foreign `Host` is refused because a name that was rebound to the loopback address would otherwise let any web
-    page speak to this gateway as if it were its own.
+    page speak to this gateway as if it were its own. Pages of `origins` may send requests, as Temporal's UI does to the
+    codec server.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, origins: Collection[str] = ()) -> None:
         self._app = app
+        self._origins = frozenset(origins)
         self._hosts = LOOPBACK_NAMES | _host_names((settings.public_url, f"//{_bracket(settings.host)}"))
         self._public = settings.public_url
 
@@ -91,6 +93,8 @@ class RequestGuard:
         return None
 
     def _from_here(self, path: str, headers: Headers, host: str) -> bool:
+        if headers.get("origin") in self._origins:
+            return True
         # Browsers write `Sec-` headers themselves and let no script do it; programs and old browsers send none.
         # `same-site` is refused as well: another host below the same domain is a stranger.
         site = headers.get("sec-fetch-site")

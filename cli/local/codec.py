@@ -1,0 +1,106 @@
+"""`codec`: the server by which Temporal's UI and command line read what is encrypted."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from temporalio.client import Client
+
+from signoff.cli.local.installation import LocalInstallation, find_installation
+from signoff.cli.terminal.log_setup import log_to_file
+from signoff.cli.terminal.options import AsJson, Manifest
+from signoff.cli.terminal.output import Output, run
+from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
+from signoff.contracts.errors import ConfigError
+from signoff.engine.connection import open_encryption
+from signoff.engine.turn_client import TurnClient
+from signoff.gateway.app import build_codec_app
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.transport.server import serve
+from signoff.settings import Settings
+from signoff.store.store import Store, make_state_dir, working_store
+from signoff.temporal.embedded_server import DEFAULT_ADDRESS, configured_namespace
+from signoff.temporal.encryption import Encryption
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def codec(
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Its port.", show_default=False)] = None,
+    manifest: Manifest = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the codec server until Ctrl-C: operators and auditors read payloads by it, each time recorded."""
+    run(lambda out: _codec(out, port, manifest), as_json=as_json)
+
+
+@asynccontextmanager
+async def running_codec(
+    place: LocalInstallation, store: Store, encryption: Encryption, namespace: str
+) -> AsyncIterator[asyncio.Task[None]]:
+    """Runs the codec server, which answers when the block begins, until it ends.
+
+    Raises `ServerUnavailable` for a taken port, `ConfigError` for a production profile without people.
+    """
+    settings = place.settings
+    deps = GatewayDeps(
+        # Never used: who comes is known by the store, and payloads come with the request.
+        client=TurnClient(await Client.connect(DEFAULT_ADDRESS, namespace=namespace, lazy=True)),
+        catalog=place.catalog,
+        people=place.people,
+        store=store,
+        settings=settings.model_copy(update={"public_url": settings.codec_url}),
+    )
+    served = build_codec_app(deps, encryption.codec(namespace), _origins(settings))
+    stop, ready = asyncio.Event(), asyncio.Event()
+    task = asyncio.create_task(serve(served, settings.host, settings.codec_port, stop=stop, ready=ready.set))
+    waiting = asyncio.create_task(ready.wait())
+    try:
+        # Whichever is first: where the port is taken the server ends and is never ready.
+        await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        yield task
+    finally:
+        waiting.cancel()
+        stop.set()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _codec(out: Output, port: int | None, manifest: Path | None) -> int:
+    place = find_installation(manifest, codec_port=port)
+    settings, namespace = place.settings, configured_namespace()
+    encryption = await open_encryption(settings, place.secrets)
+    if encryption is None:
+        raise ConfigError(
+            "nothing is encrypted here, so there is nothing to decrypt: turn it on with SIGNOFF_ENCRYPTION=true",
+            field="encryption",
+        )
+    make_state_dir(settings)
+    with log_to_file(settings.state_dir, "codec.log"), stop_signals() as stop:
+        async with working_store(settings) as store, running_codec(place, store, encryption, namespace) as task:
+            url = settings.codec_url
+            out.show({"url": url}, f"Codec     {url}, for {_words(settings)}; Ctrl-C stops it", compact=True)
+            await until_stopped(stop, task)
+            out.say("stopping")
+    return 0
+
+
+def _origins(settings: Settings) -> tuple[str, ...]:
+    """Returns the origins of Temporal's UI, whose pages may ask."""
+    if settings.temporal_ui:
+        scheme, _, rest = settings.temporal_ui.partition("://")
+        return (f"{scheme}://{rest.partition('/')[0]}",)
+    if settings.profile == "production":
+        return ()
+    return tuple(f"http://{name}:{settings.ui_port}" for name in ("127.0.0.1", "localhost"))
+
+
+def _words(settings: Settings) -> str:
+    if settings.temporal_ui:
+        return f"Temporal's UI at {settings.temporal_ui} and its command line"
+    return "Temporal's command line" if settings.profile == "production" else "Temporal's UI here and its command line"

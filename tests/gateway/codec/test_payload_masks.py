@@ -1,0 +1,72 @@
+"""What is secret stays masked in what the codec server decrypts."""
+
+import json
+from typing import Any
+
+import pytest
+from gateway_rig import PASSWORD, rig_catalog
+from temporalio.api.common.v1 import Payload
+from turn_fixtures import Ledger
+
+from signoff.gateway.codec.payload_masks import mask_payloads
+
+CATALOG = rig_catalog(Ledger())
+LOGIN = {"site": "https://example.com", "password": PASSWORD}
+
+
+def payload(value: Any) -> Payload:
+    """A value as a converter writes it."""
+    return Payload(metadata={"encoding": b"json/plain"}, data=json.dumps(value).encode())
+
+
+def masked(*values: Any) -> list[Any]:
+    """What is shown of values that stand in payloads of one request."""
+    return [json.loads(each.data) for each in mask_payloads([payload(value) for value in values], CATALOG)]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"call": "c1.1", "tool": "login", "args": {"inline": LOGIN}},
+        {"tool": "login", "args": LOGIN},
+        {"messages": [{"parts": [{"kind": "call", "tool": "login", "args": {"inline": LOGIN}}]}]},
+        {"tool": "login", "args": {"inline": LOGIN}, "note": f"with {PASSWORD}"},
+        {"a": [[{"tool": "login", "args": {"inline": {"deep": LOGIN, **LOGIN}}}]]},
+        {"verdict": "approved", "edited_args": LOGIN},
+        {"provider": {"raw": LOGIN}, "tool": "login", "args": {"inline": LOGIN}},
+        {"tool": "login", "args": {"blob": {"sha256": "0" * 64, "preview": PASSWORD, "size": 9}}},
+        {"tool": "unknown", "args": {"inline": LOGIN}},
+        {"args": {"inline": LOGIN}},
+    ],
+)
+def test_a_secret_argument_is_nowhere(value: Any) -> None:
+    """Neither where it is an argument nor where its text is repeated; a tool that nobody knows shows no argument."""
+    (shown,) = masked(value)
+    assert PASSWORD not in json.dumps(shown)
+
+
+def test_what_is_not_secret_is_shown() -> None:
+    """The same call's other arguments, and other calls whole."""
+    call = {"tool": "login", "args": {"inline": LOGIN}}
+    other = {"tool": "pay", "args": {"inline": {"amount": 420, "to": "Ana"}}, "digest": "d" * 64}
+    assert masked(call) == [{"tool": "login", "args": {"inline": LOGIN | {"password": "hidden, 13 characters"}}}]
+    assert masked(other) == [other]
+
+
+def test_a_secret_is_hidden_in_the_other_payloads_of_the_request() -> None:
+    """As in the result that repeats it."""
+    call = {"tool": "login", "args": {"inline": LOGIN}}
+    assert PASSWORD not in json.dumps(masked(call, {"value": f"signed in with {PASSWORD}"}, [PASSWORD]))
+
+
+def test_nothing_tells_what_a_secret_could_be_tried_against() -> None:
+    """A digest over hidden arguments lets a short one be guessed."""
+    (shown,) = masked({"tool": "login", "args": {"inline": LOGIN}, "digest": "d" * 64, "permit": {"digest": "d" * 64}})
+    assert "d" * 64 not in json.dumps(shown)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"[" * 5_000, b"null"])
+def test_what_is_no_json_stays_as_it_is(data: bytes) -> None:
+    """And raises nothing."""
+    sent = Payload(metadata={"encoding": b"json/plain"}, data=data)
+    assert mask_payloads([sent], CATALOG) == [sent]
