@@ -218,7 +218,7 @@ def require_ready(settings: Settings, **there: bool) -> None:
     """Raises `ConfigError` for a production process that lacks something, naming all of it and the remedies.
 
     `there` tells for each thing the process needs whether it is there: `people`, `signing_keys`, `public_keys`,
-    `login`.
+    `encryption_keys`, `login`.
     """
     missing = [name for name, found in there.items() if not found]
     if settings.profile == "production" and missing:
@@ -231,6 +231,8 @@ _NEEDS: Final = {
     "signing_keys": "a key to sign with: `signoff keys create`, or name its file in SIGNOFF_SIGNING_KEYS",
     "public_keys": "public keys to check with: take what `signoff keys export` writes where the gateway is, and name "
     "the file in SIGNOFF_PUBLIC_KEYS",
+    "encryption_keys": "a key to encrypt with: `signoff keys create` where the gateway is, and the file that "
+    "SIGNOFF_ENCRYPTION_KEYS names on every machine (or SIGNOFF_ENCRYPTION=false)",
     "login": "a login: `signoff token create PERSON`, or name a provider in SIGNOFF_OIDC_ISSUER",
 }
 

@@ -7,7 +7,7 @@ from temporalio.client import Client
 from signoff.contracts.clock import system_clock
 from signoff.keys.encryption_keys import EncryptionKeyRing, ensure_encryption_keys
 from signoff.keys.secrets import SecretProvider
-from signoff.settings import Settings, encryption_file
+from signoff.settings import Settings, encryption_file, require_ready
 from signoff.temporal.embedded_server import connect
 from signoff.temporal.encryption import Encryption
 
@@ -30,8 +30,8 @@ async def open_encryption(settings: Settings, secrets: SecretProvider) -> Encryp
     if path is not None and not await asyncio.to_thread(path.exists):
         if not settings.encryption:
             return None
-        if settings.profile == "development":
-            await asyncio.to_thread(ensure_encryption_keys, path, system_clock())
+        require_ready(settings, encryption_keys=False)
+        await asyncio.to_thread(ensure_encryption_keys, path, system_clock())
     keys = EncryptionKeyRing(settings.encryption_keys, secrets)
     await keys.load()
     return Encryption(keys, writes=settings.encryption)

@@ -28,6 +28,7 @@ RENEW_SECONDS: Final = 30.0
 """How long keys are taken for the present ones before they are read again."""
 _ASK_SECONDS: Final = 1.0
 """At most so often is a key that is missing looked for: whoever names keys that nobody has costs no more."""
+_TOLD_SECONDS: Final = 60.0
 _ID_CHARS: Final = 8
 _MAKE: Final = "make one with `signoff keys create`, and give the file to every worker and gateway"
 _log = logging.getLogger(__name__)
@@ -147,6 +148,7 @@ class EncryptionKeyRing:
         self._keys: tuple[EncryptionKey, ...] = ()
         self._ciphers: dict[str, AESGCM] = {}
         self._read_at = 0.0
+        self._told: dict[str, float] = {}
         self._renewing = asyncio.Lock()
 
     @property
@@ -190,6 +192,14 @@ class EncryptionKeyRing:
         return known is not None and hmac.compare_digest(
             _introduce(known.raw(), key_id).encode(), introduction.encode("utf-8", "replace")
         )
+
+    def is_news(self, key_id: str) -> bool:
+        """Returns whether nothing was said of a missing key in the last minute; "" is whatever nobody introduced."""
+        now = time.monotonic()
+        if now - self._told.get(key_id, -_TOLD_SECONDS) < _TOLD_SECONDS:
+            return False
+        self._told[key_id] = now
+        return True
 
     async def _renew(self, after: float) -> None:
         if time.monotonic() - self._read_at < after:

@@ -146,6 +146,8 @@ COMMANDS = {
     "--name approval_response",
     "--name cancel",
     "workflow cancel",
+    # Run by tests/gateway/codec/test_codec_server.py.
+    "--codec-endpoint",
 }
 
 
@@ -159,12 +161,12 @@ def test_every_command_for_temporal_is_run_by_a_test() -> None:
 
 @pytest.mark.row("B72")
 async def test_what_waits_is_found_read_and_decided_by_temporals_program(
-    client: Client, server: ServerHandle, store: Store, task_queue: str
+    plain_client: Client, server: ServerHandle, store: Store, task_queue: str
 ) -> None:
     """List, read, decide by Update, and the receipt: with the commands as they are written."""
     script = [calls(PAY), respond("done")]
     ledger = Ledger()
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as turns:
+    async with running_turns(plain_client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as turns:
         key = await turns.start()
         request = (await turns.waiting(key)).calls[0].approval
         assert request is not None
@@ -184,13 +186,13 @@ async def test_what_waits_is_found_read_and_decided_by_temporals_program(
 
 
 async def test_a_request_is_denied_or_withdrawn_and_a_turn_stopped_by_temporals_program(
-    client: Client, server: ServerHandle, store: Store, task_queue: str
+    plain_client: Client, server: ServerHandle, store: Store, task_queue: str
 ) -> None:
     """A signal denies, `cancel` withdraws one request, Temporal's own cancel stops the turn."""
     ledger = Ledger()
     ended: dict[str, Any] = {}
     async with running_turns(
-        client, store, task_queue, catalog_of([pay_tool(ledger)]), [calls(PAY), respond("oh")]
+        plain_client, store, task_queue, catalog_of([pay_tool(ledger)]), [calls(PAY), respond("oh")]
     ) as turns:
         for part in ("--name approval_response", "--name cancel", "workflow cancel"):
             ended[part] = await _ended_by(turns, server, documented(part))

@@ -159,7 +159,7 @@ async def play(client: Client, store: Store, queue: str) -> None:
     ledger = Ledger()
 
     async def fails(args: Any, ctx: Any) -> Any:
-        raise ToolFailure(WORDS["why a tool failed"])
+        return ToolFailure(WORDS["why a tool failed"])
 
     async def raises(args: Any, ctx: Any) -> Any:
         raise RuntimeError(WORDS["an exception's words"])

@@ -37,7 +37,7 @@ def mask_payloads(payloads: Sequence[Payload], catalog: Catalog) -> list[Payload
         for tool, args in _calls(document):
             texts |= secret_values(args, secret_names(tool) or ())
     masked = _Masked(secret_names, frozenset(texts))
-    return [_written(each, document, masked) for each, document in zip(payloads, documents, strict=True)]
+    return [_mask_payload(each, document, masked) for each, document in zip(payloads, documents, strict=True)]
 
 
 class _Masked:
@@ -98,7 +98,7 @@ def _read(payload: Payload) -> Any:
         return None
 
 
-def _written(payload: Payload, document: Any, masked: _Masked) -> Payload:
+def _mask_payload(payload: Payload, document: Any, masked: _Masked) -> Payload:
     if document is None:
         return payload
     data = json.dumps(masked.of(document), ensure_ascii=False, separators=(",", ":"))

@@ -54,7 +54,7 @@ STOPS: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "available": ("not_available", {"available": nowhere}, {}, {}),
     "schema": ("input_invalid", {}, {}, {"args": {"amount": "much"}}),
     "permission": ("denied", {"check_permissions": closed}, {}, {}),
-    "capabilities": ("not_available", {"capabilities": Capabilities(process=True)}, {}, {}),
+    "capabilities": ("not_available", {"capabilities": Capabilities(process=("git",))}, {}, {}),
     "usage": ("not_available", {"usage_limit": UsageLimit(1, "tenant", 60.0)}, {}, {}),
     "dry_run": ("ok", {}, {}, {"dry_run": True}),
     "approval": ("denied", {"requires_approval": ApprovalPolicy(deny_if="true")}, {}, {}),

@@ -79,6 +79,8 @@ class AttackSite:
         return plain | {
             "ATTACK_FOLDER": str(self.folder),
             "SIGNOFF_PROFILE": "production",
+            # Whoever attacks reads histories: nothing here may stand on their being closed.
+            "SIGNOFF_ENCRYPTION": "false",
             "SIGNOFF_MANIFEST": str(MANIFEST),
             "SIGNOFF_STATE_DIR": str(self.folder / process),
             "SIGNOFF_STORE_URL": self.stores.worker if process == "worker" else self.stores.gateway,

@@ -58,7 +58,7 @@ async def test_verify_counts_what_is_whole(audit: Cli) -> None:
     """Exit code 0, how much there is, and since when nothing vouches for it."""
     ran = await audit("audit", "verify")
     assert ran.code == 0, ran.err
-    assert "5 records in 3 streams" in ran.out
+    assert "6 records in 3 streams" in ran.out
     assert "no checkpoint" in ran.out
     await audit("audit", "checkpoint")
     found = (await audit("audit", "verify", "--json")).data
@@ -95,10 +95,10 @@ async def test_a_kept_checkpoint_finds_what_the_store_has_forgotten(audit: Cli) 
 async def test_an_export_is_verified_elsewhere_with_the_public_keys_alone(audit: Cli, tmp_path: Path) -> None:
     """A folder with the export and the public keys needs neither store nor gateway."""
     await audit("audit", "checkpoint")
-    assert (await audit("audit", "export", "--out", "audit.jsonl")).out == "8 lines written to audit.jsonl\n"
+    assert (await audit("audit", "export", "--out", "audit.jsonl")).out == "9 lines written to audit.jsonl\n"
     await audit("keys", "export", "--out", "public.json")
     ran = await audit("audit", "verify", "audit.jsonl", "--keys", "public.json", "--json")
-    assert (ran.code, ran.data["records"], ran.data["checkpoints"]) == (0, 5, 1)
+    assert (ran.code, ran.data["records"], ran.data["checkpoints"]) == (0, 6, 1)
     text = await asyncio.to_thread(Path("audit.jsonl").read_text)
     write("changed.jsonl", text.replace('"eve"', '"bob"'))
     write("cut.jsonl", "\n".join(text.splitlines()[:-1]))
@@ -169,4 +169,4 @@ async def test_what_operators_do_is_recorded_with_it(audit: Cli, clean_env: pyte
     assert (await audit("store", "thaw", "main")).code == 1
     ran = await audit("audit", "show", "admin/main", "--json")
     acts = [(record["subject"], json.loads(record["data"])["act"]) for record in ran.data["records"]]
-    assert acts == [("", "keys create"), ("ana", "freeze"), ("", "freeze"), ("", "thaw")]
+    assert acts == [("", "keys create"), ("", "keys create"), ("ana", "freeze"), ("", "freeze"), ("", "thaw")]

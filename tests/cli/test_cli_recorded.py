@@ -39,12 +39,14 @@ async def test_tokens_are_recorded_by_id(place: Cli) -> None:
 
 async def test_keys_are_recorded_by_id(place: Cli) -> None:
     """Made and retired, once each; nothing of the private file is there."""
-    ids = [(await place("keys", "create", "--json")).data["id"] for _ in range(2)]
+    made = [(await place("keys", "create", "--json")).data for _ in range(2)]
+    ids = [each["id"] for each in made]
     for _ in range(2):
         assert (await place("keys", "retire", ids[0])).code == 0
     found = await acts(place)
     assert [(facts["act"], facts["key_id"]) for facts in found] == [
         ("keys create", ids[0]),
+        ("keys create", made[0]["encryption_key"]),
         ("keys create", ids[1]),
         ("keys retire", ids[0]),
     ]

@@ -33,14 +33,17 @@ FOREIGN = Signer(PrivateKeys(keys=(new_key(NOW),)))
 
 
 @pytest.fixture(scope="module")
-async def rig(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
-    """A worker of the production profile, which has public keys alone, and a gateway over it."""
+async def rig(plain_client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
+    """A worker of the production profile, which has public keys alone, and a gateway over it.
+
+    Nothing is encrypted: what stands in a history is looked at here.
+    """
     folder = tmp_path_factory.mktemp("production")
     people = FixedDirectory((*PEOPLE, STRANGER))
     queue = f"production-{uuid.uuid4().hex[:12]}"
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,
-        gateway_rig(client, store, queue, profile="production", people=people) as open_rig,
+        gateway_rig(plain_client, store, queue, profile="production", people=people) as open_rig,
     ):
         yield locked_rig(open_rig)
 
@@ -97,12 +100,12 @@ async def test_a_turn_of_signed_people_runs(rig: GatewayRig) -> None:
     assert (vote.decision.question_hash, vote.decision.revision) == (call.approval.question_hash, 1)
 
 
-async def test_a_signed_turn_costs_at_most_11_kb_of_history(client: Client, rig: GatewayRig) -> None:
+async def test_a_signed_turn_costs_at_most_11_kb_of_history(plain_client: Client, rig: GatewayRig) -> None:
     """A hosted Temporal keeps, and bills, every byte of it for as long as the namespace retains it."""
     approval = await asked(rig)
     assert (await answered(rig, approval)).json()["status"] == "accepted"
     assert await ended(rig, approval) == "ok"
-    described = await client.get_workflow_handle(key_of(approval).workflow_id).describe()
+    described = await plain_client.get_workflow_handle(key_of(approval).workflow_id).describe()
     info = described.raw_description.workflow_execution_info
     assert info.history_length == 33
     assert info.history_size_bytes <= 11_000

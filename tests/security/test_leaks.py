@@ -70,14 +70,14 @@ async def played(turns: RunningTurns) -> TurnKey:
 
 
 async def test_arguments_are_in_no_id_attribute_log_error_or_record(
-    client: Client, store: Store, task_queue: str, caplog: pytest.LogCaptureFixture
+    plain_client: Client, store: Store, task_queue: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Neither the secret nor the plain ones: not in ids, attributes, logs, failures in the history, the record."""
     caplog.set_level(logging.INFO)
-    async with running_turns(client, store, task_queue, catalog(), SCRIPT) as turns:
+    async with running_turns(plain_client, store, task_queue, catalog(), SCRIPT) as turns:
         key = await played(turns)
         result = await turns.signoff.result(key)
-        handle = client.get_workflow_handle(key.workflow_id)
+        handle = plain_client.get_workflow_handle(key.workflow_id)
         described, history = await handle.describe(), await handle.fetch_history()
         records = await AuditLog(store).stream(key.workflow_id)
     codes = [outcome.code for outcome in result.calls]
