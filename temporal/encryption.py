@@ -1,9 +1,10 @@
 """Encrypts what Temporal keeps: a payload codec over AES-256-GCM that binds each payload to its workflow.
 
 A payload is `binary/encrypted`; its metadata names the key, its data are 16 bytes of place, 12 of nonce, and the
-ciphertext with its tag: one byte of form, then the JSON, or the whole payload where it is of another kind. The place is computed from namespace and workflow id, authenticated with
-the ciphertext, and compared where the SDK says whose payload it reads: one that was moved to another workflow is not
-decrypted there. It proves nothing about who wrote a payload; signatures do that.
+ciphertext with its tag: one byte of form, then the JSON, or the whole payload where it is of another kind. The place is
+computed from namespace and workflow id, authenticated with the ciphertext, and compared where the SDK says whose
+payload it reads: one that was moved to another workflow is not decrypted there. It proves nothing about who wrote a
+payload; signatures do that.
 """
 
 import hashlib
