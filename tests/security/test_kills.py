@@ -35,6 +35,7 @@ from signoff.store.questions.questions import Questions
 from signoff.store.store import Store, open_store
 from signoff.store.tokens import SCOPES, Tokens
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, connect, free_port, start_server
+from signoff.temporal.encryption import Encryption
 
 Victim = Literal["worker", "gateway", "server"]
 VICTIMS: tuple[Victim, ...] = ("worker", "gateway", "server")
@@ -132,12 +133,12 @@ async def asks(signoff: TurnClient, key: TurnKey, kind: str = "approval") -> App
         await asyncio.sleep(_PAUSE)
 
 
-async def kill_in_the_middle(stack: Stack, victim: Victim) -> Story:
+async def kill_in_the_middle(stack: Stack, victim: Victim, encryption: Encryption) -> Story:
     """Six turns at six steps, one kill, and everything that is needed to go on."""
     story = Story()
     await stack.begin("server")
     await asyncio.gather(stack.begin("worker"), stack.begin("gateway"))
-    signoff = TurnClient(await connect(stack.options.address), task_queue=stack.queue)
+    signoff = TurnClient(await connect(stack.options.address, encryption=encryption), task_queue=stack.queue)
     turns = dict(zip(TOOLS, await asyncio.gather(*(stack.start(tool) for tool in TOOLS)), strict=True))
     await seen(stack.folder / "judged")
     await asyncio.gather(*(asks(signoff, key) for tool, key in turns.items() if tool != "judged"))
@@ -187,12 +188,12 @@ async def stack_in(folder: Path) -> AsyncIterator[Stack]:
 
 
 @pytest.fixture(scope="module")
-async def stories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Story]:
+async def stories(encryption: Encryption, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Story]:
     """All three kills, at the same time: most of it is waiting for a lost worker's heartbeat."""
 
     async def story(victim: Victim) -> Story:
         async with stack_in(tmp_path_factory.mktemp(victim)) as stack:
-            return await kill_in_the_middle(stack, victim)
+            return await kill_in_the_middle(stack, victim, encryption)
 
     told = await asyncio.gather(*(story(victim) for victim in VICTIMS))
     return dict(zip(VICTIMS, told, strict=True))

@@ -176,7 +176,7 @@ def test_turns_beside_each_other_never_grow_a_session_beyond_its_bound() -> None
     ended(found, "b", data={"date": half})
     given = begun(found, "c")
     assert given.updates == Updates(data={"city": half})
-    assert [(each.what, each.id, each.code) for each in given.heard] == [("report", "b", "full")]
+    assert [(each.what, each.id, each.code) for each in given.session_events] == [("report", "b", "full")]
     assert [each.state for each in found.view().turns] == ["complete", "complete", "waiting"]
 
 
