@@ -60,7 +60,7 @@ def state_of(view: SessionView) -> str:
     states = [turn.state for turn in view.turns]
     if view.queued or "working" in states:
         return "running"
-    if "waiting" in states:
+    if "waiting" in states or any(turn.left_open for turn in view.turns):
         return "suspended"
     return states[-1] if states else ""
 

@@ -12,6 +12,9 @@ from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.content import text_of
 from signoff.contracts.ids import ApprovalKey, TurnKey, show_code
 from signoff.contracts.message import ResultPart
+from signoff.contracts.person import Person
+from signoff.registry.actor import Actor
+from signoff.registry.results.tool_result import ToolFailure
 from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, calls, respond
 
@@ -328,3 +331,63 @@ async def test_once_its_outcome_was_told_the_same_call_is_asked_anew(
         await turns.signoff.decide(yes(key, "c3.1"))
         result = await turns.signoff.result(key)
     assert [(call.call, call.code) for call in result.calls] == [("c1.1", "denied"), ("c3.1", "ok")]
+
+
+async def test_what_people_changed_is_told_with_the_outcome(client: Client, store: Store, task_queue: str) -> None:
+    """What was proposed meanwhile, as it was or as it is now, waits with it: people have one question."""
+    ledger = Ledger()
+    policy = ApprovalPolicy(while_waiting="continue", edit="propose", quorum=1)
+    less = ("pay", {"amount": 5, "to": "Ana"})
+    model = Model(calls(PAY), calls(less, PAY), respond("asked"), respond("done"), held=2)
+    catalog = catalog_of(
+        [pay_tool(ledger, policy)], people=[Person(id=each, roles=("approvers",)) for each in ("ana", "bo")]
+    )
+    async with running_turns(client, store, task_queue, catalog, model.driver) as turns:
+        key = await turns.start()
+        await model.is_held.wait()
+        edit = await turns.signoff.decide(yes(key, subject="ana", edited_args={"amount": 5, "to": "Ana"}))
+        assert edit.status == "counted", edit
+        model.goes_on.set()
+        view = await turns.until(key, lambda seen: sum(each.role == "assistant" for each in seen.messages) == 3)
+        pending = [call.call for call in view.calls if call.approval and call.approval.state == "pending"]
+        assert pending == ["c1.1"]
+        receipt = await turns.signoff.decide(yes(key, subject="bo", revision=2))
+        assert receipt.status == "accepted", receipt
+        result = await turns.signoff.result(key)
+        parts = await turns.results(key)
+        await turns.replays(key)
+    ended = [(call.call, call.code) for call in result.calls]
+    assert ended == [("c1.1", "ok"), ("c2.1", "waiting"), ("c2.2", "waiting")]
+    first = next(part for part in parts if part.call == "c1.1" and part.late)
+    assert "amount" in first.note
+    assert "20" in first.note
+    assert [row[1] for row in ledger.rows] == [{"amount": 5, "to": "Ana"}]
+
+
+async def test_nobody_in_time_is_told_as_a_denial(client: Client, store: Store, task_queue: str) -> None:
+    """The deadline comes while the turn waits at its end."""
+    model = Model(calls(PAY), respond("asked"), respond("nobody answered"))
+    async with running_turns(client, store, task_queue, catalog_of(tools(Ledger())), model.driver) as turns:
+        key = await turns.start()
+        await turns.until(key, lambda seen: sum(each.role == "assistant" for each in seen.messages) == 2)
+        await turns.forward(key, hours=24, minutes=1)
+        result = await turns.signoff.result(key)
+        last = (await turns.results(key))[-1]
+    assert (result.text, last.late) == ("nobody answered", True)
+    assert isinstance(last.value.inline, dict)
+    assert (last.value.inline["type"], last.value.inline["source"]) == ("ToolDenied", "timeout")
+
+
+async def test_a_sibling_of_a_later_completion_is_not_stopped(client: Client, store: Store, task_queue: str) -> None:
+    """`abort_siblings` reaches the calls of the same completion alone: what waits of another one goes on."""
+    ledger = Ledger()
+    look = pay_tool(ledger, False, name="look", effect="", handler=ledger.handler("look", ToolFailure("no")))
+    actor = Actor(name="desk", model="scripted", on_failure="abort_siblings")
+    model = Model(calls(PAY), calls(LOOK), respond("asked"), respond("paid"))
+    catalog = catalog_of([pay_tool(ledger, ON), look], actors=[actor])
+    async with running_turns(client, store, task_queue, catalog, model.driver) as turns:
+        key = await turns.start()
+        await turns.until(key, lambda seen: sum(each.role == "assistant" for each in seen.messages) == 3)
+        await turns.signoff.decide(yes(key))
+        result = await turns.signoff.result(key)
+    assert [(call.call, call.code) for call in result.calls] == [("c1.1", "ok"), ("c2.1", "execution_failed")]
