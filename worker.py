@@ -42,7 +42,7 @@ from signoff.audit.config_snapshots import follow_people, note_catalog
 from signoff.contracts import names
 from signoff.contracts.errors import ConfigError, SignoffError
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
-from signoff.engine.connection import connect_installation, open_encryption
+from signoff.engine.connection import check_client, connect_installation, open_encryption
 from signoff.keys.key_files import FileVerifier
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Verifier
@@ -187,7 +187,7 @@ async def create_worker(
     """
     installation = load_installation(settings or load_settings(), people)
     given = installation.settings
-    client = temporal or await connect_installation(given, installation.secrets)
+    client = check_client(given, temporal) if temporal else await connect_installation(given, installation.secrets)
     queue = given.task_queue
     async with (
         working_store(installation.settings) as store,

@@ -5,6 +5,7 @@ import asyncio
 from temporalio.client import Client
 
 from signoff.contracts.clock import system_clock
+from signoff.contracts.errors import ConfigError
 from signoff.keys.encryption_keys import EncryptionKeyRing, ensure_encryption_keys
 from signoff.keys.secrets import SecretProvider
 from signoff.settings import Settings, encryption_file, require_ready
@@ -17,6 +18,17 @@ async def connect_installation(
 ) -> Client:
     """Connects as `connect`, with the encryption of the installation. Raises what `open_encryption` raises too."""
     return await connect(address, namespace, encryption=await open_encryption(settings, secrets))
+
+
+def check_client(settings: Settings, client: Client) -> Client:
+    """Returns a client that somebody else connected. Raises `ConfigError` where it does not encrypt and has to."""
+    if settings.encryption and client.data_converter.payload_codec is None:
+        raise ConfigError(
+            "the client given as `temporal` does not encrypt, and SIGNOFF_ENCRYPTION is on: connect it with "
+            "`SignoffPlugin`, give it a codec of its own, or leave it out",
+            field="encryption",
+        )
+    return client
 
 
 async def open_encryption(settings: Settings, secrets: SecretProvider) -> Encryption | None:

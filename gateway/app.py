@@ -18,7 +18,7 @@ from signoff.channels.inbound.receiver import InboundReceiver
 from signoff.contracts.errors import SignoffError
 from signoff.contracts.names import VERSION
 from signoff.contracts.responses import Fault
-from signoff.engine.connection import connect_installation
+from signoff.engine.connection import check_client, connect_installation
 from signoff.engine.turn_client import TurnClient
 from signoff.gateway.api import (
     approvals,
@@ -123,7 +123,8 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         found = load_installation(settings, people)
         catalog, directory, secrets = found.catalog, found.people, found.secrets
-        turns = TurnClient(temporal or await connect_installation(settings, secrets), task_queue=settings.task_queue)
+        client = check_client(settings, temporal) if temporal else await connect_installation(settings, secrets)
+        turns = TurnClient(client, task_queue=settings.task_queue)
         async with working_store(settings) as store:
             signer = await gateway_signer(settings, directory, store)
             deps = with_provider_people(

@@ -1,6 +1,7 @@
 """What Temporal keeps is encrypted: nothing of a turn stands in the server's files, and keys may change meanwhile."""
 
 import asyncio
+import dataclasses
 import logging
 import uuid
 from collections.abc import AsyncIterator
@@ -11,16 +12,20 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from served_stack import MANIFEST
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 from temporalio.converter import ActivitySerializationContext, WorkflowSerializationContext
 from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns, yes
 
+import signoff
+from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Principal
 from signoff.keys import encryption_keys
 from signoff.keys.encryption_keys import EncryptionKeyRing, EncryptionKeys, create_encryption_key, new_encryption_key
 from signoff.keys.secrets import SecretProvider
 from signoff.registry.results.tool_result import ToolFailure
+from signoff.settings import Settings
 from signoff.store.store import Store, open_store
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
 from signoff.temporal.encryption import ENCODING, Encryption, EncryptionCodec, EncryptionKeyMissing
@@ -232,3 +237,31 @@ async def encryption_in(path: Path) -> Encryption:
     keys = EncryptionKeyRing(f"file:{path}", SecretProvider())
     await keys.load()
     return Encryption(keys)
+
+
+async def test_a_client_that_was_given_has_to_encrypt_where_the_installation_does(
+    client: Client, plain_client: Client, tmp_path: Path
+) -> None:
+    """Else what a program of one's own tells Temporal would stand there in plain words, and nobody would notice."""
+    settings = Settings(manifest=MANIFEST, state_dir=tmp_path, encryption=True)
+    with pytest.raises(ConfigError, match="does not encrypt, and SIGNOFF_ENCRYPTION is on"):
+        async with signoff.create_worker(settings, temporal=plain_client):
+            pass
+    app = signoff.create_app(settings, temporal=plain_client)
+    with pytest.raises(ConfigError, match="does not encrypt, and SIGNOFF_ENCRYPTION is on"):
+        async with app.router.lifespan_context(app):
+            pass
+    async with signoff.create_worker(settings, temporal=client) as worker:
+        assert worker.task_queue == settings.task_queue
+
+
+async def test_a_plugin_makes_ones_own_client_encrypt(server: ServerHandle, tmp_path: Path) -> None:
+    """As the installation says; a client with a codec of its own keeps that."""
+    settings = Settings(manifest=MANIFEST, state_dir=tmp_path, encryption=True)
+    async with signoff.SignoffPlugin.open(settings) as plugin:
+        connected = await Client.connect(server.address, plugins=[plugin])
+        assert isinstance(connected.data_converter.payload_codec, EncryptionCodec)
+        own = await codec_of(new_encryption_key(datetime.now(UTC)))
+        converter = dataclasses.replace(connected.data_converter, payload_codec=own)
+        kept = await Client.connect(server.address, plugins=[plugin], data_converter=converter)
+        assert kept.data_converter.payload_codec is own
