@@ -175,6 +175,7 @@ _ENDINGS: Final = {
     "timed_out": "approval.expired", "cancelled": "approval.withdrawn", "lapsed": "approval.lapsed"
 }  # fmt: skip
 _ANSWERS: Final = {"accepted": "approval.decided", "counted": "approval.answered"}
+_REPEATED: Final = "duplicate"
 _GRANTS: Final = {"remember": "grant.created", "revoke": "grant.revoked"}
 _ACTS: Final = {"freeze": "freeze.started", "thaw": "freeze.lifted"}
 
@@ -267,6 +268,9 @@ def _turn(facts: Mapping[str, Any]) -> str:
 
 
 def _attempt(facts: Mapping[str, Any]) -> str:
+    if facts.get("receipt") == _REPEATED:
+        # The same answer, brought a second time: it was told when it was taken.
+        return ""
     if facts.get("verdict", "withdrawn") != "withdrawn":
         return _ANSWERS.get(facts.get("status", ""), "")
     # A turn's own word of it is its ending, which also tells it of a turn that stopped.

@@ -46,6 +46,7 @@ def record(kind: AuditKind, stream: str = TURN, **data: Any) -> Record:
         ("attempt", {"verdict": "withdrawn", "status": "accepted", "by": "turn"}, ""),
         ("attempt", {"verdict": "withdrawn", "status": "refused"}, ""),
         ("attempt", {"session_event": "answer", "status": "accepted"}, ""),
+        ("attempt", {"verdict": "approved", "status": "accepted", "receipt": "duplicate"}, ""),
         ("auto", {"rule": {"kind": "global", "name": "small"}}, "tool_call.allowed"),
         ("grant", {"grant": "g1", "call": "c1.1"}, "tool_call.allowed"),
         ("grant", {"act": "remember", "grant": "g1"}, "grant.created"),

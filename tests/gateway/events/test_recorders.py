@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -204,7 +205,7 @@ async def test_a_withdrawal_is_told_with_its_answer_and_once(rig: GatewayRig) ->
 async def test_a_moment_never_goes_back(store: Store) -> None:
     """Of two gateways the slower one does not have all looked at again."""
     sources = EventSources(store)
-    begun = turn_end_recorder.datetime.fromisoformat("2026-03-01T09:30:00+00:00")
+    begun = datetime.fromisoformat("2026-03-01T09:30:00+00:00")
     later = begun + turn_end_recorder.LONG_OVERLAP
     assert await sources.read("ends", begun) == begun
     await sources.advance("ends", later)

@@ -1,0 +1,118 @@
+"""A worker as its own process, for tests that kill it, whose catalog has subscribers: `... ADDRESS FOLDER QUEUE PORT`.
+
+FOLDER holds the store and `event_log.py`, the handler of docs/events.md; PORT is where its webhook is.
+"""
+
+import asyncio
+import contextlib
+import importlib
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns
+
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.person import Person
+from signoff.registry.catalog import Catalog
+from signoff.registry.manifest.channel_sections import DeclaredChannel, RoutingRules
+from signoff.registry.manifest.subscription_sections import Subscription
+from signoff.registry.tool_context import ToolContext
+from signoff.store.store import open_store
+from signoff.temporal.converter import DATA_CONVERTER
+from signoff.testing.scripted_model import ScriptedModel, calls, respond, results
+
+SECRET = "correct horse battery"
+BO = "bo@people.example"
+PEOPLE = (
+    Person(id="guest", name="Guest"),
+    Person(id="bo", name="Bo", roles=("approvers",), identities={"email": (BO,)}),
+)
+_LOGIN: dict[str, Any] = {
+    "type": "object",
+    "properties": {"amount": {"type": "number"}, "password": {"type": "string", "writeOnly": True}},
+    "required": ["amount", "password"],
+}
+
+
+def store_url(folder: Path) -> str:
+    """The store that worker and gateway share."""
+    return f"sqlite:///{folder}/signoff.db"
+
+
+def subscribed_catalog(folder: Path, port: int, options: Any) -> Catalog:
+    """A tool for all and a specialist of the desk, both asked by mail; everybody's events go to a webhook and to a
+    handler, and the specialist's to the handler alone.
+    """
+
+    async def run(args: dict[str, Any], ctx: ToolContext) -> str:
+        with (folder / "ledger").open("a") as ledger:
+            ledger.write(f"{ctx.idempotency_key}\n")
+        return "done"
+
+    given: dict[str, Any] = {"input_schema": _LOGIN, "effect": "Spend {amount}", "handler": run}
+    own: dict[str, Any] = {"scope": "specialist", "justification": "only the desk does this"}
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+    keep = importlib.import_module("event_log").keep
+    return catalog_of(
+        [pay_tool(Ledger(), **given), pay_tool(Ledger(), name="vault", **own, **given)],
+        people=PEOPLE,
+        channels=[DeclaredChannel("mail", "email", options)],
+        routing=RoutingRules(default=("mail",)),
+        subscriptions=[
+            Subscription(
+                "finance-feed",
+                ("turn.*", "tool_call*", "approval.*"),
+                url=f"http://127.0.0.1:{port}/events",
+                secret="env:FINANCE_SECRET",
+                allow_networks=("127.0.0.0/8",),
+            ),
+            Subscription("desk-log", ("turn.*", "tool_call*", "approval.*"), handler=keep, actor="desk"),
+            Subscription("clerk-log", ("tool_call*", "approval.*"), handler=_never),
+        ],
+    )
+
+
+async def _never(event: Any) -> None:
+    """Takes what is nobody's own; a specialist's would end the test."""
+    assert not event.private, event
+
+
+def react(request: CompletionRequest) -> Completion:
+    """Calls both tools, and says when they are done."""
+    args = {"amount": 20, "password": SECRET}
+    return respond("done") if results(request) else calls(("pay", args), ("vault", args))
+
+
+@contextlib.asynccontextmanager
+async def killable(address: str, folder: Path, queue: str, port: int) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The worker's process, ready; killed at the end if it still runs."""
+    given = (str(Path(__file__)), address, str(folder), queue, str(port))
+    process = await asyncio.create_subprocess_exec(sys.executable, *given, stdout=asyncio.subprocess.PIPE, cwd=folder)
+    assert process.stdout is not None
+    try:
+        assert await process.stdout.readline() == b"ready\n"
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def work(address: str, folder: Path, queue: str, port: int) -> None:
+    """Run until killed."""
+    client = await Client.connect(address, data_converter=DATA_CONVERTER)
+    catalog = subscribed_catalog(folder, port, {})
+    async with (
+        open_store(store_url(folder)) as store,
+        running_turns(client, store, queue, catalog, ScriptedModel(react)),
+    ):
+        print("ready", flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(work(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])))
