@@ -139,7 +139,7 @@ async def run(deps: WorkerDeps, tool: Tool, task: ToolTask, env: ActivityEnviron
     return ToolReply.model_validate_json(reply.model_dump_json())
 
 
-def told(reply: ToolReply) -> tuple[str, Any]:
+def summary(reply: ToolReply) -> tuple[str, Any]:
     """Code and text of a reply's outcome."""
     assert reply.outcome is not None
     assert (reply.again, reply.note) == ("", "")

@@ -152,16 +152,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in out]
     config.hook.pytest_deselected(items=list(out))
     names = ", ".join(sorted({name for item in lacking for name in needed(item)}))
-    told = [f"left out {len(lacking)} tests that need programs not installed here: {names}"] if lacking else []
-    told += [f"left out {len(long)} long tests: make test-all runs them"] if long else []
+    entries = [f"left out {len(lacking)} tests that need programs not installed here: {names}"] if lacking else []
+    entries += [f"left out {len(long)} long tests: make test-all runs them"] if long else []
     rows = sorted({mark.args[0] for item in out for mark in item.iter_markers("row")})
-    _leave_out(config, "; ".join(told), rows)
+    _leave_out(config, "; ".join(entries), rows)
     if hasattr(config, "workeroutput"):
-        config.workeroutput["left_out"] = ("; ".join(told), rows)
+        config.workeroutput["left_out"] = ("; ".join(entries), rows)
 
 
-def _leave_out(config: pytest.Config, told: str, rows: list[str]) -> None:
-    config.stash[LEFT_OUT] = told
+def _leave_out(config: pytest.Config, result: str, rows: list[str]) -> None:
+    config.stash[LEFT_OUT] = result
     config.stash[ROWS_LEFT_OUT] = frozenset(rows)
 
 

@@ -215,14 +215,14 @@ def types() -> int:
     """What mutmut asks for type errors: those of mypy that lie in one mutant, as JSON lines."""
     found = sorted({str(path) for pattern in sys.argv[3:] for path in Path().glob(pattern)})
     # mypy takes minutes over so many copies and caches no file with errors: the same code is asked about once.
-    told = BUILD / f".types-{_digest(sorted(Path('src').rglob('*.py')))}"
-    if not told.exists():
+    result = BUILD / f".types-{_digest(sorted(Path('src').rglob('*.py')))}"
+    if not result.exists():
         cache = str(BUILD / ".mypy_cache")
         command = [sys.executable, "-m", "mypy", "--output", "json", "--cache-dir", cache, *_modules(found)]
         shown = subprocess.run(command, capture_output=True, text=True, check=False)
-        told.write_text(shown.stdout)
+        result.write_text(shown.stdout)
     within = {path: _mutant_lines(path) for path in found}
-    for line in told.read_text().splitlines():
+    for line in result.read_text().splitlines():
         error = json.loads(line) if line.startswith("{") else {}
         if error.get("line") in within.get(error.get("file", ""), ()):
             sys.stdout.write(line + "\n")
@@ -230,10 +230,10 @@ def types() -> int:
 
 
 def _digest(paths: list[Path]) -> str:
-    told = hashlib.sha256()
+    result = hashlib.sha256()
     for path in paths:
-        told.update(f"{path}\0".encode() + path.read_bytes() + b"\0")
-    return told.hexdigest()[:16]
+        result.update(f"{path}\0".encode() + path.read_bytes() + b"\0")
+    return result.hexdigest()[:16]
 
 
 def _modules(paths: list[str]) -> Iterator[str]:

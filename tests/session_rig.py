@@ -31,10 +31,10 @@ PAY = ("pay", {"amount": 20, "to": "Ana"})
 
 def react(request: CompletionRequest) -> Completion:
     """Pays when asked to, else answers `<words> after <what was said before>`."""
-    told = [part for each in request.messages for part in each.parts if isinstance(part, ResultPart)]
+    entries = [part for each in request.messages for part in each.parts if isinstance(part, ResultPart)]
     text = last_user_text(request)
-    if told:
-        return respond(f"{told[-1].tool}: {told[-1].code}")
+    if entries:
+        return respond(f"{entries[-1].tool}: {entries[-1].code}")
     if text.startswith("pay"):
         return calls(PAY)
     before = [words(message) for message in request.messages[:-1]]

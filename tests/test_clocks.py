@@ -27,16 +27,16 @@ async def test_clocks_of_one_machine_are_one(client: Client, tmp_path: Path) -> 
 
 async def test_a_clock_that_is_wrong_here_is_told_of_both(client: Client, tmp_path: Path) -> None:
     """By how much, which way, and what to do."""
-    told = clock_problem("the Temporal server", await server_clock_lead(client, clock=late))
-    assert told.startswith("the clock of the Temporal server is 600 s ahead of this machine's: set both by NTP")
+    found = clock_problem("the Temporal server", await server_clock_lead(client, clock=late))
+    assert found.startswith("the clock of the Temporal server is 600 s ahead of this machine's: set both by NTP")
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
         assert "the store is 600 s ahead" in clock_problem("the store", await store_clock_lead(store, clock=late))
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(5, False), (6, True), (-5, False), (-6, True)])
-def test_a_few_seconds_are_nothing(seconds: int, told: bool) -> None:
+@pytest.mark.parametrize(("seconds", "expected"), [(5, False), (6, True), (-5, False), (-6, True)])
+def test_a_few_seconds_are_nothing(seconds: int, expected: bool) -> None:
     """Up to the limit, either way."""
-    assert bool(clock_problem("the store", timedelta(seconds=seconds))) is told
+    assert bool(clock_problem("the store", timedelta(seconds=seconds))) is expected
 
 
 def test_a_server_that_does_not_tell_is_no_problem() -> None:

@@ -71,8 +71,8 @@ def test_the_versions_are_those_the_embedded_server_has() -> None:
     """The box runs the same Temporal and UI as `signoff dev`; server and schema tool are of one version."""
     binary = find_temporal()
     assert binary is not None
-    told = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout
-    server, ui = re.findall(r"Server (\S+), UI ([\d.]+)", told)[0]
+    found = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout
+    server, ui = re.findall(r"Server (\S+), UI ([\d.]+)", found)[0]
     assert SERVICES["temporal"]["image"] == f"temporalio/server:{server}"
     assert SERVICES["temporal-schema"]["image"] == f"temporalio/admin-tools:{server}"
     assert SERVICES["temporal-namespace"]["image"] == f"temporalio/admin-tools:{server}"
@@ -95,8 +95,8 @@ async def test_the_namespace_script_makes_a_server_ready_and_may_run_again(serve
         done = await asyncio.create_subprocess_exec(
             "sh", "-eu", "-c", _script("temporal-namespace"), env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
-        told, _ = await done.communicate()
-        assert done.returncode == 0, told.decode()
+        found, _ = await done.communicate()
+        assert done.returncode == 0, found.decode()
 
 
 @pytest.mark.timeout(300)

@@ -174,8 +174,8 @@ async def test_what_waits_is_found_read_and_decided_by_temporals_program(
         while key.workflow_id not in await terminal.run(documented('--query "SignoffState')):
             await asyncio.sleep(0.1)
         read = await terminal.run(documented("--type pending_approvals"))
-        for told in (request.id, '"tool":"pay"', '"amount":20', '"level":"user"', key.session, key.turn, "opened_at"):
-            assert told in read
+        for found in (request.id, '"tool":"pay"', '"amount":20', '"level":"user"', key.session, key.turn, "opened_at"):
+            assert found in read
         assert '"state":"suspended"' in await terminal.run(documented("--type state"))
         assert '"status":"pending"' in await terminal.run(documented("--type receipt"))
         assert "status:accepted" in await terminal.run(documented("--name decide"))

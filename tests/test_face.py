@@ -52,7 +52,7 @@ def test_the_face_is_these_names_and_every_error() -> None:
 def test_every_name_of_a_face_is_there_and_known_to_type_checkers(face: str) -> None:
     """What is imported when it is asked for is what a type checker is told; every other name is none."""
     module = import_module(face)
-    told = {
+    page_text = {
         alias.name: imported.module
         for branch in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body
         if isinstance(branch, ast.If)
@@ -60,7 +60,7 @@ def test_every_name_of_a_face_is_there_and_known_to_type_checkers(face: str) -> 
         if isinstance(imported, ast.ImportFrom)
         for alias in imported.names
     }
-    assert told == module._MODULES
+    assert page_text == module._MODULES
     assert [name for name in module.__all__ if getattr(module, name) is None] == []
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         getattr(module, "nothing")  # noqa: B009  (a type checker knows that it is not there)

@@ -73,7 +73,7 @@ def test_no_private_key_is_in_the_public_file(private: Path, public: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("", "invalid json"),
         ("[]", "object"),
@@ -85,14 +85,14 @@ def test_no_private_key_is_in_the_public_file(private: Path, public: Path) -> No
         ('{"keys": [{"id": "x", "created_at": "2026-03-01T12:00:00", "private": "SECRET"}]}', "timezone"),
     ],
 )
-def test_a_broken_file_is_one_sentence_without_its_contents(private: Path, text: str, told: str) -> None:
+def test_a_broken_file_is_one_sentence_without_its_contents(private: Path, text: str, expected: str) -> None:
     """Its name, the place and the remedy, and nothing of what it holds: that may be a key."""
     private.parent.mkdir()
     private.write_text(text)
     private.chmod(0o600)
     with pytest.raises(ConfigError) as caught:
         read_private(private)
-    assert told in caught.value.message
+    assert expected in caught.value.message
     assert str(private) in caught.value.message
     assert "signoff keys create" in caught.value.message
     assert "SECRET" not in str(caught.value.context) + caught.value.message

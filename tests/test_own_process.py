@@ -63,8 +63,8 @@ async def test_what_is_wrong_is_told_before_anything_runs(
             manifest=MANIFEST, profile="production", state_dir=tmp_path
         ),
     }
-    for told, settings in wrong.items():
+    for found, settings in wrong.items():
         for made in (signoff.create_worker(settings, temporal=client), signoff.SignoffPlugin.open(settings)):
-            with pytest.raises(signoff.ConfigError, match=told):
+            with pytest.raises(signoff.ConfigError, match=found):
                 async with made:
                     pass

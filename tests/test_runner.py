@@ -102,8 +102,8 @@ async def test_what_ended_before_a_query_was_answered_is_heard_before_what_the_n
     done = instance.activate(act(3, "signal_workflow", "do_update", "resolve_activity"))
     assert inner.heard[2:] == [["resolve_activity 3"], ["signal_workflow", "do_update"]]
     assert inner.times == [1, 2, 1, 3]
-    told = [command.set_patch_marker.patch_id for command in done.successful.commands]
-    assert told == ["resolve_activity 3", "signal_workflow", "do_update"]
+    entries = [command.set_patch_marker.patch_id for command in done.successful.commands]
+    assert entries == ["resolve_activity 3", "signal_workflow", "do_update"]
     assert looks.begin_answer(RUN) == frozenset()
 
 

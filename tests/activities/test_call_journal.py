@@ -16,8 +16,8 @@ from activity_kit import (
     permit_for,
     pinned,
     run,
+    summary,
     task_for,
-    told,
     worker_deps,
 )
 from sqlalchemy import text
@@ -131,7 +131,7 @@ async def test_best_effort_runs_without_a_record_and_says_so(
     ledger = Ledger()
     tool = pay_tool(ledger, FREE.model_copy(update={"audit": "best_effort"}), read_only=read_only)
     await break_record(store)
-    assert told(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "paid")
+    assert summary(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "paid")
     assert len(ledger.rows) == 1
     assert {message.partition(": ")[0] for message in caplog.messages} == {"pay goes on without its record"}
     assert all("did not answer as a store" in message for message in caplog.messages)

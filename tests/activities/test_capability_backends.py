@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from activity_kit import TURN, environment, run, task_for, told, worker_deps
+from activity_kit import TURN, environment, run, summary, task_for, worker_deps
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
 from signoff.activities import capability_backends
@@ -59,7 +59,7 @@ def deps_with(store: Store, declared: Tool, **backends: Backend) -> WorkerDeps:
 
 async def called(store: Store, declared: Tool, **backends: Backend) -> tuple[str, Any]:
     """Code and text of one call."""
-    return told(await run(deps_with(store, declared, **backends), declared, task_for(declared)))
+    return summary(await run(deps_with(store, declared, **backends), declared, task_for(declared)))
 
 
 @pytest.mark.row("E19")
@@ -241,8 +241,8 @@ def answering(request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, headers={"Content-Encoding": "gzip"}, stream=httpx.ByteStream(b"no gzip"))
     if request.url.path == "/large":
         return httpx.Response(200, content=b"x" * 100)
-    told = {"method": request.method, "body": request.content.decode(), "header": request.headers.get("x-a")}
-    return httpx.Response(200, json={"asked": str(request.url), "waits": request.extensions["timeout"], **told})
+    found = {"method": request.method, "body": request.content.decode(), "header": request.headers.get("x-a")}
+    return httpx.Response(200, json={"asked": str(request.url), "waits": request.extensions["timeout"], **found})
 
 
 def network(*hosts: str) -> Network:
@@ -270,7 +270,7 @@ LONG = f"https://{'a.' * 110}example/"
 
 @pytest.mark.row("E47")
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "expected"),
     [
         ("https://evil.example/", "https://evil.example:443"),
         ("https://api.example.com.evil.example/", "https://api.example.com.evil.example:443"),
@@ -288,11 +288,11 @@ LONG = f"https://{'a.' * 110}example/"
         (LONG, LONG[:200]),
     ],
 )
-async def test_no_other_host_is_reached(url: str, told: str) -> None:
+async def test_no_other_host_is_reached(url: str, expected: str) -> None:
     """However its address is dressed up; the words name host and port, and nothing else of it."""
     with pytest.raises(CapabilityError) as refused:
         await network("api.example.com", "localhost:8080").request("GET", url)
-    assert (refused.value.code, str(refused.value)) == ("HOST_NOT_ALLOWED", f"HOST_NOT_ALLOWED: {told}")
+    assert (refused.value.code, str(refused.value)) == ("HOST_NOT_ALLOWED", f"HOST_NOT_ALLOWED: {expected}")
 
 
 @pytest.mark.parametrize("name", ["Host", "host", "HOST"])

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, environment, free, permit_for, pinned, run, task_for, told, worker_deps
+from activity_kit import ARGS, TURN, environment, free, permit_for, pinned, run, summary, task_for, worker_deps
 from turn_fixtures import GUEST, Ledger
 
 from signoff.activities.hooks.tool_hooks import unavailable_tools, withheld_tools
@@ -86,7 +86,7 @@ async def test_handler_and_hooks_read_the_same_context_and_data_and_change_neith
     tool, ctx = watched(seen), pinned(extra=EXTRA)
     deps = deps_with(store, tool)
     permit = permit_for(tool, ctx=ctx)
-    assert told(await run(deps, tool, task_for(tool, permit))) == ("ok", "done")
+    assert summary(await run(deps, tool, task_for(tool, permit))) == ("ok", "done")
     lost = permit_for(tool, ctx=pinned(extra=EXTRA, user=GUEST.model_copy(update={"nonce": "later"})))
     await store.claim(ticket_key(lost.digest, 1), workflow=TURN.workflow_id, call="c1.1", tool="pay", nonce="later")
     task = OutcomeTask(permit=lost, tool="pay", args=Content(inline=ARGS))

@@ -147,8 +147,8 @@ async def test_a_change_of_a_tool_that_was_changed_itself_is_not_asked(store: St
     request = await asked(worker_deps(store, before), before)
     found = await ruling(worker_deps(store, now), {"amount": 1}, edit=about(request, edited_args={"amount": 1}))
     assert found.outcome is not None
-    told = "the tool changed while you were asked; approve or deny, it is asked anew"
-    assert found.outcome.value.inline == told
+    page_text = "the tool changed while you were asked; approve or deny, it is asked anew"
+    assert found.outcome.value.inline == page_text
 
 
 async def test_whom_an_escalation_added_goes_on_being_asked(store: Store) -> None:
@@ -272,8 +272,10 @@ async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(
             **{name: getattr(request, name) for name in moments},
         }
     )
-    told = reference_from_request(changed, CallPart(call="c1.1", tool="pay", args=changed.args))
-    expected = GateDecision(call="c1.1", kind="ask", digest=digest, rule=IN_DOUBT_RULE, request=changed, question=told)
+    result = reference_from_request(changed, CallPart(call="c1.1", tool="pay", args=changed.args))
+    expected = GateDecision(
+        call="c1.1", kind="ask", digest=digest, rule=IN_DOUBT_RULE, request=changed, question=result
+    )
     assert found == expected
 
 
@@ -386,10 +388,10 @@ async def test_a_doubt_is_not_asked_in_a_frozen_tenant_nor_once_people_have_said
     await Freezes(store).thaw("main")
     request = request_of((await ruling(deps, **doubts)).request)
     await answer(store, about(request, verdict="happened"))
-    told = await ruling(deps, **doubts)
-    assert (told.request, told.outcome and told.outcome.code) == (None, "ok")
-    assert told.outcome is not None
-    assert told.outcome.note == HAPPENED_NOTE
+    result = await ruling(deps, **doubts)
+    assert (result.request, result.outcome and result.outcome.code) == (None, "ok")
+    assert result.outcome is not None
+    assert result.outcome.note == HAPPENED_NOTE
 
 
 async def test_nobody_is_asked_for_a_turn_that_has_rested(store: Store) -> None:

@@ -19,8 +19,8 @@ from activity_kit import (
     request_of,
     run,
     sent,
+    summary,
     task_for,
-    told,
     worker_deps,
 )
 from sqlalchemy import update
@@ -89,7 +89,7 @@ async def approved(deps: WorkerDeps, tool: Tool, *decisions: Decision, **fields:
     for each in said if rows is not None and not rows.answers else ():
         await answer(deps.store, each)
     permit = permit_for(tool, **{"kind": "approved", "decisions": ()} | fields)
-    assert told(await run(deps, tool, task_for(tool, permit)))[0] == "ok"
+    assert summary(await run(deps, tool, task_for(tool, permit)))[0] == "ok"
 
 
 async def ruled(deps: WorkerDeps, args: Any = None, **ctx: Any) -> GateDecision:
@@ -532,7 +532,7 @@ async def test_a_permit_that_names_a_grant_it_has_no_right_to_runs_nothing(store
     async def attempt(name: str, args: dict[str, Any]) -> str:
         permit = permit_for(tool, args, grant=name, ctx=ctx)
         reply = await run(deps, tool, task_for(tool, permit, args), environment(tool.name, **env))
-        return reply.again or told(reply)[0]
+        return reply.again or summary(reply)[0]
 
     assert await attempt("", {"amount": 1}) == "policy"
     assert await attempt("gnobody", {"amount": 1}) == "policy"
@@ -619,5 +619,5 @@ async def test_a_tool_that_only_reads_spends_its_grant_once(store: Store) -> Non
     env = {"workflow_id": f"turn/main/{TURN.session}/next"}
     for _ in range(2):
         reply = await run(deps, tool, task_for(tool, permit), environment(tool.name, **env))
-        assert told(reply)[0] == "ok"
+        assert summary(reply)[0] == "ok"
     assert (await kept(store))[0].uses_left == grant.uses - 1

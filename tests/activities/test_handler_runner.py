@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import pytest
-from activity_kit import begun, environment, run, task_for, told, worker_deps
+from activity_kit import begun, environment, run, summary, task_for, worker_deps
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.approvals.redaction import redact_secrets, secret_values
@@ -61,7 +61,7 @@ async def test_a_handler_that_leaves_fails_its_call_and_nothing_else(
     tool = _tool(handler, idempotent=idempotent)
     deps, task = worker_deps(store, tool), task_for(tool)
     reply = await run(deps, tool, task)
-    assert told(reply) == ("execution_failed", why)
+    assert summary(reply) == ("execution_failed", why)
     assert await run(deps, tool, task) == reply
 
 
@@ -95,7 +95,7 @@ async def test_an_error_text_does_not_quote_a_secret_argument(store: Store, fail
     tool = _tool(leaks, input_schema=PIN_SCHEMA, secrets=("pin",))
     args = {"amount": 1, "to": "Ana", "pin": "hunter2"}
     reply = await run(worker_deps(store, tool), tool, task_for(tool, args=args))
-    assert told(reply) == ("execution_failed", "login with [hidden] as Ana failed")
+    assert summary(reply) == ("execution_failed", "login with [hidden] as Ana failed")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, about, environment, free, permit_for, told, worker_deps
+from activity_kit import ARGS, TURN, about, environment, free, permit_for, summary, worker_deps
 from activity_kit import asked as ask
 from temporalio.testing import ActivityEnvironment
 from turn_fixtures import Ledger, pay_tool
@@ -67,7 +67,7 @@ async def test_a_claimed_ticket_is_in_doubt(store: Store, idempotent: bool) -> N
     """Begun and never told."""
     await store.claim(PERMIT.digest, **WHO)
     reply = await asked(store, idempotent=idempotent)
-    assert told(reply) == ("in_doubt", IN_DOUBT_TEXT)
+    assert summary(reply) == ("in_doubt", IN_DOUBT_TEXT)
     assert (reply.outcome.call, reply.outcome.tool, reply.outcome.gate) == ("c1.1", "pay", "execute")
 
 
@@ -93,7 +93,7 @@ async def test_a_read_only_call_simply_failed(store: Store) -> None:
     reads = free(LEDGER, read_only=True)
     permit = permit_for(reads)
     reply = await asked(store, reads, permit=permit, args=Content(inline=ARGS))
-    assert told(reply) == ("execution_failed", "The tool did not answer in time.")
+    assert summary(reply) == ("execution_failed", "The tool did not answer in time.")
     assert await store.read_ticket(permit.digest) is None
 
 
@@ -104,7 +104,7 @@ async def test_what_only_reads_by_now_may_have_acted_when_it_was_begun(store: St
     assert (await asked(store, **reads)).again == "lapsed"
     assert (await store.read_ticket(PERMIT.digest)).state == "void"
     await store.claim(ticket_key(PERMIT.digest, 2), **WHO)
-    assert told(await asked(store, ticket=2, **reads)) == ("in_doubt", IN_DOUBT_TEXT)
+    assert summary(await asked(store, ticket=2, **reads)) == ("in_doubt", IN_DOUBT_TEXT)
     await store.record(ticket_key(PERMIT.digest, 2), DONE)
     assert (await asked(store, ticket=2, **reads)).outcome == DONE
 
@@ -112,7 +112,7 @@ async def test_what_only_reads_by_now_may_have_acted_when_it_was_begun(store: St
 async def test_a_tool_that_is_gone_has_its_ticket_all_the_same(store: Store) -> None:
     """The catalog need not have the tool any more to say what became of the call."""
     await store.claim(PERMIT.digest, **WHO)
-    assert told(await asked(store, free(LEDGER, name="other")))[0] == "in_doubt"
+    assert summary(await asked(store, free(LEDGER, name="other")))[0] == "in_doubt"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ async def test_a_tool_that_is_gone_has_its_ticket_all_the_same(store: Store) -> 
 async def test_nobody_else_may_give_a_ticket_up(store: Store, info: Any, why: str) -> None:
     """A foreign caller could otherwise void the approved call of another turn."""
     reply = await asked(store, env=environment(OUTCOME, **info))
-    assert told(reply) == ("refused", f"Not executed: {why}.")
+    assert summary(reply) == ("refused", f"Not executed: {why}.")
     assert await store.read_ticket(PERMIT.digest) is None
 
 
@@ -146,11 +146,11 @@ async def test_the_word_that_it_happened_is_written(store: Store) -> None:
     """To the ticket in question, once: a later word, or a doubt, changes nothing."""
     word = await begun(store)
     reply = await asked(store, people=[APPROVER], **HELD | {"happened": word})
-    assert told(reply) == ("ok", "booking 7")
+    assert summary(reply) == ("ok", "booking 7")
     assert (reply.outcome.decided_by, reply.outcome.note) == ("approver", HAPPENED_NOTE)
     assert (await store.read_ticket(PERMIT.digest)).outcome == reply.outcome
     other = word.model_copy(update={"result": "booking 8"})
-    assert told(await asked(store, people=[APPROVER], **HELD | {"happened": other})) == ("ok", "booking 7")
+    assert summary(await asked(store, people=[APPROVER], **HELD | {"happened": other})) == ("ok", "booking 7")
 
 
 async def test_a_stored_word_is_written_and_the_turns_own_copy_of_a_signed_one_is_not(store: Store) -> None:
@@ -160,7 +160,7 @@ async def test_a_stored_word_is_written_and_the_turns_own_copy_of_a_signed_one_i
     given = HELD | {"happened": word, "people": [APPROVER]}
     assert await asked(store, **given) == ToolReply()
     await answer(store, word)
-    assert told(await asked(store, **given)) == ("ok", "booking 7")
+    assert summary(await asked(store, **given)) == ("ok", "booking 7")
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ async def test_whom_a_call_asked_does_not_hang_on_whether_it_could_be_made_now(s
         task = OutcomeTask(permit=permit, tool="pay", **HELD | {"happened": said})
         written.append(await environment(OUTCOME, activity_id="17").run(OutcomeActivity(deps).outcome, task))
     assert written[0] == ToolReply()
-    assert told(written[1]) == ("ok", "booking 7")
+    assert summary(written[1]) == ("ok", "booking 7")
 
 
 async def test_the_word_may_be_of_somebody_for_whom_a_login_vouches(store: Store) -> None:
@@ -294,7 +294,7 @@ async def test_the_word_may_be_of_somebody_for_whom_a_login_vouches(store: Store
     word = await begun(store, subject=cy.id)
     assert await asked(store, **HELD | {"happened": word}) == ToolReply()
     await store.run(vouched_writer(vouch(SIGNER, cy, names=(), now=NOW, lifetime=timedelta(hours=1))))
-    assert told(await asked(store, **HELD | {"happened": word})) == ("ok", "booking 7")
+    assert summary(await asked(store, **HELD | {"happened": word})) == ("ok", "booking 7")
 
 
 async def test_the_log_says_which_word_was_not_written(store: Store, caplog: pytest.LogCaptureFixture) -> None:

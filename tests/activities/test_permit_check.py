@@ -271,8 +271,8 @@ async def test_an_approval_is_used_in_time(store: Store) -> None:
         await asyncio.sleep(0.01)
         tool = pay_tool(LEDGER, now)
         late = await weighed(store, tool, permit_for(tool, kind="approved", revision=request.revision, decisions=()))
-        told = f"it was approved more than {text} seconds ago and not begun"
-        assert late == PermitCheck("again", told, "policy")
+        page_text = f"it was approved more than {text} seconds ago and not begun"
+        assert late == PermitCheck("again", page_text, "policy")
         await Questions(store).end(request.id, request.revision, "lapsed")
 
 

@@ -293,7 +293,7 @@ async def test_a_whole_turn_over_a_real_provider(
 
 
 @pytest.mark.parametrize(
-    ("model", "told"),
+    ("model", "expected"),
     [
         (
             "openai-chat:gpt-5",
@@ -305,10 +305,10 @@ async def test_a_whole_turn_over_a_real_provider(
     ],
 )
 def test_a_model_that_cannot_be_had_is_told_in_our_words(
-    monkeypatch: pytest.MonkeyPatch, model: str, told: str
+    monkeypatch: pytest.MonkeyPatch, model: str, expected: str
 ) -> None:
     """The library that speaks to providers names remedies of its own, which are none here."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(ConfigError) as refused:
         build_driver(model)
-    assert refused.value.message == told
+    assert refused.value.message == expected

@@ -44,5 +44,5 @@ async def test_calls_that_run_at_once_see_each_its_own_context(store: Store) -> 
         assert reply.outcome is not None
         return reply.outcome.value.inline
 
-    told = await asyncio.gather(*(called(user, turn) for user, turn in people.items()))
-    assert told == ["guest t 5", "ana other 3"]
+    answers = await asyncio.gather(*(called(user, turn) for user, turn in people.items()))
+    assert answers == ["guest t 5", "ana other 3"]

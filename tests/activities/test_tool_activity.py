@@ -19,8 +19,8 @@ from activity_kit import (
     permit_for,
     pinned,
     run,
+    summary,
     task_for,
-    told,
     worker_deps,
 )
 from temporalio.activity import ActivityCancellationDetails
@@ -53,7 +53,7 @@ async def test_an_allowed_call_runs_once_and_its_outcome_is_kept(store: Store) -
     tool = free(ledger)
     deps, task = worker_deps(store, tool), task_for(tool)
     reply = await run(deps, tool, task)
-    assert told(reply) == ("ok", "paid")
+    assert summary(reply) == ("ok", "paid")
     assert (reply.outcome.call, reply.outcome.tool, reply.outcome.gate) == ("c1.1", "pay", "execute")
     assert ledger.rows == [("pay", ARGS, task.permit.digest)]
     ticket = await store.read_ticket(task.permit.digest)
@@ -82,7 +82,7 @@ async def test_whoever_is_not_the_turn_of_the_permit_is_refused(
     tool = free(ledger)
     task = task_for(tool)
     reply = await run(worker_deps(store, tool), tool, task, environment("pay", **info))
-    assert told(reply) == ("refused", f"Not executed: {why}.")
+    assert summary(reply) == ("refused", f"Not executed: {why}.")
     assert caplog.messages[0].startswith(f"refused to run pay: {why}")
     assert ledger.rows == []
     assert await store.read_ticket(task.permit.digest) is None
@@ -94,7 +94,7 @@ async def test_a_task_for_another_tool_is_refused(store: Store) -> None:
     tool, other = free(ledger), free(ledger, name="refund")
     deps = worker_deps(store, tool, other)
     reply = await run(deps, tool, task_for(other), environment("refund"))
-    assert told(reply) == ("refused", "Not executed: the permit names another tool.")
+    assert summary(reply) == ("refused", "Not executed: the permit names another tool.")
     assert ledger.rows == []
 
 
@@ -112,7 +112,7 @@ async def test_an_approved_call_knows_its_decision(store: Store) -> None:
     task = task_for(tool, permit, budget_chars=77)
     deps = worker_deps(store, tool)
     await asked(deps, tool, ctx=ctx)
-    assert told(await run(deps, tool, task, environment(attempt=3))) == ("ok", "done")
+    assert summary(await run(deps, tool, task, environment(attempt=3))) == ("ok", "done")
     assert seen == [
         ToolContext(
             actor_name="desk",
@@ -143,7 +143,7 @@ async def test_an_automatic_call_has_no_decision(store: Store) -> None:
         seen.append(ctx)
 
     tool = free(Ledger(), handler=handler)
-    assert told(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "null")
+    assert summary(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "null")
     assert (seen[0].approval_decision, seen[0].approval_reason, seen[0].decided_by) == (None, "", "")
     assert (seen[0].attempt, seen[0].result_budget_chars) == (1, 80_000)
 
@@ -253,7 +253,7 @@ async def test_arguments_in_the_store_are_loaded(store: Store) -> None:
     content = await to_content(store, args, PLACE)
     assert content.blob is not None
     task = task_for(tool, permit_for(tool, args)).model_copy(update={"args": content})
-    assert told(await run(worker_deps(store, tool), tool, task))[0] == "ok"
+    assert summary(await run(worker_deps(store, tool), tool, task))[0] == "ok"
     assert ledger.rows[0][1] == args
 
 
@@ -278,7 +278,7 @@ async def test_an_idempotent_tool_begins_again_with_the_same_key(store: Store) -
     tool = free(ledger, idempotent=True)
     task = task_for(tool)
     await store.claim(task.permit.digest, **WHO)
-    assert told(await run(worker_deps(store, tool), tool, task)) == ("ok", "paid")
+    assert summary(await run(worker_deps(store, tool), tool, task)) == ("ok", "paid")
     assert [row[2] for row in ledger.rows] == [task.permit.digest]
     assert (await store.read_ticket(task.permit.digest)).state == "done"
 
@@ -396,14 +396,14 @@ async def test_the_next_ticket_needs_all_earlier_ones_given_up(store: Store) -> 
     deps, first = worker_deps(store, tool), task_for(tool)
     third = first.model_copy(update={"ticket": 3})
     refused = ("refused", "Not executed: an earlier ticket of this call was not given up.")
-    assert told(await run(deps, tool, third)) == refused
+    assert summary(await run(deps, tool, third)) == refused
     await store.void_unclaimed(first.permit.digest, **WHO)
-    assert told(await run(deps, tool, third)) == refused
+    assert summary(await run(deps, tool, third)) == refused
     await store.void_unclaimed(ticket_key(first.permit.digest, 2), **WHO)
-    assert told(await run(deps, tool, third)) == ("ok", "paid")
+    assert summary(await run(deps, tool, third)) == ("ok", "paid")
     assert ledger.rows[0][2] == f"{first.permit.digest}/3"
     for ticket in (0, -1):
-        assert told(await run(deps, tool, first.model_copy(update={"ticket": ticket}))) == refused
+        assert summary(await run(deps, tool, first.model_copy(update={"ticket": ticket}))) == refused
     assert len(ledger.rows) == 1
 
 
@@ -413,7 +413,7 @@ async def test_a_claimed_earlier_ticket_stops_the_next(store: Store) -> None:
     tool = free(ledger)
     task = task_for(tool, ticket=2)
     await store.claim(task.permit.digest, **WHO)
-    assert told(await run(worker_deps(store, tool), tool, task))[0] == "refused"
+    assert summary(await run(worker_deps(store, tool), tool, task))[0] == "refused"
     await store.record(task.permit.digest, DONE)
     assert (await run(worker_deps(store, tool), tool, task)).outcome == DONE
     assert ledger.rows == []
@@ -431,7 +431,7 @@ async def test_nothing_is_said_not_to_have_happened_while_an_earlier_ticket_is_i
     await store.claim(task.permit.digest, **WHO)
     if recorded:
         await store.record(task.permit.digest, CallOutcome(call="c1.1", tool="pay", code="in_doubt"))
-    code, text = told(await run(worker_deps(store, tool), tool, task))
+    code, text = summary(await run(worker_deps(store, tool), tool, task))
     assert (code, text) == (
         "refused",
         "Not run again: it is not known whether an earlier try of this call happened, and too few people have said "
@@ -483,7 +483,7 @@ async def test_a_read_that_was_begun_and_may_not_run_now_is_no_doubt(store: Stor
     task = task_for(reads)
     await store.claim(task.permit.digest, **WHO)
     deps = worker_deps(store, reads, profile="production")
-    assert told(await run(deps, reads, task))[0] == "refused"
+    assert summary(await run(deps, reads, task))[0] == "refused"
 
 
 async def test_a_read_only_tool_needs_no_ticket(store: Store) -> None:
@@ -531,7 +531,7 @@ async def test_what_a_handler_says_becomes_one_outcome(store: Store, answer: Any
     tool = answering(answer)
     task = task_for(tool)
     reply = await run(worker_deps(store, tool), tool, task)
-    assert told(reply) == (code, text)
+    assert summary(reply) == (code, text)
     assert (await store.read_ticket(task.permit.digest)).outcome == reply.outcome
     if isinstance(answer, ToolResult):
         assert (reply.outcome.structured.inline, reply.outcome.cost) == ({"id": 7}, 0.5)
@@ -554,10 +554,10 @@ async def test_an_odd_result_does_not_undo_an_effect(store: Store, cost: Any) ->
         deep = [deep]
     tool = answering(ToolResult("told", structured=deep, cost=cost))
     reply = await run(worker_deps(store, tool), tool, task_for(tool))
-    assert told(reply) == ("ok", "told")
+    assert summary(reply) == ("ok", "told")
     assert (reply.outcome.structured.inline, reply.outcome.cost) == ("<list>", 0.0)
     mute = answering(Mute(), name="mute")
-    assert told(await run(worker_deps(store, mute), mute, in_another_turn(mute))) == ("execution_failed", "Mute")
+    assert summary(await run(worker_deps(store, mute), mute, in_another_turn(mute))) == ("execution_failed", "Mute")
 
 
 async def test_long_results_are_cut_and_bulky_ones_stored(store: Store) -> None:
@@ -579,7 +579,7 @@ async def test_long_failures_are_cut_too(store: Store) -> None:
     """An error of any length costs the model no more than a result does."""
     tool = answering(ValueError("x" * 500))
     reply = await run(worker_deps(store, tool), tool, task_for(tool, budget_chars=10))
-    assert told(reply) == ("execution_failed", "x" * 10 + "\n[truncated — 500 chars total]")
+    assert summary(reply) == ("execution_failed", "x" * 10 + "\n[truncated — 500 chars total]")
     assert (reply.outcome.truncated, reply.outcome.original_chars) == (True, 500)
 
 
@@ -608,13 +608,13 @@ async def test_transient_failures_of_repeatable_tools_are_tried_three_times(
             await run(deps, tool, task, environment(attempt=attempt))
         assert (again.value.type, again.value.non_retryable) == ("Transient", False)
         assert "secret host" not in str(again.value)
-    assert told(await run(deps, tool, task, environment(attempt=3))) == ("execution_failed", "secret host")
+    assert summary(await run(deps, tool, task, environment(attempt=3))) == ("execution_failed", "secret host")
 
 
 async def test_other_failures_of_repeatable_tools_are_outcomes_at_once(store: Store) -> None:
     """Only a connection or a timeout is worth another attempt."""
     tool = answering(ValueError("no"), idempotent=True)
-    assert told(await run(worker_deps(store, tool), tool, task_for(tool))) == ("execution_failed", "no")
+    assert summary(await run(worker_deps(store, tool), tool, task_for(tool))) == ("execution_failed", "no")
 
 
 async def test_duration_is_that_of_the_handler(store: Store) -> None:
@@ -669,7 +669,7 @@ async def test_a_tool_that_takes_too_long(store: Store, fields: Any, attempt: in
             await run(deps, tool, task, environment(attempt=attempt))
         assert again.value.type == "Transient"
     else:
-        assert told(await run(deps, tool, task, environment(attempt=attempt))) == expected
+        assert summary(await run(deps, tool, task, environment(attempt=attempt))) == expected
         if not fields:
             assert (await store.read_ticket(task.permit.digest)).outcome.code == "in_doubt"
     await asyncio.sleep(0)
@@ -697,7 +697,7 @@ async def test_a_cancelled_turn_does_not_tear_an_effect_apart(
     await asyncio.sleep(0)
     assert not running.done()
     go.set()
-    assert told(await running) == ("ok", "done")
+    assert summary(await running) == ("ok", "done")
     assert ended == ["finished"]
     assert (await store.read_ticket(task.permit.digest)).outcome.code == "ok"
 
@@ -712,7 +712,7 @@ async def test_a_cancel_in_the_moment_of_the_end_loses_nothing(store: Store) -> 
 
     tool = free(Ledger(), handler=handler)
     task = task_for(tool)
-    assert told(await run(worker_deps(store, tool), tool, task, env)) == ("ok", "done")
+    assert summary(await run(worker_deps(store, tool), tool, task, env)) == ("ok", "done")
     assert (await store.read_ticket(task.permit.digest)).outcome.code == "ok"
 
 
@@ -724,7 +724,7 @@ async def test_a_cancel_does_not_lift_the_timeout(store: Store) -> None:
     running = asyncio.ensure_future(run(worker_deps(store, tool), tool, task, env))
     await begun(running, started)
     env.cancel()
-    assert told(await asyncio.wait_for(running, 60)) == ("in_doubt", IN_DOUBT_TEXT)
+    assert summary(await asyncio.wait_for(running, 60)) == ("in_doubt", IN_DOUBT_TEXT)
     assert ended == ["torn apart"]
     assert (await store.read_ticket(task.permit.digest)).state == "done"
 
@@ -788,7 +788,7 @@ async def test_every_tool_has_an_activity_of_its_name(store: Store) -> None:
     found = {each.__temporal_activity_definition.name: each for each in tool_activities(worker_deps(store, *tools))}
     assert {"a_tool", "b_tool"} <= set(found)
     reply = await environment("b_tool").run(found["b_tool"], task_for(tools[0]))
-    assert told(reply) == ("ok", "paid")
+    assert summary(reply) == ("ok", "paid")
     assert [row[0] for row in ledger.rows] == ["b_tool"]
 
 

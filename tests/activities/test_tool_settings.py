@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from activity_kit import free, run, task_for, told, worker_deps
+from activity_kit import free, run, summary, task_for, worker_deps
 from turn_fixtures import Ledger
 
 from signoff.registry.tool_context import ToolContext
@@ -29,7 +29,7 @@ async def test_a_handler_is_given_the_settings_of_its_tool_and_changes_none(stor
     given: dict[str, Any] = {"region": "eu", "zones": ["a"]}
     tool = free(Ledger(), handler=handler, settings_schema=SCHEMA, settings=given)
     given["zones"].append("later")
-    assert told(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "done")
+    assert summary(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "done")
     assert seen == [{"region": "eu", "zones": ["a"]}]
 
 

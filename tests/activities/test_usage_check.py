@@ -328,7 +328,7 @@ def test_one_tool_at_several_places_of_an_actor_has_one_count(store: Store) -> N
     for each in deps.catalog.every_tool:
         use = use_of(deps.catalog, each, pinned(), "c1.1")
         counted[each.activity] = "" if use is None else use.tool
-    assert {name: told for name, told in counted.items() if "desk" in name and "*" not in name} == {
+    assert {name: result for name, result in counted.items() if "desk" in name and "*" not in name} == {
         "pay@desk.trip.book": "pay@desk.trip.book",
         "pay@desk.trip.end": "pay@desk.trip.book",
         "pay@desk.till": "pay@desk.till",

@@ -375,17 +375,17 @@ async def test_entries_of_one_human_are_one_seat_where_the_tool_runs(store: Stor
 
 async def test_a_tool_is_told_the_human_who_asked(store: Store) -> None:
     """Beside the entry they asked by: what it keeps of a person is theirs by every other."""
-    told: list[tuple[str, str]] = []
+    entries: list[tuple[str, str]] = []
 
     async def handler(args: dict[str, Any], context: ToolContext) -> str:
-        told.append((context.user_id, context.person_id))
+        entries.append((context.user_id, context.person_id))
         return "paid"
 
     tool = pay_tool(Ledger(), False, handler=handler)
     deps = worker_deps(store, tool, people=[approver("ana"), Person(id="guest", person_id="ana")])
     asked_by = GUEST.model_copy(update={"person_id": "ana"})
     await run(deps, tool, task_for(tool, permit_for(tool, ctx=pinned(user=asked_by))))
-    assert told == [("guest", "ana")]
+    assert entries == [("guest", "ana")]
 
 
 async def test_who_leaves_before_the_last_vote_is_replaced(client: Client, store: Store, task_queue: str) -> None:

@@ -222,5 +222,5 @@ def test_what_the_schema_does_not_name_is_told() -> None:
     typed = {"properties": {"x": {}}, "additionalProperties": {"type": "string"}}
     schema = {"properties": {"a": inner, "m": {"type": "object"}, "t": typed}}
     args = {"a": {"b": 1, "c": 2}, "m": {"k": 3}, "t": {"y": "4"}, "a.b": 5, "z": {"w": 6}}
-    told = {leaf.name: leaf.declared for leaf in leaves(args, schema, ())}
-    assert told == {"a.b": True, "a.c": False, "m.k": True, "t.y": True, '"a.b"': False, "z.w": False}
+    result = {leaf.name: leaf.declared for leaf in leaves(args, schema, ())}
+    assert result == {"a.b": True, "a.c": False, "m.k": True, "t.y": True, '"a.b"': False, "z.w": False}

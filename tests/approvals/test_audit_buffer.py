@@ -34,7 +34,7 @@ def answer(**fields: Any) -> Decision:
     return a_decision(**{"revision": None, "delivery_id": "d1"} | fields)
 
 
-def told(made: ApprovalBook) -> list[tuple[str, str, str]]:
+def summary(made: ApprovalBook) -> list[tuple[str, str, str]]:
     """Kind, what became of it, and subject of what is unwritten."""
     taken = made.unwritten.take()
     return [(each.kind, str(each.data.get("status") or each.data.get("state")), each.subject) for each in taken]
@@ -44,10 +44,10 @@ def test_a_decision_and_the_end_it_brings_are_kept_in_order() -> None:
     """The attempt with who it turned out to be, then the ending; taken once."""
     made = book()
     made.settle(answer(subject="ana@x"), ANA, NOW)
-    assert told(made) == [("attempt", "accepted", "ana"), ("ending", "approved", "ana")]
-    assert told(made) == []
+    assert summary(made) == [("attempt", "accepted", "ana"), ("ending", "approved", "ana")]
+    assert summary(made) == []
     made.lapse(ID, NOW)
-    assert told(made) == [("ending", "lapsed", "ana")]
+    assert summary(made) == [("ending", "lapsed", "ana")]
 
 
 def test_every_refused_attempt_is_kept_by_whichever_way_it_was_refused() -> None:
@@ -107,14 +107,14 @@ def test_to_be_asked_again_is_no_ending() -> None:
     lapsed = made.lapse(ID, NOW)
     made.unwritten.take()
     made.open(lapsed.model_copy(update={"revision": 2}), NOW)
-    assert told(made) == []
+    assert summary(made) == []
 
 
 def test_a_cancelled_request_is_an_ending() -> None:
     """Withdrawn, and by whom."""
     made = book()
     made.cancel(ID, "guest", "enough", NOW)
-    assert told(made) == [("ending", "cancelled", "guest")]
+    assert summary(made) == [("ending", "cancelled", "guest")]
 
 
 def test_arguments_are_in_no_entry_and_long_words_are_cut() -> None:
@@ -146,8 +146,8 @@ def test_a_flood_of_refusals_is_counted_and_nothing_else_is_lost() -> None:
     assert [each.key for each in kept] == [f"k{number}" for number in range(ENTRIES_KEPT)]
     assert told_end == end.model_copy(update={"stream": "", "tenant": ""})
     last = entry(ENTRIES_KEPT + 29)
-    told = {"key": f"dropped/{last.key}", "data": {"dropped": 30, "status": "refused"}}
-    assert dropped == last.model_copy(update={"stream": "", "tenant": ""} | told)
+    found = {"key": f"dropped/{last.key}", "data": {"dropped": 30, "status": "refused"}}
+    assert dropped == last.model_copy(update={"stream": "", "tenant": ""} | found)
 
 
 def test_each_flood_is_counted_by_itself() -> None:

@@ -78,8 +78,8 @@ def test_changes_are_shown_side_by_side() -> None:
 
 def test_the_model_is_told_what_was_changed() -> None:
     """Values as cards show them; hidden ones stay hidden."""
-    told = edit_note([row("amount", "420"), row("note", "x")], [row("amount", "380")])
-    assert told == (
+    found = edit_note([row("amount", "420"), row("note", "x")], [row("amount", "380")])
+    assert found == (
         "A person changed arguments of this call before it ran: amount is 380 (was 420); note is nothing (was x)."
     )
     hidden = edit_note([row("pin", "hidden, 4 characters")], [row("pin", "hidden, 4 characters")])

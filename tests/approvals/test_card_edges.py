@@ -101,8 +101,8 @@ def test_a_cut_sentence_keeps_its_whole_marks() -> None:
 
 def test_a_fault_deep_in_a_decision_is_named_by_its_path() -> None:
     """Steps are parted by dots."""
-    told = read_decision(({"approval_id": "a", "verdict": "denied", "edited_args": {1: 2}},))
-    assert told.message == "`edited_args.1.[key]`: input should be a valid string"
+    found = read_decision(({"approval_id": "a", "verdict": "denied", "edited_args": {1: 2}},))
+    assert found.message == "`edited_args.1.[key]`: input should be a valid string"
 
 
 def test_a_card_that_is_not_whole_is_full() -> None:

@@ -71,9 +71,9 @@ def test_the_model_gets_a_denial_as_the_result_of_its_call() -> None:
 )
 def test_an_ending_without_a_reason_says_what_it_was(state: str, source: str, reason: str) -> None:
     """What somebody gave as their reason stands instead."""
-    told = denied_outcome(a_request(**ENDED | {"state": state, "reason": ""})).denied
-    assert told is not None
-    assert (told.source, told.reason) == (source, reason)
+    found = denied_outcome(a_request(**ENDED | {"state": state, "reason": ""})).denied
+    assert found is not None
+    assert (found.source, found.reason) == (source, reason)
     given = denied_outcome(a_request(**ENDED | {"state": state})).denied
     assert given is not None
     assert given.reason == "too expensive"

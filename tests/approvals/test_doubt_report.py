@@ -8,8 +8,8 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 
 
-@pytest.mark.parametrize(("result", "told"), [("receipt 17", "receipt 17"), ("", "It happened.")])
-def test_that_it_happened_is_a_result_marked_as_a_persons_word(result: str, told: str) -> None:
+@pytest.mark.parametrize(("result", "expected"), [("receipt 17", "receipt 17"), ("", "It happened.")])
+def test_that_it_happened_is_a_result_marked_as_a_persons_word(result: str, expected: str) -> None:
     """The model reads their words as the result, and that they are a person's; it is on record whose."""
     word = Decision(
         approval_id="main.s.t.c1.1", verdict="happened", result=result, subject="ana", reason="I called the bank"
@@ -19,7 +19,7 @@ def test_that_it_happened_is_a_result_marked_as_a_persons_word(result: str, told
         tool="pay",
         code="ok",
         gate="execute",
-        value=Content(inline=told),
+        value=Content(inline=expected),
         approval_id="main.s.t.c1.1",
         decided_by="ana",
         note="The tool did not answer; a person says that this happened.",

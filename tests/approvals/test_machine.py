@@ -223,14 +223,14 @@ def test_who_holds_a_seat_overrules_who_stands_in_and_not_the_other_way_round() 
 def test_what_happened_ends_a_doubt_at_once_and_running_again_takes_the_quorum() -> None:
     """`happened` and `denied` run nothing, so one person is enough; `approved` takes as many as the call did."""
     doubt = request(kind="in_doubt", revision=2, quorum=2)
-    told, _ = machine.decide(doubt, decision("happened", revision=2, result="paid 20"), by("ana"), LATER)
-    assert (told.state, told.decided_by, told.votes[0].decision.result) == ("happened", "ana", "paid 20")
+    found, _ = machine.decide(doubt, decision("happened", revision=2, result="paid 20"), by("ana"), LATER)
+    assert (found.state, found.decided_by, found.votes[0].decision.result) == ("happened", "ana", "paid 20")
     given_up, _ = machine.decide(doubt, decision("denied", revision=2), by("ana"), LATER)
     assert given_up.state == "denied"
     one, _ = machine.decide(doubt, decision(revision=2), by("ana"), LATER)
     two, _ = machine.decide(one, decision(revision=2), by("ben"), LATER)
     assert (one.state, two.state) == ("pending", "approved")
-    late = machine.settled_receipt(told)
+    late = machine.settled_receipt(found)
     assert (late.code, late.verdict) == ("already_decided", "happened")
 
 
@@ -253,9 +253,9 @@ def test_an_answer_to_a_doubt_names_the_try_in_question(signature: str, kept: st
 def test_only_a_signed_time_is_said_to_have_been_in_time(signature: str, why: str) -> None:
     """Anybody can claim to have answered before the deadline."""
     gone = deadlines.expire(request(), NOW + timedelta(hours=1))
-    told = machine.objection(gone, decision(signature=signature, received_at=LATER), NOW + timedelta(hours=2))
-    assert told is not None
-    assert (told.code, told.why) == ("expired", why)
+    found = machine.objection(gone, decision(signature=signature, received_at=LATER), NOW + timedelta(hours=2))
+    assert found is not None
+    assert (found.code, found.why) == ("expired", why)
 
 
 def test_timers_and_withdrawals_touch_only_what_is_pending() -> None:

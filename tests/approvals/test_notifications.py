@@ -29,7 +29,7 @@ def request(**fields: Any) -> ApprovalRequest:
     return a_request(**{"notify": ("slack",)} | fields)
 
 
-def told(before: ApprovalRequest | None, after: ApprovalRequest) -> list[tuple[str, ApprovalRequest]]:
+def summary(before: ApprovalRequest | None, after: ApprovalRequest) -> list[tuple[str, ApprovalRequest]]:
     """What is told of, in order."""
     return [(event.kind, event.request) for event in events_between(before, after, NOW)]
 
@@ -38,17 +38,17 @@ def test_a_question_is_opened_once() -> None:
     """Whatever else of it changes while it waits; what is over when it is first seen is told to nobody."""
     asked = request()
     assert events_between(None, asked, NOW) == (RequestEvent("opened", asked),)
-    assert told(asked, asked) == []
-    assert told(asked, asked.model_copy(update={"votes": (ANSWER,)})) == []
-    assert told(None, request(state="denied")) == []
+    assert summary(asked, asked) == []
+    assert summary(asked, asked.model_copy(update={"votes": (ANSWER,)})) == []
+    assert summary(None, request(state="denied")) == []
 
 
 def test_it_is_closed_once_as_it_ended() -> None:
     """With who ended it, when and why, over the words that people saw; and nothing is told of what is over."""
     asked = request(card=Card(effect="Pay 5"))
     ended = asked.model_copy(update=ENDING | {"card": Card(effect="Pay 6"), "reminded": 1})
-    assert told(asked, ended) == [("closed", asked.model_copy(update=ENDING))]
-    assert told(ended, ended.model_copy(update={"state": "lapsed"})) == []
+    assert summary(asked, ended) == [("closed", asked.model_copy(update=ENDING))]
+    assert summary(ended, ended.model_copy(update={"state": "lapsed"})) == []
 
 
 def test_a_new_revision_closes_the_one_before_and_is_opened() -> None:
@@ -57,17 +57,17 @@ def test_a_new_revision_closes_the_one_before_and_is_opened() -> None:
     again = request(revision=2, card=Card(effect="Pay 6", note="cy changed it"), edited_by="cy", edited_name="Cy")
     closing = {"state": "cancelled", "decided_by": "cy", "decided_name": "Cy", "decided_at": NOW}
     closed = asked.model_copy(update=closing | {"reason": "cy changed it"})
-    assert told(asked, again) == [("closed", closed), ("opened", again)]
+    assert summary(asked, again) == [("closed", closed), ("opened", again)]
     bare = request(revision=2)
     replaced = {"state": "cancelled", "decided_at": NOW, "reason": "This is asked again."}
-    assert told(asked, bare) == [("closed", asked.model_copy(update=replaced)), ("opened", bare)]
-    assert told(asked.model_copy(update={"state": "approved"}), again) == [("opened", again)]
+    assert summary(asked, bare) == [("closed", asked.model_copy(update=replaced)), ("opened", bare)]
+    assert summary(asked.model_copy(update={"state": "approved"}), again) == [("opened", again)]
 
 
 def test_a_revision_that_ends_at_once_closes_the_one_that_people_saw() -> None:
     """It was never opened itself."""
     asked = request()
-    assert told(asked, request(revision=2, **ENDING)) == [("closed", asked.model_copy(update=ENDING))]
+    assert summary(asked, request(revision=2, **ENDING)) == [("closed", asked.model_copy(update=ENDING))]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_what_time_brings_is_told_while_it_waits(
 def test_each_revision_is_told_on_its_own_channels() -> None:
     """Of one without any, nobody hears; nor is it closed for whom it was never opened."""
     silent, heard = request(notify=()), request(revision=2)
-    assert told(None, silent) == []
-    assert told(silent, silent.model_copy(update=ENDING)) == []
-    assert told(silent, heard) == [("opened", heard)]
-    assert [kind for kind, _ in told(request(), request(notify=(), revision=2))] == ["closed"]
+    assert summary(None, silent) == []
+    assert summary(silent, silent.model_copy(update=ENDING)) == []
+    assert summary(silent, heard) == [("opened", heard)]
+    assert [kind for kind, _ in summary(request(), request(notify=(), revision=2))] == ["closed"]

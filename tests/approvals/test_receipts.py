@@ -151,7 +151,7 @@ def test_who_comes_late_is_told_everything(state: str, code: Any) -> None:
             "reason": "because",
         }
     )
-    told = Receipt(
+    answer_receipt = Receipt(
         status="refused",
         code=code,
         approval_id=ID,
@@ -165,9 +165,9 @@ def test_who_comes_late_is_told_everything(state: str, code: Any) -> None:
         votes=0,
         needed=3,
     )
-    assert machine.settled_receipt(ended) == told
-    assert machine.objection(ended, answer(), LATER) == told
-    assert machine.decide(ended, answer(), ANA, LATER) == (ended, told)
+    assert machine.settled_receipt(ended) == answer_receipt
+    assert machine.objection(ended, answer(), LATER) == answer_receipt
+    assert machine.decide(ended, answer(), ANA, LATER) == (ended, answer_receipt)
 
 
 def test_who_asks_about_a_waiting_request_is_told_to_wait() -> None:
@@ -213,10 +213,10 @@ def test_who_asks_about_a_waiting_request_is_told_to_wait() -> None:
 def test_an_objection_says_what_to_do(fields: Any, now: datetime, code: Any, why: Any, message: str) -> None:
     """Each refusal before the author is known, with the votes so far."""
     one, _ = machine.decide(deadlines.open_request(request(quorum=2, revision=2), NOW), answer(revision=2), BEN, NOW)
-    told = Receipt(
+    answer_receipt = Receipt(
         status="refused", code=code, why=why, approval_id=ID, state="pending", votes=1, needed=2, message=message
     )
-    assert machine.objection(one, answer(**{"revision": 2} | fields), now) == told
+    assert machine.objection(one, answer(**{"revision": 2} | fields), now) == answer_receipt
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_a_doubt_is_answered_by_what_became_of_the_call_alone(fields: Any, messa
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "expected"),
     [
         ("", "not_allowed"),
         ("not_allowed", "not_allowed"),
@@ -247,12 +247,12 @@ def test_a_doubt_is_answered_by_what_became_of_the_call_alone(fields: Any, messa
         ("unavailable", "unavailable"),
     ],
 )
-def test_who_may_not_decide_is_told_why(code: Any, told: Any) -> None:
+def test_who_may_not_decide_is_told_why(code: Any, expected: Any) -> None:
     """The code of each refusal of a person."""
     waiting = deadlines.open_request(request(), NOW)
     after, receipt = machine.decide(waiting, answer(), Authority(allowed=False, code=code), LATER)
     assert after is waiting
-    assert receipt == Receipt(status="refused", code=told, approval_id=ID, state="pending", votes=0, needed=1)
+    assert receipt == Receipt(status="refused", code=expected, approval_id=ID, state="pending", votes=0, needed=1)
 
 
 def test_timers_and_withdrawals_are_dated() -> None:
@@ -402,8 +402,8 @@ def test_fifty_refusals_are_kept_and_all_counted() -> None:
     made = ApprovalBook()
     assert (made.refused, list(made.refusals), made.all()) == (0, [], ())
     for number in range(REFUSALS_KEPT + 2):
-        told = malformed_receipt(str(number))
-        assert made.reject(told) is told
+        found = malformed_receipt(str(number))
+        assert made.reject(found) is found
     assert made.refused == REFUSALS_KEPT + 2
     assert [each.message for each in made.refusals] == [str(n) for n in range(2, REFUSALS_KEPT + 2)]
 
@@ -470,8 +470,8 @@ def _deep() -> dict[str, Any]:
 )
 def test_what_is_no_decision_is_told_what_is_wrong(envelopes: Any, message: str, named: str) -> None:
     """The first fault, in one line, for the request it named if it named one."""
-    told = Receipt(status="refused", code="malformed", approval_id=named, message=message)
-    assert read_decision(envelopes) == told
+    answer_receipt = Receipt(status="refused", code="malformed", approval_id=named, message=message)
+    assert read_decision(envelopes) == answer_receipt
 
 
 @pytest.mark.parametrize("body", [{"approval_id": ID}, {"approval_id": ID, "verdict": "withdrawn", "reason": "sold"}])
@@ -492,8 +492,8 @@ def test_whoever_withdraws_a_request_need_only_name_it(body: dict[str, Any]) -> 
 )
 def test_what_is_no_withdrawal_is_told_what_is_wrong(envelopes: Any, message: str, named: str) -> None:
     """An answer that came by the wrong door least of all."""
-    told = Receipt(status="refused", code="malformed", approval_id=named, message=message)
-    assert read_withdrawal(envelopes) == told
+    answer_receipt = Receipt(status="refused", code="malformed", approval_id=named, message=message)
+    assert read_withdrawal(envelopes) == answer_receipt
 
 
 def test_limits_of_a_decision_are_inclusive() -> None:

@@ -48,8 +48,8 @@ def test_names_of_what_is_no_json_stay() -> None:
 def test_a_secret_argument_is_known_by_its_path() -> None:
     """It stands as it is, for whoever shows it hidden; beside it, and in lists, it is taken out."""
     args = {"card": {"pin": "9400x"}, "pin": "9400x", "memos": ["9400x"]}
-    told = redact_arguments(args, ("card.pin",), {"9400x"})
-    assert told == {"card": {"pin": "9400x"}, "pin": HIDDEN, "memos": [HIDDEN]}
+    found = redact_arguments(args, ("card.pin",), {"9400x"})
+    assert found == {"card": {"pin": "9400x"}, "pin": HIDDEN, "memos": [HIDDEN]}
 
 
 def test_short_texts_and_truth_are_no_secrets() -> None:
@@ -62,8 +62,8 @@ def test_short_texts_and_truth_are_no_secrets() -> None:
 def test_a_json_value_is_told_without_them() -> None:
     """In texts and names; a number only where it is the secret as a whole, so that no other one is cut up."""
     value = {"abc": ["x abc", 4711, 14711, True, None, {"n": 4711.5}]}
-    told = redact_value(value, {"abc", "4711"})
-    assert told == {HIDDEN: [f"x {HIDDEN}", HIDDEN, 14711, True, None, {"n": 4711.5}]}
+    found = redact_value(value, {"abc", "4711"})
+    assert found == {HIDDEN: [f"x {HIDDEN}", HIDDEN, 14711, True, None, {"n": 4711.5}]}
     assert redact_value(value, ()) is value
 
 

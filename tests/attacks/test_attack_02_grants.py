@@ -89,12 +89,12 @@ async def test_grants_are_told_to_whom_they_concern_alone(site: AttackSite) -> N
     to = payee()
     session, key = await remembered(site, to)
 
-    async def told(name: str) -> tuple[bool, bool]:
+    async def summary(name: str) -> tuple[bool, bool]:
         listed = await site.person(name).http.get("/v1/grants")
         page = await (await site.browser(name)).http.get("/grants")
         return session in listed.text, to in page.text
 
-    seen = {name: await told(name) for name in ("rui", "ana", "adm", "zoe", "max")}
+    seen = {name: await summary(name) for name in ("rui", "ana", "adm", "zoe", "max")}
     assert {name: any(seen[name]) for name in ("zoe", "max")} == {"zoe": False, "max": False}
     assert {name: seen[name][0] for name in ("rui", "ana", "adm")} == {"rui": True, "ana": True, "adm": True}
     assert key.session == session

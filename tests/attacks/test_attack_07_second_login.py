@@ -111,10 +111,10 @@ async def test_one_human_is_no_second_approver(
     # The refusal names nobody; the log does, with the remedy.
     assert "Nobody here is known by this login" in words(back.text)
     assert "bo" not in words(back.text).split()
-    told = next(each.getMessage() for each in caplog.records if "b-2" in each.getMessage())
-    assert "`bo`" in told
-    assert f"`{provider.issuer}#b-2`" in told
-    assert "`identities`" in told
+    found = next(each.getMessage() for each in caplog.records if "b-2" in each.getMessage())
+    assert "`bo`" in found
+    assert f"`{provider.issuer}#b-2`" in found
+    assert "`identities`" in found
 
 
 async def test_the_start_names_approvers_who_could_come_in_as_somebody_else(
@@ -131,10 +131,10 @@ async def test_the_start_names_approvers_who_could_come_in_as_somebody_else(
         caplog.clear()
         with caplog.at_level(logging.WARNING):
             locked_rig(rig, people=people, oidc_issuer=provider.issuer, oidc_client_id=CLIENT, oidc_roles=roles)
-        told = [each.getMessage() for each in caplog.records if "no login there" in each.getMessage()]
-        assert len(told) == (named is not None)
+        entries = [each.getMessage() for each in caplog.records if "no login there" in each.getMessage()]
+        assert len(entries) == (named is not None)
         assert all(
-            f"have no login there: {named}; write `oidc: ['{provider.issuer}#SUBJECT']`" in each for each in told
+            f"have no login there: {named}; write `oidc: ['{provider.issuer}#SUBJECT']`" in each for each in entries
         )
 
 

@@ -105,9 +105,9 @@ async def test_who_breaks_off_in_the_middle_leaves_nothing_behind(channel_site: 
 
     # A gateway learns a moment later that somebody is gone.
     await until(served)
-    told = log.read_text()[len(before) :]
-    assert "Traceback" not in told
-    assert "failed" not in told
+    text = log.read_text()[len(before) :]
+    assert "Traceback" not in text
+    assert "failed" not in text
     assert await _signed_in(channel_site, "zoe") == 0
     async with dialled(channel_site.url) as line:
         await line.send(head(channel_site.url, "POST", "/login", content_length=str(len(form)), **sent) + form)

@@ -21,7 +21,7 @@ def false_entries(key: TurnKey, stream: TurnKey) -> tuple[AuditEntry, ...]:
     approval, at = approval_id(key), datetime.now(UTC)
 
     def entry(kind: Any, **data: Any) -> AuditEntry:
-        told = {"approval": approval, "reason": SAID, **data}
+        found = {"approval": approval, "reason": SAID, **data}
         return AuditEntry(
             stream=stream.workflow_id,
             key=f"{kind}/{uuid.uuid4().hex}",
@@ -29,7 +29,7 @@ def false_entries(key: TurnKey, stream: TurnKey) -> tuple[AuditEntry, ...]:
             at=at,
             tenant="main",
             subject="ana",
-            data=told,
+            data=found,
         )
 
     return (
@@ -101,8 +101,8 @@ async def test_a_turn_cannot_take_the_place_of_what_truly_happened(site: AttackS
     reply = await forged.run("pay", args, permit)
     assert reply.outcome is not None
     assert (reply.outcome.code, site.amounts(to)) == ("ok", [9, 9])
-    told = [each for each in await site.person("aud").record(key) if SAID not in json.dumps(each)]
-    assert {"execution", "outcome"} <= {each["kind"] for each in told}
+    entries = [each for each in await site.person("aud").record(key) if SAID not in json.dumps(each)]
+    assert {"execution", "outcome"} <= {each["kind"] for each in entries}
 
 
 async def test_a_turn_writes_into_no_other_turns_record(site: AttackSite, impostor: Impostor) -> None:

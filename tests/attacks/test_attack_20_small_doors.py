@@ -123,7 +123,7 @@ async def test_a_memo_that_is_none_breaks_nobodys_list(site: AttackSite) -> None
 
 
 async def _start_strange(client: Client, memo: dict[str, object]) -> None:
-    told = TypedSearchAttributes(
+    found = TypedSearchAttributes(
         [
             SearchAttributePair(attributes.TENANT, "main"),
             SearchAttributePair(attributes.STATE, "suspended"),
@@ -135,6 +135,6 @@ async def _start_strange(client: Client, memo: dict[str, object]) -> None:
         id=f"turn/main/strange/{uuid.uuid4().hex}",
         task_queue="nobody-works-here",
         memo=memo,
-        search_attributes=told,
+        search_attributes=found,
         execution_timeout=timedelta(seconds=120),
     )

@@ -56,10 +56,10 @@ async def test_record_and_tool_are_told_who_truly_approved(site: AttackSite, imp
         "ok",
         [{"tool": "certify", **args, "decided_by": "ana", "why": "as agreed with Nordwind"}],
     )
-    told = await words_of_record(site, forged.key)
+    found = await words_of_record(site, forged.key)
     [began] = [each for each in await site.person("aud").record(forged.key) if each["kind"] == "execution"]
     assert [each["subject"] for each in began["data"]["decisions"]] == ["ana"]
-    assert (BOARD in told, '"subject": "adm"' in told, "cy, bo, adm" in told) == (False, False, False)
+    assert (BOARD in found, '"subject": "adm"' in found, "cy, bo, adm" in found) == (False, False, False)
 
 
 async def test_an_approved_call_is_never_run_dry(site: AttackSite, impostor: Impostor) -> None:
@@ -97,8 +97,8 @@ async def test_nobody_is_said_to_have_approved_an_automatic_call(site: AttackSit
     )
     reply = await forged.run("tip", args, permit)
     assert (reply.outcome is not None and reply.outcome.code, site.amounts(args["to"])) == ("ok", [1])
-    told = await words_of_record(site, key)
-    assert [each in told for each in ("approved by Ana", "adm")] == [False, False]
+    found = await words_of_record(site, key)
+    assert [each in found for each in ("approved by Ana", "adm")] == [False, False]
     [allowed] = [each for each in await site.person("aud").record(key) if each["data"].get("call") == "c2.1"][:1]
     assert allowed["data"]["policy_hash"] == impostor.policy_hash("tip")
 
@@ -151,5 +151,5 @@ async def test_the_end_of_a_read_that_never_was_is_the_turns_word(site: AttackSi
     ctx, forged, args = await impostor.ctx(key), await impostor.stand(key), {"place": "the yard"}
     permit = impostor.permit(ctx, impostor.digest(ctx, "look", args, "c9.1"), [], "c9.1")
     await forged.schedule(names.OUTCOME, "o1", OutcomeTask(permit=permit, tool="look", args=Content(inline=args)))
-    told = [each for each in await site.person("aud").record(key) if each["data"].get("call") == "c9.1"]
-    assert [(each["kind"], is_turns_word(each)) for each in told] == [("outcome", True)]
+    entries = [each for each in await site.person("aud").record(key) if each["data"].get("call") == "c9.1"]
+    assert [(each["kind"], is_turns_word(each)) for each in entries] == [("outcome", True)]

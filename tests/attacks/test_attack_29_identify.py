@@ -117,7 +117,7 @@ async def test_a_turn_is_not_told_who_somebody_is(site: AttackSite, impostor: Im
     zoe = site.person("zoe")
     own = await zoe.ask([("look", {"place": "the yard"})])
     await zoe.result(own)
-    forged, told = await impostor.stand(own), []
+    forged, found = await impostor.stand(own), []
     for number, (who, role) in enumerate((who, role) for who in ("ana", "nobody") for role in ("approvers", "admin")):
         asked = IdentifyTask(
             decision=Decision(approval_id=approval_id(own), verdict="approved", subject=who),
@@ -128,9 +128,9 @@ async def test_a_turn_is_not_told_who_somebody_is(site: AttackSite, impostor: Im
             min_assurance="none",
             accept_unsigned=True,
         )
-        told.append(Authority.model_validate(await forged.schedule(names.IDENTIFY, f"i{number}", asked)))
-    assert told == [told[0]] * 4
-    assert (told[0].allowed, told[0].name, told[0].person_id) == (False, "", "")
+        found.append(Authority.model_validate(await forged.schedule(names.IDENTIFY, f"i{number}", asked)))
+    assert found == [found[0]] * 4
+    assert (found[0].allowed, found[0].name, found[0].person_id) == (False, "", "")
 
 
 async def test_an_unsigned_answer_that_is_asked_for_still_counts(site: AttackSite, impostor: Impostor) -> None:

@@ -13,7 +13,7 @@ GHOST = TurnKey("main", "ghost-1", "ghost-1")
 GARBAGE: tuple[Any, ...] = ("garbage", None, {"x": 1}, ["a"], 7)
 
 
-async def told(site: AttackSite, person: str, key: TurnKey) -> list[tuple[int, str]]:
+async def summary(site: AttackSite, person: str, key: TurnKey) -> list[tuple[int, str]]:
     """What every door of a turn and of a session answers to somebody, without the names that they asked by."""
     http, turn, session = site.person(person).http, ".".join(key), ".".join(key[:2])
     answers = [
@@ -42,10 +42,10 @@ async def test_without_a_worker_strangers_learn_nothing(site: AttackSite) -> Non
     for key in (waits, spoken):
         await ana.waiting(approval_id(key))
     async with site.without("worker"):
-        nothing = await told(site, "zoe", GHOST)
+        nothing = await summary(site, "zoe", GHOST)
         assert {status for status, _ in nothing} == {404}
         for key in (waits, spoken, over):
-            assert await told(site, "zoe", key) == nothing
+            assert await summary(site, "zoe", key) == nothing
         for person, status in (("rui", 503), ("ana", 503), ("adm", 503), ("zoe", 404)):
             assert (await site.person(person).http.get(f"/v1/turns/{'.'.join(waits)}")).status_code == status
 

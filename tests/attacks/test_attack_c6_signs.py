@@ -123,6 +123,6 @@ async def test_no_english_line_stands_in_an_answer_to_a_portuguese_mail(tmp_path
     """
     async with answer_rig("email", tmp_path, "pt") as rig:
         assert await answered(rig, "Sim") == "approved"
-        told = rig.vendor.reads(rig.bo)
-        assert all("Escreva a sua resposta acima desta linha" in each for each in told)
-        assert not any("Write your answer" in each for each in told)
+        found = rig.vendor.reads(rig.bo)
+        assert all("Escreva a sua resposta acima desta linha" in each for each in found)
+        assert not any("Write your answer" in each for each in found)

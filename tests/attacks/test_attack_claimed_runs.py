@@ -58,8 +58,8 @@ async def test_what_ran_for_another_call_is_not_taken_for_it(site: AttackSite, i
         await forged.forge(**{names.STATE: lie})
         page, _ = await (await site.browser("ana")).open(approval)
         assert (RAN in page.words, "4711" in page.words, page.status) == (False, False, 200)
-        told = (await rui.turn(key))["calls"][1]
-        assert (told["state"], told["outcome"]["code"]) == ("in_doubt", "in_doubt")
+        value = (await rui.turn(key))["calls"][1]
+        assert (value["state"], value["outcome"]["code"]) == ("in_doubt", "in_doubt")
     assert site.amounts(to) == [1]
 
 
@@ -104,8 +104,8 @@ async def test_who_decided_is_told_by_the_store(site: AttackSite, impostor: Impo
     outcomes = tuple(each.outcome for each in calls if each.outcome is not None)
     lie = with_calls(view, *calls, result=result.model_copy(update={"calls": outcomes}))
     forged = await begun_again(impostor, key, **{names.STATE: lie})
-    told = await rui.turn(key)
-    for found in ([each["outcome"] for each in told["calls"]], told["result"]["calls"]):
+    value = await rui.turn(key)
+    for found in ([each["outcome"] for each in value["calls"]], value["result"]["calls"]):
         assert [each["code"] for each in found] == ["ok", "refused", "denied"]
         assert [(each["decided_by"], each["edited_by"], each["approval_id"]) for each in found] == [("", "", "")] * 3
         assert found[2]["denied"]["decided_by"] == ""
@@ -123,5 +123,5 @@ async def test_the_calls_of_a_result_are_proved_too(site: AttackSite, impostor: 
     assert view.result is not None
     lie = view.result.model_copy(update={"calls": (claimed("c1.1", decided_by="ana"), claimed("c7.1"))})
     await begun_again(impostor, key, **{names.STATE: with_calls(view, result=lie)})
-    told = (await rui.turn(key))["result"]["calls"]
-    assert [(each["code"], each["decided_by"]) for each in told] == [("in_doubt", ""), ("in_doubt", "")]
+    value = (await rui.turn(key))["result"]["calls"]
+    assert [(each["code"], each["decided_by"]) for each in value] == [("in_doubt", ""), ("in_doubt", "")]

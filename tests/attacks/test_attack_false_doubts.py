@@ -87,12 +87,12 @@ async def test_a_tool_that_runs_is_not_asked_about(site: AttackSite, impostor: I
         await again(forged, permit, "haul", args)
     let_go(site, to)
 
-    async def told() -> GateDecision | None:
+    async def summary() -> GateDecision | None:
         ruling = await forged.gate(ctx, "haul", args, doubt=1, doubt_of=permit.digest)
         return ruling if ruling.outcome is not None else None
 
     await until(lambda: _ledger(site, to))
-    found: GateDecision = await until(told)
+    found: GateDecision = await until(summary)
     assert found.outcome is not None
     assert (found.outcome.code, site.amounts(to)) == ("ok", [9])
 

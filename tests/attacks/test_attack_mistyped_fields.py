@@ -20,8 +20,8 @@ async def test_a_mistyped_edit_approves_nothing(site: AttackSite, impostor: Impo
     handle = impostor.client.get_workflow_handle(key.workflow_id)
     wish = {"approval_id": approval, "verdict": "approved"}
     mistyped = {**wish, "edited_arg": {"amount": 5, "to": to}}
-    told = await handle.execute_update(names.DECIDE, mistyped, result_type=Receipt)
-    assert (told.status, told.code, told.message) == (
+    found = await handle.execute_update(names.DECIDE, mistyped, result_type=Receipt)
+    assert (found.status, found.code, found.message) == (
         "refused",
         "malformed",
         "'edited_arg': a decision has no such field",

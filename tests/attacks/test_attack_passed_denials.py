@@ -76,9 +76,9 @@ async def reads_of_what_is_denied(site: AttackSite, impostor: Impostor) -> tuple
     key = await site.person("rui").ask([("peek", args)])
     shown = await ana.waiting(approval_id(key))
     ctx = await impostor.ctx(key)
-    told = ctx.model_copy(update={"extra": {**ctx.extra, "budget": "open"}})
+    result = ctx.model_copy(update={"extra": {**ctx.extra, "budget": "open"}})
     forged = await impostor.take_over(key)
-    permit = Permit(kind="auto", call="c1.1", digest=impostor.digest(told, "peek", args), ctx=told)
+    permit = Permit(kind="auto", call="c1.1", digest=impostor.digest(result, "peek", args), ctx=result)
     waiting = await forged.run("peek", args, permit)
     assert receipt(await ana.decide(shown, "denied", reason="never"))["state"] == "denied"
     denied = await forged.run("peek", args, permit)

@@ -50,15 +50,15 @@ async def test_a_remembered_predicate_tells_no_secret_value(attacked_server: Ser
             assert SECRET not in shown.words
             if tool == "unlock":
                 await ana.decide(shown)
-            told = {}
+            found = {}
             for where in (guess.format(begins) for guess in GUESSES for begins in ("h", "x")):
                 wish = {"scope": "tenant", "where": where, "uses": 1}
-                told[where] = receipt(await ana.decide(shown, remember=wish))
-            assert {each["code"] for each in told.values()} == {hidden_code}
+                found[where] = receipt(await ana.decide(shown, remember=wish))
+            assert {each["code"] for each in found.values()} == {hidden_code}
             # Word for word the same for a right guess and a wrong one, but for the guess itself.
             for guess in GUESSES:
                 right, wrong = guess.format("h"), guess.format("x")
-                assert told[right]["message"].replace(right, "") == told[wrong]["message"].replace(wrong, "")
+                assert found[right]["message"].replace(right, "") == found[wrong]["message"].replace(wrong, "")
             wish = {"scope": "tenant", "where": "args.amount == 3", "uses": 1}
             assert receipt(await ana.decide(shown, remember=wish))["code"] == shown_code
             assert (await ana.see(approval_id(key))).view["state"] == "pending"

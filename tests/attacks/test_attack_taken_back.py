@@ -121,8 +121,8 @@ async def test_nobody_is_credited_by_an_answer_that_counts_for_nothing(site: Att
     lie = with_calls(view, call.model_copy(update={"state": "ok", "outcome": dry}))
     await forged.forge(**{names.DECIDE: taken, names.STATE: lie})
     assert receipt(await bo.decide(await bo.see(approval_id(key))))["status"] == "accepted"
-    told = (await rui.turn(key))["calls"][0]["outcome"]
-    assert (told["code"], told["decided_by"], site.amounts(to)) == ("in_doubt", "", [])
+    found = (await rui.turn(key))["calls"][0]["outcome"]
+    assert (found["code"], found["decided_by"], site.amounts(to)) == ("in_doubt", "", [])
     await forged.run("pay", args, impostor.permit(ctx, impostor.digest(ctx, "pay", args), []))
     assert site.amounts(to) == [400]
     credited = []
@@ -144,10 +144,10 @@ async def test_a_yes_that_was_refused_can_be_given_again(site: AttackSite, impos
     shown = await ana.waiting(approval_id(key))
     ana.http.headers["idempotency-key"] = "one"
     forged = await impostor.take_over(key, **{names.DECIDE: refused(key)})
-    told = [receipt(await ana.decide(shown))["status"] for _ in range(2)]
+    entries = [receipt(await ana.decide(shown))["status"] for _ in range(2)]
     taken = Receipt(status="accepted", approval_id=approval_id(key)).model_dump(mode="json")
     await forged.forge(**{names.DECIDE: taken})
-    told += [receipt(await ana.decide(shown))[name] for name in ("status", "code")]
+    entries += [receipt(await ana.decide(shown))[name] for name in ("status", "code")]
     seen = (await ana.see(approval_id(key))).view
-    assert told == ["refused", "refused", "accepted", "duplicate"]
+    assert entries == ["refused", "refused", "accepted", "duplicate"]
     assert (seen["state"], [each["subject"] for each in seen["votes"]]) == ("approved", ["ana"])

@@ -109,8 +109,8 @@ async def test_a_turn_that_refuses_a_yes_has_it_void_and_names_nobody(site: Atta
     shown, ctx = await ana.waiting(approval_id(key)), await impostor.ctx(key)
     forged = await impostor.take_over(key)
     lie = {"decided_by": "bo", "decided_name": "Bo Berg", "message": "denied by Bo Berg", "state": "denied"}
-    told = Receipt(status="refused", code="already_decided", approval_id=approval_id(key), **lie)
-    await forged.forge(**{names.DECIDE: told.model_dump(mode="json")})
+    answer_receipt = Receipt(status="refused", code="already_decided", approval_id=approval_id(key), **lie)
+    await forged.forge(**{names.DECIDE: answer_receipt.model_dump(mode="json")})
     answer = await ana.decide(shown)
     assert "Bo" not in answer.text
     assert (receipt(answer)["status"], (await ana.see(approval_id(key))).view["state"]) == ("refused", "pending")

@@ -24,7 +24,7 @@ ANA = Person(id="ana", roles=("finance",))
 BO = Person(id="bo")
 
 
-async def told(store: Store, tenant: str = "main") -> list[dict[str, Any]]:
+async def summary(store: Store, tenant: str = "main") -> list[dict[str, Any]]:
     """What the tenant's own stream says."""
     return [record.facts for record in await AuditLog(store).stream(f"admin/{tenant}")]
 
@@ -39,12 +39,12 @@ async def test_people_are_recorded_when_they_differ_from_those_before(store: Sto
     first, second = FixedDirectory([ANA, BO]), FixedDirectory([ANA.model_copy(update={"roles": ()}), Person(id="cy")])
     seen = [await note_people(store, people, "gateway") for people in (first, first, second, second, first)]
     assert seen == [True, False, True, False, True]
-    begin, change, back = await told(store)
+    begin, change, back = await summary(store)
     assert (begin["count"], "before" in begin, names(begin)) == (2, False, ([], [], []))
     assert names(change) == (["cy"], ["bo"], ["ana"])
     assert (change["before"], change["after"]) == (begin["after"], back["before"])
     assert back["after"] == begin["after"]
-    assert "finance" not in str(await told(store))
+    assert "finance" not in str(await summary(store))
     words = timeline(await AuditLog(store).stream("admin/main"))[1].what
     assert words == f"people in force at gateway: 2 by hash {change['after'][:8]} (added cy; removed bo; changed ana)"
 
@@ -54,7 +54,7 @@ async def test_each_process_is_compared_with_itself(store: Store) -> None:
     for _ in range(2):
         await note_people(store, FixedDirectory([ANA]), "gateway")
         await note_people(store, FixedDirectory([BO]), "worker q")
-    assert [facts["where"] for facts in await told(store)] == ["gateway", "worker q"]
+    assert [facts["where"] for facts in await summary(store)] == ["gateway", "worker q"]
 
 
 async def test_tenants_have_streams_of_their_own(store: Store) -> None:
@@ -62,22 +62,22 @@ async def test_tenants_have_streams_of_their_own(store: Store) -> None:
     zoe = Person(id="zoe", tenant="acme")
     await note_people(store, FixedDirectory([ANA, zoe]), "gateway")
     await note_people(store, FixedDirectory([ANA]), "gateway")
-    assert len(await told(store)) == 1
-    assert [names(facts) for facts in await told(store, "acme")] == [([], [], []), ([], ["zoe"], [])]
+    assert len(await summary(store)) == 1
+    assert [names(facts) for facts in await summary(store, "acme")] == [([], [], []), ([], ["zoe"], [])]
 
 
 async def test_processes_that_see_the_same_change_write_it_once(store: Store) -> None:
     """Ten at once."""
     people = FixedDirectory([ANA])
     seen = await asyncio.gather(*(note_people(store, people, "gateway") for _ in range(10)))
-    assert seen.count(True) == len(await told(store)) == 1
+    assert seen.count(True) == len(await summary(store)) == 1
 
 
 async def test_more_names_than_fit_are_counted(store: Store) -> None:
     """A thousand people are one record of a bounded length."""
     await note_people(store, FixedDirectory([ANA]), "gateway")
     await note_people(store, FixedDirectory([Person(id=f"p{number:04}") for number in range(1_000)]), "gateway")
-    assert (len((await told(store))[1]["added"]), (await told(store))[1]["count"]) == (NAMES_SHOWN, 1_000)
+    assert (len((await summary(store))[1]["added"]), (await summary(store))[1]["count"]) == (NAMES_SHOWN, 1_000)
 
 
 async def test_a_file_that_changes_is_recorded_while_a_process_runs(store: Store, tmp_path: Path) -> None:
@@ -87,14 +87,14 @@ async def test_a_file_that_changes_is_recorded_while_a_process_runs(store: Store
     ticks = iter(range(1_000_000))
     people = FileDirectory(file, clock=lambda: float(next(ticks)))
     async with follow_people(store, people, "worker q", every=0.01):
-        assert len(await told(store)) == 1
+        assert len(await summary(store)) == 1
         file.write_text("- id: ana\n- id: [\n")
         await asyncio.sleep(0.05)
         file.write_text("- id: ana\n- id: bo\n")
         async with asyncio.timeout(60):
-            while len(await told(store)) < 2:
+            while len(await summary(store)) < 2:
                 await asyncio.sleep(0.01)
-    assert names((await told(store))[1]) == (["bo"], [], [])
+    assert names((await summary(store))[1]) == (["bo"], [], [])
 
 
 async def test_what_cannot_be_written_now_is_written_later(store: Store, caplog: pytest.LogCaptureFixture) -> None:
@@ -114,7 +114,7 @@ async def test_what_cannot_be_written_now_is_written_later(store: Store, caplog:
 
     with caplog.at_level(logging.WARNING):
         async with follow_people(store, Away([ANA]), "gateway", every=0.01), asyncio.timeout(60):
-            while not await told(store):
+            while not await summary(store):
                 await asyncio.sleep(0.01)
     assert [message for message in caplog.messages if "the directory is away" in message]
     assert [message for message in caplog.messages if "ZeroDivisionError" in message]
@@ -127,7 +127,7 @@ async def test_policies_are_recorded_by_hash_when_a_worker_has_others(store: Sto
     loose = catalog_of([pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount < 5.0"))])
     seen = [await note_catalog(store, catalog, "worker q") for catalog in (strict, strict, loose)]
     assert seen == [True, False, True]
-    begin, change = await told(store)
+    begin, change = await summary(store)
     assert (begin["catalog"], change["catalog"]) == (strict.hash, loose.hash)
     assert names(change)[1:] == (["policy refund", "tool refund"], ["catalog", "policy pay"])
 

@@ -236,9 +236,12 @@ async def test_whose_call_it_is_stands_from_the_first_that_saw_it(store: Store) 
 async def test_what_the_event_alone_tells_is_in_no_record(store: Store) -> None:
     """It is there until the event has its number, once, and for records that were new."""
     plain = entry("a", "execution", source="actor:desk", event="tool_call:pay")
-    told = EventEntry(**dict(plain), event_facts={"arguments": {"amount": 20}})
+    result = EventEntry(**dict(plain), event_facts={"arguments": {"amount": 20}})
     log = AuditLog(store)
-    assert [await log.append([told]), await log.append([told.model_copy(update={"event_facts": {"arguments": {}}})])]
+    assert [
+        await log.append([result]),
+        await log.append([result.model_copy(update={"event_facts": {"arguments": {}}})]),
+    ]
     assert "20" not in (await log.stream(TURN))[0].data
     left = text("SELECT count(*) FROM event_facts")
     assert await store.run(lambda connection: connection.scalar(left)) == 1

@@ -66,8 +66,8 @@ def test_any_facts_of_any_kind_have_words(kind: str, language: str, facts: dict[
 def test_facts_without_words_are_shown_as_they_are(kind: str, facts: dict[str, Any], language: str) -> None:
     """By the kind and the data; the entries around keep their words."""
     data = json.dumps(facts)
-    before, told, after = timeline([a_record("admin", "{}"), a_record(kind, data), a_record("admin", "{}")], language)
-    assert told.what == f"{kind}: {data}"
+    before, found, after = timeline([a_record("admin", "{}"), a_record(kind, data), a_record("admin", "{}")], language)
+    assert found.what == f"{kind}: {data}"
     assert before.what == after.what != "admin: {}"
 
 

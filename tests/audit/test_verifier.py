@@ -22,7 +22,7 @@ from signoff.store.store import Store, open_store
 IN_TURN = f"stream = '{TURN}'"
 
 
-def told(report: VerificationReport) -> tuple[str, str, int]:
+def summary(report: VerificationReport) -> tuple[str, str, int]:
     """The finding without its words, which must be one sentence that names the stream or the checkpoint."""
     assert report.finding is not None
     fault, stream, seq, message = report.finding
@@ -66,7 +66,7 @@ async def test_a_touched_record_is_found(store: Store, store_url: str, change: s
     """A flip, a hole or a cut in one stream is named by kind, stream and number, with no checkpoint at all."""
     await filled(store)
     await tamper(store_url, change.format(turn=IN_TURN))
-    assert told(await verified(store)) == (fault, TURN, seq)
+    assert summary(await verified(store)) == (fault, TURN, seq)
 
 
 async def test_a_hole_that_was_closed_up_is_found(store: Store, store_url: str) -> None:
@@ -77,7 +77,7 @@ async def test_a_hole_that_was_closed_up_is_found(store: Store, store_url: str) 
         f"DELETE FROM audit_records WHERE {IN_TURN} AND seq = 2",
         *(f"UPDATE audit_records SET seq = {seq - 1} WHERE {IN_TURN} AND seq = {seq}" for seq in (3, 4, 5)),
     )
-    assert told(await verified(store)) == ("missing", TURN, 2)
+    assert summary(await verified(store)) == ("missing", TURN, 2)
 
 
 async def test_exchanged_records_are_found(store: Store, store_url: str) -> None:
@@ -85,7 +85,7 @@ async def test_exchanged_records_are_found(store: Store, store_url: str) -> None
     await filled(store)
     swap = "UPDATE audit_records SET seq = {to} WHERE " + IN_TURN + " AND seq = {was}"
     await tamper(store_url, *(swap.format(was=was, to=to) for was, to in ((2, 99), (4, 2), (99, 4))))
-    assert told(await verified(store)) == ("reordered", TURN, 2)
+    assert summary(await verified(store)) == ("reordered", TURN, 2)
 
 
 def forged(records: list[Record], change: Callable[[Record], Record]) -> list[str]:
@@ -107,7 +107,7 @@ async def test_a_rewritten_chain_is_found_by_its_checkpoint(store: Store, store_
     await Checkpoints(store).take(SIGNER)
     lie = forged(await log.stream(TURN), lambda record: record.model_copy(update={"data": '{"number":7}'}))
     await tamper(store_url, *lie)
-    assert told(await verified(store)) == ("changed", TURN, 5)
+    assert summary(await verified(store)) == ("changed", TURN, 5)
 
 
 async def test_a_cut_that_takes_the_heads_along_is_found_by_the_checkpoint(store: Store, store_url: str) -> None:
@@ -120,9 +120,9 @@ async def test_a_cut_that_takes_the_heads_along_is_found_by_the_checkpoint(store
         f"DELETE FROM audit_records WHERE {IN_TURN} AND seq > 3",
         f"UPDATE audit_heads SET seq = 3, hash = '{third.hash}' WHERE {IN_TURN}",
     )
-    assert told(await verified(store)) == ("truncated", TURN, 4)
+    assert summary(await verified(store)) == ("truncated", TURN, 4)
     await tamper(store_url, f"DELETE FROM audit_records WHERE {IN_TURN}", f"DELETE FROM audit_heads WHERE {IN_TURN}")
-    assert told(await verified(store)) == ("truncated", TURN, 1)
+    assert summary(await verified(store)) == ("truncated", TURN, 1)
 
 
 async def test_a_log_cut_back_to_an_earlier_checkpoint_is_found_by_one_kept_elsewhere(
@@ -148,7 +148,7 @@ async def test_a_log_cut_back_to_an_earlier_checkpoint_is_found_by_one_kept_else
     )
     assert (await verified(store)).finding is None
     assert (await verified(store, kept=early)).finding is None
-    assert told(await verified(store, kept=late)) == ("truncated", "checkpoints", 2)
+    assert summary(await verified(store, kept=late)) == ("truncated", "checkpoints", 2)
 
 
 async def test_checkpoints_that_were_touched_are_found(store: Store, store_url: str) -> None:
@@ -159,9 +159,11 @@ async def test_checkpoints_that_were_touched_are_found(store: Store, store_url: 
         await log.append([entry(number)])
         await points.take(SIGNER)
     stranger = Signer(PrivateKeys(keys=(new_key(AT),)))
-    assert told(await verified(store, stranger)) == ("unsigned", "checkpoints", 1)
+    assert summary(await verified(store, stranger)) == ("unsigned", "checkpoints", 1)
     kept = await points.last()
-    assert told(await verified(store, kept=kept.model_copy(update={"key_id": "x"}) if kept else None))[0] == "unsigned"
+    assert (
+        summary(await verified(store, kept=kept.model_copy(update={"key_id": "x"}) if kept else None))[0] == "unsigned"
+    )
     cases = {
         "UPDATE audit_checkpoints SET signature = '' WHERE number = 3": ("unsigned", 3),
         "UPDATE audit_checkpoints SET body = replace(body, '\"seq\":7', '\"seq\":6') WHERE number = 2": ("unsigned", 2),
@@ -170,7 +172,7 @@ async def test_checkpoints_that_were_touched_are_found(store: Store, store_url: 
     }
     for change, (fault, number) in cases.items():
         await tamper(store_url, change)
-        assert told(await verified(store)) == (fault, "checkpoints", number)
+        assert summary(await verified(store)) == (fault, "checkpoints", number)
 
 
 async def test_a_checkpoint_of_another_record_is_not_this_ones(store: Store, tmp_path: Path) -> None:
@@ -180,7 +182,7 @@ async def test_a_checkpoint_of_another_record_is_not_this_ones(store: Store, tmp
     async with open_store(f"sqlite:///{tmp_path}/other.db") as other:
         await filled(other, each=2)
         foreign = await Checkpoints(other).take(SIGNER)
-    assert told(await verified(store, kept=foreign)) == ("changed", "checkpoints", 1)
+    assert summary(await verified(store, kept=foreign)) == ("changed", "checkpoints", 1)
 
 
 async def test_a_checkpoint_is_written_only_when_something_is_new(store: Store) -> None:
@@ -239,14 +241,14 @@ async def test_a_touched_export_is_found(
     await filled(store)
     await Checkpoints(store).take(SIGNER)
     lines = await lines_of(store)
-    assert told(await checked(Export(change(lines), "audit.jsonl"))) == (fault, TURN, seq)
+    assert summary(await checked(Export(change(lines), "audit.jsonl"))) == (fault, TURN, seq)
 
 
 async def test_streams_that_are_mixed_up_in_a_file_are_reordered(store: Store) -> None:
     """Records of one stream stand together, or somebody moved them."""
     await filled(store)
     lines = [line for line in await lines_of(store) if '"type":"record"' in line]
-    assert told(await checked(Export([*lines[:3], *lines[5:], *lines[3:5]], "x"))) == ("reordered", TURN, 4)
+    assert summary(await checked(Export([*lines[:3], *lines[5:], *lines[3:5]], "x"))) == ("reordered", TURN, 4)
 
 
 async def test_an_export_whose_end_is_missing_says_so(store: Store) -> None:
@@ -320,7 +322,7 @@ async def test_a_head_that_was_taken_away_is_missed(store: Store, store_url: str
         await tamper(store_url, f"DELETE FROM audit_heads WHERE stream = '{stream}'")
         report = await verified(store)
         assert report.finding is not None
-        assert (told(report), stream in report.finding.message) == (("missing", stream, 0), True)
+        assert (summary(report), stream in report.finding.message) == (("missing", stream, 0), True)
         assert await log.append([entry(5)]) == 0
         assert await log.append([entry(6), entry(7)]) == (2 if stream == TURN else 0)
         if stream == CHAIN:

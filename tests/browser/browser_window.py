@@ -40,8 +40,8 @@ async def until(page: Page, words: str, *, scripts: bool, where: str = "main") -
         await expect(page.locator(where)).to_contain_text(words)
         return
     late = time.monotonic() + SOON / 1000
-    while words not in (told := await page.locator(where).inner_text()):
-        assert time.monotonic() < late, f"`{words}` did not appear: {told}"
+    while words not in (text := await page.locator(where).inner_text()):
+        assert time.monotonic() < late, f"`{words}` did not appear: {text}"
         await page.wait_for_timeout(100)
         await page.reload()
 

@@ -175,8 +175,8 @@ async def pictures() -> dict[str, Picture]:
         await story.over()
         late = await story.decided("denied", "slack")
         respond = {"response_url": f"{slack.url}/respond/{SLACK.rpartition(':')[2]}"}
-        told = receipt_words(late, formatter_for(story.ana, NOW), story.cards[0][1].link, code=story.request.code)
-        await chat.answer(respond, ChannelReply(text=told, receipt=late))
+        page_text = receipt_words(late, formatter_for(story.ana, NOW), story.cards[0][1].link, code=story.request.code)
+        await chat.answer(respond, ChannelReply(text=page_text, receipt=late))
         made |= {"email-closed": Picture(html_of(mail), WIDE), "slack-closed": drawn_slack(slack)}
         made["whatsapp-closed"] = drawn_whatsapp(phone, after=1)
         await Story(stack).told(quiet, "whatsapp", WHATSAPP)

@@ -257,8 +257,10 @@ def test_the_effect_may_be_repeated_word_for_word() -> None:
     assert parse_answer("Yes, pay 300 EUR to Hotel Sol tomorrow", sender).effects == {"K7Q2FM"}
     denied = parse_answer("No. Pay 300 EUR to Hotel Sol", sender)
     assert (denied.verdict, denied.effects) == ("denied", frozenset({"K7Q2FM"}))
-    told = "Yes, pay 300 EUR to Hotel Sol,"
-    assert parse_answer(told, sender) == ParsedAnswer(None, "", told, "more", told, frozenset({"K7Q2FM"}))
+    page_text = "Yes, pay 300 EUR to Hotel Sol,"
+    assert parse_answer(page_text, sender) == ParsedAnswer(
+        None, "", page_text, "more", page_text, frozenset({"K7Q2FM"})
+    )
 
 
 def test_an_effect_of_two_words_may_be_repeated_and_one_without_words_cannot() -> None:

@@ -89,13 +89,13 @@ def test_a_block_that_cannot_be_drawn_is_not_left_out() -> None:
 
 def test_each_picture_is_shown_with_words_for_it() -> None:
     """docs/channels.md shows every picture there is, each below the kind it is of, and says in words what it shows."""
-    told = (ROOT / "docs" / "channels.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "channels.md").read_text(encoding="utf-8")
     there = {file.stem.removeprefix("channel-"): file for file in (ROOT / "docs" / "images").glob("channel-*.png")}
     assert set(there) == {*ASK, *OVER}
     for name, file in there.items():
-        found = re.search(rf"^!\[([^]]+)\]\(images/{file.name}\)$", told, re.MULTILINE)
+        found = re.search(rf"^!\[([^]]+)\]\(images/{file.name}\)$", text, re.MULTILINE)
         assert found, f"{file.name} is not shown"
         assert len(found[1]) > 40
-        heading = re.findall(r"^## (.+)$", told[: found.start()], re.MULTILINE)[-1]
+        heading = re.findall(r"^## (.+)$", text[: found.start()], re.MULTILINE)[-1]
         assert heading == f"Kind {name.partition('-')[0]}"
         assert file.stat().st_size <= MOST

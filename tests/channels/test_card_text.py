@@ -109,11 +109,11 @@ def test_a_card_is_whole_in_every_language_and_for_every_way_to_answer(language:
     asked = request(
         quorum=2, revision=2, rule=_rule("mine"), card=card_of({"to": "Bo"}, agent_says="please", note="changed")
     )
-    told = card_words(notice(asked), Formatter(language, UTC, NOW), how=how).text
-    assert "{" not in told
+    page_text = card_words(notice(asked), Formatter(language, UTC, NOW), how=how).text
+    assert "{" not in page_text
     for part in (SHOWN_CODE, "Pay Bo", "clerk", "Guest", "mine", "please", "changed", "16:02 UTC", LINK):
-        assert part in told
-    assert told.count(LINK) == 1
+        assert part in page_text
+    assert page_text.count(LINK) == 1
 
 
 @pytest.mark.parametrize(
@@ -183,14 +183,14 @@ def test_untrusted_text_cannot_forge_a_line_or_hide() -> None:
     )
     plain = request(card=card_of({"to": "a", "b": 1}, agent_says="c", note="d"), rule=_rule("e"), revision=2)
     ours = card_words(notice(plain), ENGLISH_VOICE, how="text").text
-    told = card_words(notice(asked), ENGLISH_VOICE, how="text").text
-    assert told.count("\n") == ours.count("\n")
-    assert not any(line.startswith("Approved by") for line in told.splitlines())
+    page_text = card_words(notice(asked), ENGLISH_VOICE, how="text").text
+    assert page_text.count("\n") == ours.count("\n")
+    assert not any(line.startswith("Approved by") for line in page_text.splitlines())
     ended = decided(decided_name=HOSTILE, reason=HOSTILE, card=card)
     closing = closing_text(ClosedCard(request=ended, person=ANA, token="t", link=LINK), ENGLISH_VOICE)
     receipt = receipt_words(settled_receipt(ended), ENGLISH_VOICE, LINK)
     assert len(receipt.splitlines()) == 1
-    for said in (told, closing, receipt):
+    for said in (page_text, closing, receipt):
         assert not any(char in said for char in "\u202e\u200b\x1b\u2028")
         assert "⟦U+202E⟧" in said
         assert "⟦U+27E6⟧empty⟦U+27E7⟧" in said
@@ -337,11 +337,11 @@ def test_every_refusal_is_a_sentence_in_every_language(language: str, code: Rece
         if code == "already_decided"
         else Receipt(status="refused", code=code, approval_id=APPROVAL, message="the body is not JSON")
     )
-    told = receipt_words(receipt, Formatter(language, UTC, NOW), LINK, code=CODE)
-    assert told.startswith(f"{SHOWN_CODE}: ")
-    assert "{" not in told
-    assert (LINK in told) == (code in ("stale", "assurance", "malformed", "unavailable", "already_decided"))
-    assert ("Ana" in told and "14:02 UTC" in told) == (code == "already_decided")
+    page_text = receipt_words(receipt, Formatter(language, UTC, NOW), LINK, code=CODE)
+    assert page_text.startswith(f"{SHOWN_CODE}: ")
+    assert "{" not in page_text
+    assert (LINK in page_text) == (code in ("stale", "assurance", "malformed", "unavailable", "already_decided"))
+    assert ("Ana" in page_text and "14:02 UTC" in page_text) == (code == "already_decided")
 
 
 @pytest.mark.parametrize(
@@ -374,18 +374,18 @@ def test_a_receipt_says_what_became_of_the_answer(receipt: Receipt, words: str) 
 
 def test_what_was_not_understood_says_how_it_would_be() -> None:
     """By code, by reply, or at the link."""
-    told = not_understood_text(request(), ENGLISH_VOICE, LINK)
-    assert f"write “approve {SHOWN_CODE}”" in told
-    assert told.endswith(LINK)
+    page_text = not_understood_text(request(), ENGLISH_VOICE, LINK)
+    assert f"write “approve {SHOWN_CODE}”" in page_text
+    assert page_text.endswith(LINK)
     assert not_understood_text(request(), ENGLISH_VOICE, LINK, how="link").count(LINK) == 1
 
 
 def test_asking_which_lists_each_with_its_code() -> None:
     """And names no one of them as the example."""
     other = request(code="ABCDEF", card=Card(effect="Send a mail"))
-    told = which_request_text([request(), other], ENGLISH_VOICE)
-    assert f"- {SHOWN_CODE}: Pay 20 EUR to Bo\n- ABC-DEF: Send a mail\n" in told
-    assert told.endswith("write “approve CODE”, or “deny CODE” and why.")
+    page_text = which_request_text([request(), other], ENGLISH_VOICE)
+    assert f"- {SHOWN_CODE}: Pay 20 EUR to Bo\n- ABC-DEF: Send a mail\n" in page_text
+    assert page_text.endswith("write “approve CODE”, or “deny CODE” and why.")
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

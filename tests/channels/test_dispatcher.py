@@ -105,7 +105,7 @@ def rig(store: Store) -> Rig:
     return Rig(store)
 
 
-def told(channel: RecordingChannel) -> list[tuple[str, str]]:
+def summary(channel: RecordingChannel) -> list[tuple[str, str]]:
     """Who was sent what kind of card there."""
     return [(card.person.id, card.kind) for card, _ in channel.cards]
 
@@ -126,8 +126,8 @@ async def test_each_approver_is_told_on_their_first_channel(rig: Rig) -> None:
     await rig.settle()
     await rig.tell("opened", asks)
     await rig.settle()
-    assert told(rig.chat) == [("ana", "ask")]
-    assert told(rig.mail) == [("bo", "ask")]
+    assert summary(rig.chat) == [("ana", "ask")]
+    assert summary(rig.mail) == [("bo", "ask")]
     rows = await rig.rows(asks)
     assert {pair: row.state for pair, row in rows.items()} == {
         ("ana", "chat"): "sent",
@@ -148,7 +148,7 @@ async def test_whom_the_first_channel_cannot_reach_is_told_by_the_next_at_once(r
     asks = request()
     await rig.tell("opened", asks)
     await rig.settle()
-    assert sorted(told(rig.mail)) == [("ana", "ask"), ("bo", "ask")]
+    assert sorted(summary(rig.mail)) == [("ana", "ask"), ("bo", "ask")]
     row = (await rig.rows(asks))[("ana", "chat")]
     assert (row.state, row.code, row.message) == ("failed", "channel_not_found", "no")
     assert ("failed", "ana", "chat") in rig.events()
@@ -178,7 +178,7 @@ async def test_an_outage_of_one_channel_holds_up_no_other(rig: Rig) -> None:
     row = (await rig.rows(asks))[("ana", "chat")]
     assert (row.state, row.attempts) == ("planned", 1)
     assert row.due_at > datetime.now(UTC)
-    assert told(rig.mail) == [("bo", "ask")]
+    assert summary(rig.mail) == [("bo", "ask")]
     rig.chat.failing = None
     await rig.cards.expedite(row.token)
     await rig.settle()
@@ -206,7 +206,7 @@ async def test_what_would_come_after_the_deadline_is_not_tried_again(rig: Rig) -
     await rig.tell("opened", asks)
     await rig.settle()
     assert (await rig.rows(asks))[("ana", "chat")].state == "failed"
-    assert ("ana", "ask") in told(rig.mail)
+    assert ("ana", "ask") in summary(rig.mail)
 
 
 async def test_whoever_has_read_it_is_not_told_again_elsewhere(rig: Rig) -> None:
@@ -218,7 +218,7 @@ async def test_whoever_has_read_it_is_not_told_again_elsewhere(rig: Rig) -> None
     await rig.cards.state("chat", "chat-1", "read")
     await rig.cards.expedite(rows[("ana", "mail")].token)
     await rig.settle()
-    assert told(rig.mail) == [("bo", "ask")]
+    assert summary(rig.mail) == [("bo", "ask")]
     assert (await rig.rows(asks))[("ana", "mail")].state == "dropped"
 
 
@@ -230,7 +230,7 @@ async def test_whoever_has_not_is_told_on_the_next_channel(rig: Rig) -> None:
     await rig.cards.state("chat", "chat-1", "delivered")
     await rig.cards.expedite((await rig.rows(asks))[("ana", "mail")].token)
     await rig.settle()
-    assert ("ana", "ask") in told(rig.mail)
+    assert ("ana", "ask") in summary(rig.mail)
 
 
 async def test_all_cards_of_a_decided_request_are_closed_and_none_is_sent(rig: Rig) -> None:
@@ -291,7 +291,7 @@ async def test_a_reminder_comes_after_the_card_it_reminds_of(rig: Rig) -> None:
     await rig.settle()
     await rig.tell("reminded", asks.model_copy(update={"reminded": 1}))
     await rig.settle()
-    assert told(rig.chat) == [("ana", "ask"), ("ana", "remind")]
+    assert summary(rig.chat) == [("ana", "ask"), ("ana", "remind")]
     assert rig.chat.cards[1][1] is not None
     assert rig.chat.cards[1][1].vendor_id == "chat-1"
     assert (await rig.rows(asks))[("ana", "chat")].remind_at is None
@@ -315,8 +315,8 @@ async def test_whoever_has_voted_is_neither_reminded_nor_told_elsewhere(rig: Rig
     await rig.dispatcher.read()
     await rig.cards.expedite((await rig.rows(asks))[("ana", "mail")].token)
     await rig.settle()
-    assert told(rig.chat) == [("ana", "ask")]
-    assert told(rig.mail) == [("bo", "ask"), ("bo", "remind")]
+    assert summary(rig.chat) == [("ana", "ask")]
+    assert summary(rig.mail) == [("bo", "ask"), ("bo", "remind")]
     rows = await rig.rows(asks)
     assert rows[("ana", "mail")].state == "dropped"
     assert rows[("ana", "chat")].remind_at is None
@@ -331,7 +331,7 @@ async def test_whoever_lost_the_seat_is_not_reminded_ever(rig: Rig) -> None:
     rig.dispatcher = rig.another()
     await rig.tell("reminded", asks.model_copy(update={"reminded": 1}))
     await rig.settle()
-    assert told(rig.mail) == [("ana", "ask"), ("bo", "ask"), ("ana", "remind")]
+    assert summary(rig.mail) == [("ana", "ask"), ("bo", "ask"), ("ana", "remind")]
     assert (await rig.rows(asks))[("bo", "mail")].remind_at is None
 
 
@@ -344,7 +344,7 @@ async def test_a_list_that_was_reminded_of_stays_a_list(store: Store) -> None:
     await rig.settle()
     await rig.tell("reminded", asks[0].model_copy(update={"reminded": 1}))
     await rig.settle()
-    assert told(rig.mail) == [("bo", "digest"), ("bo", "remind")]
+    assert summary(rig.mail) == [("bo", "digest"), ("bo", "remind")]
     await rig.tell("closed", asks[0].model_copy(update={"state": "approved"}))
     await rig.settle()
     assert rig.mail.closings == []
@@ -358,8 +358,8 @@ async def test_those_to_whom_it_escalates_are_told_and_nobody_twice(rig: Rig) ->
     await rig.settle()
     await rig.tell("escalated", asks.model_copy(update={"approvers": ("role:approvers", "role:chief")}))
     await rig.settle()
-    assert told(rig.chat) == [("ana", "ask"), ("cy", "ask")]
-    assert told(rig.mail) == [("bo", "ask")]
+    assert summary(rig.chat) == [("ana", "ask"), ("cy", "ask")]
+    assert summary(rig.mail) == [("bo", "ask")]
 
 
 async def test_whoever_lost_the_right_meanwhile_is_not_told(store: Store) -> None:
@@ -396,7 +396,7 @@ async def test_five_at_once_are_five_cards(store: Store) -> None:
     for number in range(1, 6):
         await rig.tell("opened", request(f"c1.{number}"))
     await rig.settle()
-    assert told(rig.mail) == [("bo", "ask")] * 5
+    assert summary(rig.mail) == [("bo", "ask")] * 5
 
 
 async def test_two_dispatchers_over_one_store_send_one_card(rig: Rig) -> None:
@@ -436,7 +436,7 @@ async def test_a_fault_of_an_adapter_is_a_card_that_did_not_get_out(rig: Rig, ca
     await rig.settle()
     row = (await rig.rows(asks))[("ana", "chat")]
     assert (row.state, row.code) == ("planned", "error")
-    assert told(rig.mail) == [("bo", "ask")]
+    assert summary(rig.mail) == [("bo", "ask")]
     assert "channel chat failed: KeyError" in caplog.text
     assert ", in broken" in caplog.text
     assert "KeyError: " not in caplog.text
@@ -568,4 +568,4 @@ async def test_it_runs_by_itself_and_survives_an_outage_of_the_store(rig: Rig, m
             await rig.tell("closed", asks.model_copy(update={"state": "approved"}))
             while not (rig.chat.closings and rig.mail.closings):
                 await asyncio.sleep(0.02)
-    assert [len(told) for told in (rig.chat.cards, rig.mail.cards, rig.chat.closings, rig.mail.closings)] == [1] * 4
+    assert [len(found) for found in (rig.chat.cards, rig.mail.cards, rig.chat.closings, rig.mail.closings)] == [1] * 4

@@ -150,8 +150,8 @@ async def test_a_button_decides_the_request_of_its_card(rig: Rig) -> None:
         "fine",
     )
     assert rig.channel.replies[0][0] == {"to": "bo-1"}
-    told = {"what": "decided", "person": "bo", "approval": request.id, "status": "accepted", "answered": True}
-    assert await rig.result() == {"state": "done", **told}
+    found = {"what": "decided", "person": "bo", "approval": request.id, "status": "accepted", "answered": True}
+    assert await rig.result() == {"state": "done", **found}
 
 
 async def test_the_second_answer_is_told_who_decided_and_changes_nothing(rig: Rig) -> None:
@@ -629,9 +629,9 @@ async def test_what_a_vendor_says_of_a_card_is_kept_with_it(rig: Rig) -> None:
     request = await rig.ask()
     token = (await rig.cards.of_request(request.id))[0].token
     states = [("s1", "read", ""), ("s2", "delivered", ""), ("s3", "unknown", "teleported")]
-    told = [{"key": key, "vendor_id": f"v-{token}", "state": state, "code": code} for key, state, code in states]
-    told.append({"key": "s4", "vendor_id": "no card of ours", "state": "read", "code": ""})
-    await rig.receiver.take("chat", rig.channel.raw(statuses=told))
+    entries = [{"key": key, "vendor_id": f"v-{token}", "state": state, "code": code} for key, state, code in states]
+    entries.append({"key": "s4", "vendor_id": "no card of ours", "state": "read", "code": ""})
+    await rig.receiver.take("chat", rig.channel.raw(statuses=entries))
     for _ in range(6):
         await (await rig.hurried()).processor.step()
     card = (await rig.cards.of_request(request.id))[0]
@@ -749,10 +749,10 @@ async def test_what_cannot_be_decided_is_told_once_and_given_up(rig: Rig, monkey
         return Receipt(status="refused", code="unavailable", approval_id=request.id)
 
     monkeypatch.setattr(rig.decisions, "decide", unavailable)
-    told = await rig.hear(text="yes")
-    assert told is not None
-    assert told.receipt is not None
-    assert told.receipt.status == "pending"
+    found = await rig.hear(text="yes")
+    assert found is not None
+    assert found.receipt is not None
+    assert found.receipt.status == "pending"
     for ahead in (timedelta(), timedelta(hours=1), timedelta(hours=25)):
         rig.ahead = ahead
         await (await rig.hurried()).processor.step()
@@ -777,11 +777,11 @@ async def test_a_card_that_the_vendor_could_not_deliver_hastens_the_next_channel
         for each in (request, over)
     ]
     await rig.cards.end(over.id, 1, over)
-    told = [
+    entries = [
         {"key": token, "vendor_id": f"v-{token}", "state": "failed", "code": "131026", "message": "nobody"}
         for token in tokens
     ]
-    await rig.receiver.take("chat", rig.channel.raw(statuses=told))
+    await rig.receiver.take("chat", rig.channel.raw(statuses=entries))
     await rig.processor.step()
     mail = next(row for row in await rig.cards.of_request(request.id) if row.channel == "mail")
     assert mail.due_at < rig.now() + timedelta(minutes=1)

@@ -68,7 +68,7 @@ def asking(store: Store) -> Asking:
     return Asking(store)
 
 
-def told(events: list[RequestEvent]) -> list[tuple[str, str, int, str]]:
+def summary(events: list[RequestEvent]) -> list[tuple[str, str, int, str]]:
     """Kind, call, revision and state of each."""
     return [(each.kind, each.request.call, each.request.revision, each.request.state) for each in events]
 
@@ -106,7 +106,7 @@ async def test_time_reminds_escalates_and_closes(asking: Asking) -> None:
     times = {"timeout": 0.9, "remind_after": 0.2, "escalate_after": 0.5, "escalate_to": ("role:chief",)}
     await asking.ask(**times)
     found = await following(asking.events(), 4)
-    assert told(found) == [
+    assert summary(found) == [
         ("opened", "c1.1", 1, "pending"),
         ("reminded", "c1.1", 1, "pending"),
         ("escalated", "c1.1", 1, "pending"),
@@ -121,7 +121,7 @@ async def test_a_new_revision_closes_the_old_one_and_opens_the_new(asking: Askin
     await events.poll()
     second = await asking.ask(amount=30)
     closed, opened = await events.poll()
-    assert told([closed, opened]) == [("closed", "c1.1", 1, "cancelled"), ("opened", "c1.1", 2, "pending")]
+    assert summary([closed, opened]) == [("closed", "c1.1", 1, "cancelled"), ("opened", "c1.1", 2, "pending")]
     assert (closed.request.question_hash, closed.request.reason) == (first.question_hash, "This is asked again.")
     assert (opened.request.question_hash, opened.request.card.effect) == (second.question_hash, "Pay 30 to Ana")
     assert await events.poll() == []
@@ -134,7 +134,7 @@ async def test_an_answer_closes(asking: Asking, verdict: Verdict) -> None:
     await events.poll()
     await asking.answer(request, verdict)
     [closed] = await events.poll()
-    assert told([closed]) == [("closed", "c1.1", 1, verdict)]
+    assert summary([closed]) == [("closed", "c1.1", 1, verdict)]
     assert closed.request.decided_by == "approver"
     assert await events.poll() == []
 
@@ -152,7 +152,7 @@ async def test_a_turn_s_ending_closes(asking: Asking) -> None:
     request, events = await asking.ask(), asking.events()
     await events.poll()
     await asking.questions.end(request.id, 1, "cancelled")
-    assert told(await events.poll()) == [("closed", "c1.1", 1, "cancelled")]
+    assert summary(await events.poll()) == [("closed", "c1.1", 1, "cancelled")]
 
 
 async def test_the_first_look_tells_all_that_waits_and_nothing_that_is_over(asking: Asking) -> None:
@@ -163,7 +163,7 @@ async def test_the_first_look_tells_all_that_waits_and_nothing_that_is_over(aski
     await asking.questions.end(ended.id, 1, "cancelled")
     for number in (3, 4):
         await asking.ask(number)
-    found = sorted(told(await asking.events().poll()))
+    found = sorted(summary(await asking.events().poll()))
     assert found == [("opened", "c3.1", 1, "pending"), ("opened", "c4.1", 1, "pending")]
 
 
@@ -171,9 +171,9 @@ async def test_a_second_reader_tells_the_same(asking: Asking) -> None:
     """Each by itself, whatever the other has told."""
     first, second = asking.events(), asking.events()
     request = await asking.ask()
-    seen = [told(await each.poll()) for each in (first, second)]
+    seen = [summary(await each.poll()) for each in (first, second)]
     await asking.answer(request)
-    seen += [told(await each.poll()) for each in (first, second)]
+    seen += [summary(await each.poll()) for each in (first, second)]
     assert seen == [[("opened", "c1.1", 1, "pending")]] * 2 + [[("closed", "c1.1", 1, "approved")]] * 2
 
 
@@ -186,7 +186,7 @@ async def test_a_row_that_is_not_proved_tells_nothing(asking: Asking, caplog: py
     )
     await asking.store.run(lambda connection: connection.execute(change).close())
     events = asking.events()
-    assert told(await events.poll()) == [("opened", true.call, 1, "pending")]
+    assert summary(await events.poll()) == [("opened", true.call, 1, "pending")]
     assert f"the request {false.id!r} is not shown" in caplog.text
 
 
@@ -218,7 +218,7 @@ async def test_what_the_store_could_not_say_is_told_later(asking: Asking) -> Non
         with pytest.raises(StoreUnavailable):
             await events.poll()
     reader.away = frozenset()
-    assert sorted(told(await events.poll())) == [
+    assert sorted(summary(await events.poll())) == [
         ("closed", "c1.1", 1, "approved"),
         ("opened", "c2.1", 1, "pending"),
         ("opened", "c3.1", 1, "pending"),

@@ -32,7 +32,7 @@ def somebody(name: str, **more: object) -> Person:
     return Person.model_validate(given)
 
 
-def told(found: RoutePlan) -> list[tuple[str, str, str, timedelta]]:
+def summary(found: RoutePlan) -> list[tuple[str, str, str, timedelta]]:
     """Who is told where, and how long after noon."""
     return [(each.person.id, each.channel, each.address, each.due_at - NOON) for each in found.cards]
 
@@ -40,7 +40,7 @@ def told(found: RoutePlan) -> list[tuple[str, str, str, timedelta]]:
 def test_each_channel_takes_over_when_the_one_before_was_not_read() -> None:
     """The first at once, the next a while later; of several addresses the first; no card where they have none."""
     found = plan(request(), [somebody("ana")], KINDS, RoutingRules(fallback_after=900), NOON)
-    assert told(found) == [
+    assert summary(found) == [
         ("ana", "chat", "T1:ana", timedelta(0)),
         ("ana", "mail", "ana@example.com", timedelta(minutes=15)),
     ]
@@ -57,7 +57,7 @@ def test_all_at_once_where_the_rules_say_so() -> None:
 def test_a_person_chooses_among_the_channels_of_the_request() -> None:
     """Their order counts, and nothing is added that the policy did not name."""
     reach = ContactPreferences(channels=("mail", "chat"))
-    names = [each[1] for each in told(plan(request(), [somebody("ana", reach=reach)], KINDS, RoutingRules(), NOON))]
+    names = [each[1] for each in summary(plan(request(), [somebody("ana", reach=reach)], KINDS, RoutingRules(), NOON))]
     assert names == ["mail", "chat"]
     only_chat = request(notify=("chat",))
     assert [e.channel for e in plan(only_chat, [somebody("ana", reach=reach)], KINDS, RoutingRules(), NOON).cards] == [

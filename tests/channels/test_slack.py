@@ -196,7 +196,7 @@ class TestSocket:
 
     async def test_what_comes_by_the_socket_is_kept_and_then_acknowledged(self) -> None:
         """By a real WebSocket; the address of it is asked for with the app's own token."""
-        told: list[Any] = []
+        entries: list[Any] = []
 
         async def bring(socket: ServerConnection) -> None:
             await socket.send(json.dumps({"type": "hello"}))
@@ -205,8 +205,8 @@ class TestSocket:
                 await socket.send(json.dumps(envelope))
             await socket.send("not JSON")
             async for answer in socket:
-                told.append(json.loads(answer))
-                if len(told) == 2:
+                entries.append(json.loads(answer))
+                if len(entries) == 2:
                     await socket.send(json.dumps({"type": "disconnect", "reason": "refresh_requested"}))
 
         taken: list[InboundRequest] = []
@@ -224,12 +224,12 @@ class TestSocket:
             channel = slack(datetime.now(UTC), app_token=APP_TOKEN, token=BOT_TOKEN, api_url=f"{vendor.url}/api")
             listening = asyncio.create_task(channel.listen(take))
             async with asyncio.timeout(30):
-                while len(told) < 2:
+                while len(entries) < 2:
                     await asyncio.sleep(0.01)
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
             await channel.close_down()
-        assert [each["envelope_id"] for each in told[:2]] == ["e0", "e2"]
+        assert [each["envelope_id"] for each in entries[:2]] == ["e0", "e2"]
         assert [each.token for each in channel.receive(taken[0]).actions] == ["t"]
         with pytest.raises(Forged):
             channel.verify(dataclasses.replace(taken[0], body=taken[0].body + b" "))

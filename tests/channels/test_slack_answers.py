@@ -95,9 +95,9 @@ async def test_an_answer_that_may_still_get_out_there_is_tried_again_there(talk:
     """An outage of Slack's is one of both."""
     channel, kept, url = talk
     kept.status = 503
-    with pytest.raises(NotDelivered) as told:
+    with pytest.raises(NotDelivered) as found:
         await channel.answer({"response_url": f"{url}/actions/1", "channel": "D1", "user": "U1"}, REPLY)
-    assert told.value.again
+    assert found.value.again
     assert len(kept.posts) == 1
 
 

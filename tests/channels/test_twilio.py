@@ -92,9 +92,9 @@ class TestSms(ChannelSuite):
         request = await rig.ask()
         await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.cy, "approved"))
         assert (rig.decisions.answers, rig.request(request.id).votes) == ([], ())
-        told = rig.text_read_by(rig.cy)
-        assert text("receipt.unknown", "en") in told
-        assert not any(part in told for part in (request.card.effect, "Payee"))
+        found = rig.text_read_by(rig.cy)
+        assert text("receipt.unknown", "en") in found
+        assert not any(part in found for part in (request.card.effect, "Payee"))
 
     @play_scenario
     async def test_a_card_says_how_to_answer_and_asks_for_what_becomes_of_it(self, rig: ChannelRig) -> None:
@@ -217,8 +217,8 @@ class TestWhatsApp(ChannelSuite):
         """And where Twilio is to call."""
         findings = await rig.channel.check()
         assert all(finding.ok for finding in findings)
-        told = " ".join(finding.what for finding in findings)
-        assert all(part in told for part in ("Acme", CALLED, "content_sids"))
+        page_text = " ".join(finding.what for finding in findings)
+        assert all(part in page_text for part in ("Acme", CALLED, "content_sids"))
 
 
 class TestTemplates(ChannelSuite):
@@ -389,7 +389,7 @@ def test_what_is_about_no_message_is_malformed(fields: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "code", "known"),
+    ("expected", "code", "known"),
     [
         ("queued", "", ("sent", "", "")),
         ("undelivered", "30005", ("failed", "30005", ERRORS.meaning(30005))),
@@ -399,11 +399,11 @@ def test_what_is_about_no_message_is_malformed(fields: dict[str, str]) -> None:
         ("partially_delivered", "", ("unknown", "partially_delivered", "")),
     ],
 )
-def test_each_state_is_told_once(told: str, code: str, known: tuple[str, str, str]) -> None:
+def test_each_state_is_told_once(expected: str, code: str, known: tuple[str, str, str]) -> None:
     """By the message and the state; one that is new is written down."""
-    status = _read(MessageSid="SM1", MessageStatus=told, ErrorCode=code).statuses[0]
+    status = _read(MessageSid="SM1", MessageStatus=expected, ErrorCode=code).statuses[0]
     assert (status.state, status.code, status.message) == known
-    assert (status.key, status.vendor_id) == (f"SM1:{told}", "SM1")
+    assert (status.key, status.vendor_id) == (f"SM1:{expected}", "SM1")
 
 
 @pytest.mark.parametrize(
@@ -424,12 +424,12 @@ def test_each_state_is_told_once(told: str, code: str, known: tuple[str, str, st
 )
 def test_codes_are_told_apart(code: int | None, status: int, again: bool, after: float) -> None:
     """Who has to do something is told what; what passes is tried again, and a busy Twilio is left alone."""
-    told = {} if code is None else {"code": code}
-    error = ERRORS.refusal(VendorAnswer(status, told))
+    found = {} if code is None else {"code": code}
+    error = ERRORS.refusal(VendorAnswer(status, found))
     assert error is not None
     assert (error.code, error.again, error.after) == (str(code or status), again, after)
     assert error.message
-    later = ERRORS.refusal(VendorAnswer(status, told, 900.0))
+    later = ERRORS.refusal(VendorAnswer(status, found, 900.0))
     assert later is not None
     assert later.after == (900.0 if again else 0.0)
 
@@ -452,11 +452,11 @@ async def test_what_twilio_refuses_is_told_by_its_code() -> None:
             ("api_url", "http://127.0.0.1:9", "connection"),
             ("sender", "+15550001111", "21606"),
         )
-        for name, value, told in others:
+        for name, value, found in others:
             wrong = twilio(**{"api_url": vendor.url, name: value})
             with pytest.raises(NotDelivered) as caught:
                 await wrong.answer({"to": vendor.identities[0]}, ChannelReply(text="x"))
-            assert caught.value.code == told
+            assert caught.value.code == found
             await wrong.close_down()
         service = twilio(api_url=vendor.url, sender="MG" + "0" * 32)
         await service.answer({"to": vendor.identities[0]}, ChannelReply(text="x"))
@@ -488,9 +488,9 @@ def test_marks_are_taken_out_for_whatsapp_alone() -> None:
 
 def test_the_template_is_the_documented_one() -> None:
     """What an operator is told to have approved is what the fake holds us to."""
-    told = page("docs/channels.md")
-    assert f"```text\n{BODY}\n```" in told
-    assert all(f"`{name}`" in told for _, name in ACTIONS)
+    found = page("docs/channels.md")
+    assert f"```text\n{BODY}\n```" in found
+    assert all(f"`{name}`" in found for _, name in ACTIONS)
 
 
 @pytest.mark.parametrize(

@@ -30,16 +30,16 @@ async def place(request: Request) -> Response:
     """Answers as the path says."""
     kind = request.path_params["kind"]
     if kind == "echo":
-        told = {"body": (await request.body()).decode(), "token": request.headers.get("authorization", "")}
-        return JSONResponse(told | {"path": request.url.path, "query": request.url.query})
+        result = {"body": (await request.body()).decode(), "token": request.headers.get("authorization", "")}
+        return JSONResponse(result | {"path": request.url.path, "query": request.url.query})
     if kind == "slow":
         return StreamingResponse(drops())
     if kind == "endless":
         return Response(gzip.compress(b" " * 1_000_000), headers={"content-encoding": "gzip"})
     if kind == "moved":
         return Response(status_code=302, headers={"location": "/echo"})
-    told = {"list": b"[]", "words": b"ok", "deep": b"[" * 100_000, "empty": b""}
-    return Response(told[kind])
+    result = {"list": b"[]", "words": b"ok", "deep": b"[" * 100_000, "empty": b""}
+    return Response(result[kind])
 
 
 async def drops() -> AsyncIterator[bytes]:
@@ -64,8 +64,8 @@ async def test_a_call_brings_what_it_is_given_and_what_is_answered() -> None:
     """JSON, a form, a query, headers of the client and of the call, and a path that the address does not show."""
     async with serve_vendor(APP) as url:
         http = VendorHttp(ERRORS, headers={"authorization": "Bearer a"})
-        told = await http.call("POST", f"{url}/echo", body={"a": 1}, query={"b": "2"})
-        assert (told["body"].replace(" ", ""), told["query"], told["token"]) == ('{"a":1}', "b=2", "Bearer a")
+        result = await http.call("POST", f"{url}/echo", body={"a": 1}, query={"b": "2"})
+        assert (result["body"].replace(" ", ""), result["query"], result["token"]) == ('{"a":1}', "b=2", "Bearer a")
         form = await http.call("POST", f"{url}/echo", form={"a": "1"}, headers={"authorization": "Bearer b"})
         assert (form["body"], form["token"]) == ("a=1", "Bearer b")
         assert (await http.call("GET", f"{url}/shown", target="/echo"))["path"] == "/echo"
@@ -106,7 +106,7 @@ async def test_a_slow_vendor_is_left_when_its_time_is_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "told", "after", "found"),
+    ("status", "expected", "after", "found"),
     [
         (200, {}, 0.0, None),
         (200, {"code": 7}, 9.0, ("correct the address", "7", False, 0.0)),
@@ -122,10 +122,10 @@ async def test_a_slow_vendor_is_left_when_its_time_is_over() -> None:
     ],
 )
 def test_a_refusal_is_what_the_table_says(
-    status: int, told: dict[str, int], after: float, found: tuple[str, str, bool, float] | None
+    status: int, expected: dict[str, int], after: float, found: tuple[str, str, bool, float] | None
 ) -> None:
     """What is final stays so; where there was too much nothing is asked for a while."""
-    error = ERRORS.refusal(VendorAnswer(status, told, after))
+    error = ERRORS.refusal(VendorAnswer(status, expected, after))
     assert (None if error is None else (error.message, error.code, error.again, error.after)) == found
 
 

@@ -85,11 +85,11 @@ class Receiver(Vendor):
 
     def cards(self) -> Sequence[VendorCard]:
         """Asks, reminders and digests."""
-        told = {"approval.asked", "approval.reminded", "approval.digest"}
+        result = {"approval.asked", "approval.reminded", "approval.digest"}
         return [
             VendorCard(each["data"]["to"], name.partition(".")[0], each["data"]["text"])
             for name, each in self.taken.items()
-            if each["type"] in told
+            if each["type"] in result
         ]
 
     def reads(self, identity: str) -> Sequence[str]:
@@ -310,13 +310,13 @@ async def test_what_we_sent_is_no_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "known"),
+    ("expected", "known"),
     [("delivered", "delivered"), ("read", "read"), ("failed", "failed"), ("sent", "unknown"), ("", "unknown")],
 )
-def test_a_status_is_about_the_card(told: str, known: str) -> None:
+def test_a_status_is_about_the_card(expected: str, known: str) -> None:
     """Of a reminder as well; what a receiver makes up is kept as unknown."""
     for message in ("ask", "remind.1", "closed"):
-        data = {"id": f"{'t' * 26}.{message}", "state": told, "code": "E1", "message": "why"}
+        data = {"id": f"{'t' * 26}.{message}", "state": expected, "code": "E1", "message": "why"}
         body = json.dumps({"type": "status", "data": data}).encode()
         received = webhook(Line()).parse(InboundRequest(body, {"webhook-id": "m1", "content-type": "application/json"}))
         status = received.statuses[0]

@@ -87,8 +87,8 @@ class TestWhatsApp(ChannelSuite):
         fake(rig).hidden.add(rig.bo)
         await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
         assert rig.request(request.id).decided_by == "bo"
-        told = [bubble for bubble in fake(rig).bubbles if bubble.person == rig.bo][-1]
-        assert told.sent["recipient"] == rig.bo
+        entries = [bubble for bubble in fake(rig).bubbles if bubble.person == rig.bo][-1]
+        assert entries.sent["recipient"] == rig.bo
 
     @play_scenario
     async def test_who_decided_here_is_told_once(self, rig: ChannelRig) -> None:
@@ -128,8 +128,8 @@ class TestWhatsApp(ChannelSuite):
         """Read before delivered; one that is new is written down."""
         request = await rig.ask()
         bubble = fake(rig).bubble(rig.card(rig.bo))
-        told = [fake(rig).status_body(bubble, state) for state in ("read", "delivered", "sent", "played", "read")]
-        await rig.receive(fake(rig).body_request(*told))
+        entries = [fake(rig).status_body(bubble, state) for state in ("read", "delivered", "sent", "played", "read")]
+        await rig.receive(fake(rig).body_request(*entries))
         assert (await rig.delivery(request, "bo")).state == "read"
 
     @play_scenario
@@ -188,8 +188,8 @@ class TestWhatsApp(ChannelSuite):
         """And that without a template few are reached."""
         findings = await rig.channel.check()
         assert all(finding.ok for finding in findings)
-        told = " ".join(finding.what for finding in findings)
-        assert all(part in told for part in ("Acme", "https://signoff.example/channels/channel", "template"))
+        page_text = " ".join(finding.what for finding in findings)
+        assert all(part in page_text for part in ("Acme", "https://signoff.example/channels/channel", "template"))
         fake(rig).trouble = "down"
         assert [finding.ok for finding in await rig.channel.check()] == [False]
 
@@ -403,12 +403,12 @@ def test_what_is_no_object_is_malformed(body: bytes) -> None:
 )
 def test_codes_are_told_apart(code: int | None, status: int, again: bool, after: float) -> None:
     """Who has to do something is told what; what passes is tried again, and a busy Meta is left alone."""
-    told = {} if code is None else {"error": {"code": code}}
-    error = ERRORS.refusal(VendorAnswer(status, told))
+    found = {} if code is None else {"error": {"code": code}}
+    error = ERRORS.refusal(VendorAnswer(status, found))
     assert error is not None
     assert (error.code, error.again, error.after) == (str(code or (0 if code == 0 else status)), again, after)
     assert error.message
-    later = ERRORS.refusal(VendorAnswer(status, told, 300.0))
+    later = ERRORS.refusal(VendorAnswer(status, found, 300.0))
     assert later is not None
     assert later.after == (300.0 if again else 0.0)
 
@@ -446,9 +446,9 @@ async def test_an_address_that_is_none_is_sent_nothing(address: str) -> None:
 
 def test_no_mark_of_whatsapps_is_left_in_what_is_said() -> None:
     """Nothing is struck out, bold or code; names and addresses stay as they are."""
-    told = plain("~500~ *bold* _x_ `a`b ```c``` snake_case 2*3 https://e.example/a_b_?c=*~ **")
-    assert "∼500∼ ∗bold∗ ˍxˍ ˋaˋb" in told  # noqa: RUF001
-    assert "snake_case 2*3 https://e.example/a_b_?c=*~ ∗∗" in told  # noqa: RUF001
+    found = plain("~500~ *bold* _x_ `a`b ```c``` snake_case 2*3 https://e.example/a_b_?c=*~ **")
+    assert "∼500∼ ∗bold∗ ˍxˍ ˋaˋb" in found  # noqa: RUF001
+    assert "snake_case 2*3 https://e.example/a_b_?c=*~ ∗∗" in found  # noqa: RUF001
 
 
 def test_long_words_are_cut_to_what_fits() -> None:
@@ -493,8 +493,8 @@ def test_the_window_is_open_for_a_day_and_forgets_the_oldest() -> None:
 def test_the_template_is_in_the_persons_language_where_there_is_one() -> None:
     """The locale, the language, the first one."""
     languages = {"en": "en_US", "de": "de", "pt-BR": "pt_BR"}
-    told = [template_language(languages, locale) for locale in ("pt_br", "de-AT", "pt-PT", "")]
-    assert told == ["pt_BR", "de", "en_US", "en_US"]
+    entries = [template_language(languages, locale) for locale in ("pt_br", "de-AT", "pt-PT", "")]
+    assert entries == ["pt_BR", "de", "en_US", "en_US"]
 
 
 def test_the_template_is_the_documented_one() -> None:

@@ -56,7 +56,7 @@ async def test_an_argument_is_changed_before_it_is_approved(served_cli: Cli) -> 
 
 
 @pytest.mark.parametrize(
-    ("setting", "code", "told"),
+    ("setting", "code", "expected"),
     [
         ("amount=much", 1, "`amount` must be a whole number, such as 380"),
         ("amuont=5", 1, "there is no argument `amuont`; did you mean `amount`?"),
@@ -64,11 +64,11 @@ async def test_an_argument_is_changed_before_it_is_approved(served_cli: Cli) -> 
     ],
 )
 async def test_what_does_not_fit_is_one_sentence_and_changes_nothing(
-    served_cli: Cli, setting: str, code: int, told: str
+    served_cli: Cli, setting: str, code: int, expected: str
 ) -> None:
     """Wrong types, unknown names and no change at all: exit code 1, and the request waits."""
     card = await waiting_request(served_cli, "pay 2100")
-    assert assert_one_sentence(await served_cli("approve", card["code"], "--set", setting), code) == told
+    assert assert_one_sentence(await served_cli("approve", card["code"], "--set", setting), code) == expected
     assert (await shown(served_cli, card)).state == "pending"
 
 
@@ -207,8 +207,8 @@ async def test_somebody_says_from_a_terminal_what_happened(served_cli: Cli) -> N
     card = await doubted(served_cli, "pay 2600")
     shown_text = (await served_cli("show", card["id"])).out
     assert shown_text.startswith("Did this happen? Pay 2600 EUR to Ana")
-    for told in ("in doubt", "otherwise given up", "signoff happened", "it did not, run it", "give up"):
-        assert told in shown_text
+    for found in ("in doubt", "otherwise given up", "signoff happened", "it did not, run it", "give up"):
+        assert found in shown_text
     assert "because" not in shown_text
     ran = await served_cli("happened", card["code"], "--result", "receipt no 7")
     assert (ran.code, ran.out.strip()) == (0, "it happened: Pay 2600 EUR to Ana")

@@ -64,10 +64,10 @@ async def test_a_token_lists_reads_freezes_and_thaws(
         twice = await said("ana", "grants", "revoke", grant["id"])
         assert twice.out.startswith(f"was taken back already, by ana: {grant['id']}")
 
-        told = await said("olga", "audit", "show", turn)
-        assert (told.code, "verified: " in told.out, "over cli, session" in told.out) == (0, True, True), told
+        found = await said("olga", "audit", "show", turn)
+        assert (found.code, "verified: " in found.out, "over cli, session" in found.out) == (0, True, True), found
         # By which channel a turn was asked for rules may read, and so nobody says it of themselves.
-        assert "asked clerk over api" in told.out
+        assert "asked clerk over api" in found.out
         refused = assert_one_sentence(await said("rui", "audit", "show", turn))
         assert refused == "reading the record takes the role `auditor` or `admin`"
 
@@ -105,9 +105,9 @@ async def test_without_a_gateway_who_holds_the_store_freezes(
     here(clean_env, site, "gateway")
     clean_env.setenv("SIGNOFF_PEOPLE", str(people))
     for words in (("freeze", "main", "--reason", "drill"), ("thaw", "main")):
-        told = assert_one_sentence(await cli(*words))
-        assert "no gateway answers" in told
-        assert "`signoff store freeze`" in told
+        text = assert_one_sentence(await cli(*words))
+        assert "no gateway answers" in text
+        assert "`signoff store freeze`" in text
     assert "nobody is in the tenant" in assert_one_sentence(await cli("store", "freeze", "mian", "--reason", "drill"))
     assert (await cli("store", "freeze", "main", "--reason", " ")).code == 2
     frozen = await cli("store", "freeze", "main", "--reason", "drill", "--json")

@@ -187,9 +187,9 @@ async def test_who_has_nothing_to_decide_is_told_how_to_begin(served_cli: Cli) -
 async def test_who_looks_into_the_wrong_inbox_is_told_whose_it_is(served_cli: Cli) -> None:
     """Where others are asked, the option that says who one is; once nothing waits, what begins a turn."""
     card = await waiting_request(served_cli, "pay 1150")
-    told = (await served_cli("inbox", "--as", "rui")).out
-    assert "nothing waits for rui; " in told
-    assert "for role:approvers: `signoff inbox --as PERSON` in development, else their token" in told
+    text = (await served_cli("inbox", "--as", "rui")).out
+    assert "nothing waits for rui; " in text
+    assert "for role:approvers: `signoff inbox --as PERSON` in development, else their token" in text
     assert (await served_cli("deny", card["code"], "--reason", "no")).code == 0
 
 

@@ -113,10 +113,10 @@ async def test_second_logins_are_told_with_their_remedy(
         assert logins["ok"]
         return str(logins["message"])
 
-    told = await said()
-    assert "have no login there: `ana`" in told
-    assert told.count(f"the login `{issuer}#ana-2` claims an address or user name of the declared person `ana`") == 1
-    assert f"`oidc: ['{issuer}#ana-2']`" in told
+    result = await said()
+    assert "have no login there: `ana`" in result
+    assert result.count(f"the login `{issuer}#ana-2` claims an address or user name of the declared person `ana`") == 1
+    assert f"`oidc: ['{issuer}#ana-2']`" in result
     people.write_text(declared.format(f", identities: {{oidc: ['{issuer}#ana-2']}}"))
     assert "ana-2" not in await said()
 

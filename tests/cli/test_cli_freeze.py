@@ -92,8 +92,8 @@ async def test_freeze_withdraws_what_waits_and_thaw_lets_calls_be_asked_again(se
     shown = await served_cli("show", card["id"])
     assert "cancelled" in shown.out
     for text in ("pay 5", "pay 500", "look"):
-        told = assert_one_sentence(await served_cli("ask", text, "--no-wait"))
-        assert told == "the tenant `main` is frozen: a stolen laptop; nothing new starts until it is thawed"
+        page_text = assert_one_sentence(await served_cli("ask", text, "--no-wait"))
+        assert page_text == "the tenant `main` is frozen: a stolen laptop; nothing new starts until it is thawed"
     assert (await served_cli("thaw", "main")).code == 0
     assert "is not frozen" in assert_one_sentence(await served_cli("thaw", "main"))
     assert "pay: ran by rule" in (await served_cli("ask", "pay 5")).out

@@ -58,10 +58,10 @@ async def test_cases_are_judged_by_the_handler_too(cli: Cli, handled: Path) -> N
 async def test_explaining_a_call_asks_the_handler(cli: Cli, handled: Path) -> None:
     """The verdict, what it said and who would be asked, of the policy and of the tool."""
     call = ("pay", "--args", '{"amount": 500, "to": "Ana", "pin": "x"}', "--manifest", str(handled))
-    told = (await cli("policy", "explain", *call)).out
-    assert "ask: `handler` says ask" in told
-    assert f"rule: handler:{REFERENCE} (admin): ask admin" in told
-    assert "approvers: role:admin" in told
+    text = (await cli("policy", "explain", *call)).out
+    assert "ask: `handler` says ask" in text
+    assert f"rule: handler:{REFERENCE} (admin): ask admin" in text
+    assert "approvers: role:admin" in text
     row = (await cli("tools", "explain", *call, "--json")).data
     assert (row["needs"], row["rules"]) == ("handler decides, may be denied", [f"handler: {REFERENCE}"])
     assert (row["call"]["kind"], row["call"]["verdict"]["level"]) == ("ask", "admin")

@@ -85,14 +85,14 @@ async def test_the_readme_is_typed_word_for_word_in_an_empty_folder(
     )
     try:
         assert server.stdout is not None
-        told = ""
+        text = ""
         async with asyncio.timeout(START_SECONDS):
-            while "Ctrl-C stops everything" not in told:
+            while "Ctrl-C stops everything" not in text:
                 line = (await server.stdout.readline()).decode()
-                assert line, told
-                told += line
+                assert line, text
+                text += line
         # Whatever it offers is understood by what runs here.
-        assert "signoff ask 'give Ana 50 % off'" in told
+        assert "signoff ask 'give Ana 50 % off'" in text
         turn = (await run(*ask)).split()[1]
         listed = ""
         async with asyncio.timeout(START_SECONDS):

@@ -124,8 +124,8 @@ async def test_who_is_known_by_login_alone_is_listed_and_signed_out(
     assert "nobody signed in as" in assert_one_sentence(await cli("people", "signout", cy.id))
     assert "is declared" in assert_one_sentence(await cli("people", "signout", "ana"))
     async with open_store(f"sqlite:///{tmp_path}/people.db") as store:
-        [told] = [each.facts for each in await AuditLog(store).stream("admin/main") if each.kind == "admin"]
-    assert (told["act"], told["person"], told["account"]) == ("people signout", cy.id, account())
+        [entries] = [each.facts for each in await AuditLog(store).stream("admin/main") if each.kind == "admin"]
+    assert (entries["act"], entries["person"], entries["account"]) == ("people signout", cy.id, account())
 
 
 def test_the_built_in_people_exist_in_development_only(people: Path) -> None:

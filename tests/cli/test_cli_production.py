@@ -138,9 +138,9 @@ async def test_with_a_token_the_command_line_speaks_to_the_gateway(
 async def test_a_token_is_sent_nowhere_in_the_open(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
     """Plain HTTP to another machine is refused before anything is sent."""
     clean_env.setenv("SIGNOFF_TOKEN", "sgf_secret")
-    told = assert_one_sentence(await cli("inbox", "--url", "http://approvals.example.com"))
-    assert "is not https" in told
-    assert "sgf_secret" not in told
+    text = assert_one_sentence(await cli("inbox", "--url", "http://approvals.example.com"))
+    assert "is not https" in text
+    assert "sgf_secret" not in text
     wrong = assert_one_sentence(await cli("inbox", "--url", "approvals"))
     assert "looks like https://" in wrong
 

@@ -41,8 +41,8 @@ async def test_nothing_is_retired_of_a_record_that_was_touched(served_cli: Cli) 
     with sqlite3.connect(STORE) as connection:
         connection.execute("UPDATE audit_records SET subject = 'eve' WHERE kind = 'execution'")
     connection.close()
-    told = assert_one_sentence(await served_cli("audit", "retire", "--before", now()))
-    assert "was changed after it was written: nothing was taken out, see `signoff audit verify`" in told
+    text = assert_one_sentence(await served_cli("audit", "retire", "--before", now()))
+    assert "was changed after it was written: nothing was taken out, see `signoff audit verify`" in text
 
 
 async def test_retire_needs_a_day_that_is_over_and_a_key(cli: Cli) -> None:
@@ -55,5 +55,5 @@ async def test_retire_needs_a_day_that_is_over_and_a_key(cli: Cli) -> None:
 async def test_retire_needs_the_server(served_cli: Cli) -> None:
     """Without it nobody knows whether a turn has ended."""
     assert (await served_cli("keys", "create")).code == 0
-    told = assert_one_sentence(await served_cli("audit", "retire", "--before", now(), "--address", "127.0.0.1:1"))
-    assert "127.0.0.1:1" in told
+    text = assert_one_sentence(await served_cli("audit", "retire", "--before", now(), "--address", "127.0.0.1:1"))
+    assert "127.0.0.1:1" in text

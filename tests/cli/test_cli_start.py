@@ -66,8 +66,8 @@ def loaded_by(*commands: Sequence[str], **environment: str) -> tuple[list[tuple[
 def test_a_person_s_command_loads_nothing_of_the_engine() -> None:
     """The gateway is asked, which shows that each command was run to where it needed whatever it loads."""
     commands = [(*each, "--url", "http://127.0.0.1:1") for each in PERSONS]
-    found, told = loaded_by(*commands, SIGNOFF_TOKEN="s")
-    assert told.count("no gateway answers at http://127.0.0.1:1") == len(PERSONS), told
+    found, result = loaded_by(*commands, SIGNOFF_TOKEN="s")
+    assert result.count("no gateway answers at http://127.0.0.1:1") == len(PERSONS), result
     for arguments, (code, loaded) in zip(PERSONS, found, strict=True):
         assert code == 1, arguments
         assert {"httpx", "pydantic", "signoff.client"} <= loaded

@@ -40,7 +40,7 @@ async def test_lines_of_standard_input_are_messages(served_cli: Cli, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (("chat", " "), "the text is empty"),
         (("ask", ""), "the text is empty"),
@@ -48,10 +48,10 @@ async def test_lines_of_standard_input_are_messages(served_cli: Cli, monkeypatch
         (("chat", "x", "--session", "a b"), "a session is named with"),
     ],
 )
-async def test_what_says_nothing_is_no_invocation(cli: Cli, words: tuple[str, ...], told: str) -> None:
+async def test_what_says_nothing_is_no_invocation(cli: Cli, words: tuple[str, ...], expected: str) -> None:
     """Refused before anything is reached."""
     ran = await cli(*words)
-    assert (ran.code, ran.out, told in " ".join(ran.err.split())) == (2, "", True)
+    assert (ran.code, ran.out, expected in " ".join(ran.err.split())) == (2, "", True)
 
 
 async def test_a_conversation_that_cannot_be(served_cli: Cli) -> None:

@@ -14,9 +14,9 @@ async def test_a_token_is_shown_once(served_cli: Cli) -> None:
     """Printed when it is made; lists name it by its id, with whose it is and what it may do."""
     made = await served_cli("token", "create", "approver", "--scope", "read", "--scope", "decide", "--expires", "12h")
     assert made.code == 0, made.err
-    secret, told = made.out.splitlines()
+    secret, found = made.out.splitlines()
     assert secret.startswith("sgf_")
-    assert "of approver may read, decide until" in told
+    assert "of approver may read, decide until" in found
     listed = await served_cli("token", "list", "--json")
     assert secret not in listed.out
     [token] = listed.data

@@ -110,11 +110,11 @@ def test_a_call_whose_permission_nobody_asked_is_a_question_in_json() -> None:
     row = next(each for each in inventory(catalog) if each.tool == "pay")
     call = CallPart(call="c1.1", tool="pay", args=Content(inline={}))
     found = settled_decision(call, "permission", "refused", "asked first", tool)
-    told = [
+    entries = [
         _explain(tool, row, each)["call"]["kind"]
         for each in (found, found.model_copy(update={"awaits_permission": True}))
     ]
-    assert told == ["settled", "question"]
+    assert entries == ["settled", "question"]
 
 
 @pytest.mark.parametrize(("amount", "kind", "gate"), [(5, "run", "approval"), (7, "settled", "permission")])

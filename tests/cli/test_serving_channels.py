@@ -43,10 +43,13 @@ async def test_the_channels_of_a_manifest_run_beside_the_gateway(
     signoff = TurnClient(client, task_queue=f"nobody-{uuid.uuid4().hex[:12]}")
     with caplog.at_level(logging.WARNING):
         async with working_store(place.settings) as store, running_gateway(place, signoff, store):
-            told = [each.getMessage() for each in caplog.records if "does not run" in each.getMessage()]
-            assert [line.partition(" does not run: ")[0] for line in told] == ["channel `broken`", "channel `nobody`"]
-            assert "NO_SUCH_VARIABLE" in told[0]
-            assert "carrier_pigeon" in told[1]
+            entries = [each.getMessage() for each in caplog.records if "does not run" in each.getMessage()]
+            assert [line.partition(" does not run: ")[0] for line in entries] == [
+                "channel `broken`",
+                "channel `nobody`",
+            ]
+            assert "NO_SUCH_VARIABLE" in entries[0]
+            assert "carrier_pigeon" in entries[1]
             body = json.dumps({"key": "k", "identity": "mallory", "text": "yes"}).encode()
             mark = hashlib.sha256(await store.secret_key(f"{KEY}chat") + body).hexdigest()
             async with httpx.AsyncClient(base_url=place.settings.public_url) as http:

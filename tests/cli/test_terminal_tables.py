@@ -8,7 +8,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.turn import CallView
 
 
-def told(code: Any, **fields: Any) -> str:
+def summary(code: Any, **fields: Any) -> str:
     """The line of a call of `book` that ended so."""
     outcome = CallOutcome(call="c1.1", tool="book", code=code, value=Content(inline="no seat left"), **fields)
     return call_line(CallView(call="c1.1", tool="book", state=code, outcome=outcome)).plain
@@ -17,9 +17,9 @@ def told(code: Any, **fields: Any) -> str:
 def test_what_stood_in_for_a_tool_that_failed_is_named() -> None:
     """The tool that a call names failed; what came of the other one is on a line of its own."""
     for code in ("ok", "execution_failed", "denied"):
-        line = told(code, fallback="look", primary_error="no\nline")
+        line = summary(code, fallback="look", primary_error="no\nline")
         assert line == "  book: execution failed: no line; look was tried in its place"
-    assert "in its place" not in told("ok")
+    assert "in its place" not in summary("ok")
 
 
 def test_a_call_whose_tool_asks_nobody_ran_by_no_rule() -> None:

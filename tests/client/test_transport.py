@@ -71,7 +71,7 @@ async def test_where_nothing_answers_the_remedy_is_named() -> None:
 
 async def test_a_stream_that_is_no_stream_of_turns_ends_in_an_error() -> None:
     """A problem that the gateway tells, an end before any view, and garbage."""
-    told = iter(
+    found = iter(
         (
             'event: problem\ndata: {"code": "unavailable", "message": "no worker answered"}\n\n',
             ": still here\n\n",
@@ -82,7 +82,7 @@ async def test_a_stream_that_is_no_stream_of_turns_ends_in_an_error() -> None:
 
     async def answer(request: Request) -> Response:
         if request.url.path.endswith("/events"):
-            return StreamingResponse(iter((next(told),)), media_type="text/event-stream")
+            return StreamingResponse(iter((next(found),)), media_type="text/event-stream")
         return JSONResponse(view)
 
     async with answering(answer) as client:

@@ -7,6 +7,6 @@ from signoff.contracts.clock import system_clock
 
 def test_the_time_is_the_same_wherever_a_process_runs() -> None:
     """In UTC, and says so."""
-    told = system_clock()
-    assert told.tzinfo is UTC
-    assert abs(told - datetime.now(UTC)) < timedelta(seconds=30)
+    found = system_clock()
+    assert found.tzinfo is UTC
+    assert abs(found - datetime.now(UTC)) < timedelta(seconds=30)

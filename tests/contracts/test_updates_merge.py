@@ -24,17 +24,17 @@ CALLERS = st.builds(
 def test_what_a_caller_says_stands(updates: Updates, caller: dict[str, Any]) -> None:
     """Field by field of data, and name by name of everything else; nothing is lost that only tools say."""
     extra = apply_updates(updates, caller)
-    told = caller.get("data", {})
+    found = caller.get("data", {})
     assert {name: extra[name] for name in caller if name != "data"} == {
         name: each for name, each in caller.items() if name != "data"
     }
     assert {name: extra[name] for name in updates.context if name not in caller} == {
         name: each for name, each in updates.context.items() if name not in caller
     }
-    if isinstance(told, dict):
-        assert extra.get("data", {}) == {**updates.data, **told}
+    if isinstance(found, dict):
+        assert extra.get("data", {}) == {**updates.data, **found}
     else:
-        assert extra["data"] == told
+        assert extra["data"] == found
 
 
 @given(UPDATES, UPDATES, CALLERS)

@@ -81,7 +81,7 @@ async def test_what_could_not_be_judged_is_judged_when_it_is_sent_again(
         # As the gateway does with what it has found good.
         await answer(store, decision)
         send = turns.signoff.withdraw if way == "withdraw" else turns.signoff.decide
-        told = [await send(decision) for _ in range(3)]
+        entries = [await send(decision) for _ in range(3)]
         await asyncio.wait_for(turns.signoff.result(key), 60)
-    assert [each.code for each in told] == ["unavailable", "unavailable", ""]
-    assert told[-1].status == "accepted"
+    assert [each.code for each in entries] == ["unavailable", "unavailable", ""]
+    assert entries[-1].status == "accepted"

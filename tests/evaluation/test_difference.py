@@ -21,7 +21,7 @@ async def differences(
     return list(find_differences(case, played, catalog.actors["desk"]))
 
 
-def told(found: list[Difference]) -> list[tuple[str, str, str, str]]:
+def summary(found: list[Difference]) -> list[tuple[str, str, str, str]]:
     """Kind, tool, what was and what is."""
     return [(each.kind, each.tool, each.was, each.now) for each in found]
 
@@ -39,7 +39,7 @@ async def test_new_missing_and_changed_calls_are_told() -> None:
     case = a_case(a_call(20), a_call(30, call="c1.2", tool="look"))
     catalog = a_catalog(a_tool(), a_tool("look"), a_tool("fly"))
     found = await differences(case, catalog, ("pay", {"amount": 25}), ("fly", {"amount": 1}))
-    assert told(found) == [
+    assert summary(found) == [
         ("changed", "pay", "amount=20", "amount=25"),
         ("missing", "look", "run", ""),
         ("new", "fly", "", "run"),
@@ -66,7 +66,7 @@ async def test_other_people_or_another_number_of_them_is_a_difference() -> None:
     """Where the record says who was asked."""
     asked = a_call(70, "ask", approvers=["role:finance"], quorum=1)
     two = a_tool(requires_approval=ASKS.model_copy(update={"quorum": 2}))
-    assert told(await differences(a_case(asked), a_catalog(two))) == [
+    assert summary(await differences(a_case(asked), a_catalog(two))) == [
         ("terms", "pay", "1 of role:finance", "2 of role:finance")
     ]
     assert await differences(a_case(a_call(70, "ask")), a_catalog(two)) == []
@@ -75,7 +75,7 @@ async def test_other_people_or_another_number_of_them_is_a_difference() -> None:
 async def test_another_ending_is_a_difference() -> None:
     """Of the state; words differ each time."""
     case = a_case(a_call(20))
-    assert told(await differences(case, a_catalog(), ("pay", {"amount": 20}), state="clarifying")) == [
+    assert summary(await differences(case, a_catalog(), ("pay", {"amount": 20}), state="clarifying")) == [
         ("ending", "", "complete", "clarifying")
     ]
 

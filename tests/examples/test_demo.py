@@ -49,7 +49,7 @@ def test_event_ids_come_from_the_history_as_temporal_prints_it() -> None:
 @pytest.mark.row("V10")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("story", "told"),
+    ("story", "expected"),
     [
         ("main", ["SIGKILL", "ToolDenied reached the model", "nobody knows what became of it", "still one row"]),
         ("two-people", ["1 of 2", "Dee stands in for Bo", "reminded", "escalated", "none changed or missing"]),
@@ -58,7 +58,7 @@ def test_event_ids_come_from_the_history_as_temporal_prints_it() -> None:
         ("grant", ["1 use left", "people were asked", "Ana takes it back", "none changed or missing"]),
     ],
 )
-async def test_a_story_plays_by_one_command(story: str, told: list[str]) -> None:
+async def test_a_story_plays_by_one_command(story: str, expected: list[str]) -> None:
     """Exit code 0, and every thing it says it saw; in databases, over HTTP and in the verified record."""
     code, said, complaint = await _demo(story)
     if "whether that took at most" in complaint:
@@ -66,7 +66,7 @@ async def test_a_story_plays_by_one_command(story: str, told: list[str]) -> None
         code, said, complaint = await _demo(story)
     assert code == 0, complaint
     seen = " ".join(each["seen"] for each in json.loads(said))
-    assert [words for words in told if words not in seen] == []
+    assert [words for words in expected if words not in seen] == []
 
 
 async def _demo(story: str) -> tuple[int | None, str, str]:

@@ -57,7 +57,7 @@ def test_what_it_does_not_understand_is_asked_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "code", "value", "note", "told"),
+    ("tool", "code", "value", "note", "expected"),
     [
         ("release_payment", "ok", json.dumps(PAYMENT), "", "Paid 12000 EUR to Nordwind for INV-4711."),
         ("release_payment", "ok", json.dumps(PAYMENT), "Changed.", "Changed. Paid 12000 EUR to Nordwind for INV-4711."),
@@ -66,10 +66,10 @@ def test_what_it_does_not_understand_is_asked_back() -> None:
         ("top_up", "denied", {"reason": "too much"}, "", "I could not do that: it was denied (too much)."),
     ],
 )
-def test_a_result_is_told_in_words(tool: str, code: str, value: Any, note: str, told: str) -> None:
+def test_a_result_is_told_in_words(tool: str, code: str, value: Any, note: str, expected: str) -> None:
     """People read a sentence, also of what was changed."""
     part = ResultPart(call="c1.1", tool=tool, code=code, value=Content(inline=value), note=note)
-    assert said(user_message("go"), Message(role="tool", parts=(part,))).args["text"] == told
+    assert said(user_message("go"), Message(role="tool", parts=(part,))).args["text"] == expected
 
 
 @pytest.mark.parametrize(("amount", "kind"), [(12000.0, "ask"), (50000.0, "ask"), (50000.5, "settled")])

@@ -46,7 +46,7 @@ def test_what_it_does_not_understand_is_asked_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "code", "value", "told"),
+    ("tool", "code", "value", "expected"),
     [
         (
             "book_flight",
@@ -64,8 +64,8 @@ def test_what_it_does_not_understand_is_asked_back() -> None:
         ("book_flight", "in_doubt", "It is not known.", "That did not work: It is not known."),
     ],
 )
-def test_a_result_is_told_in_words(tool: str, code: str, value: Any, told: str) -> None:
+def test_a_result_is_told_in_words(tool: str, code: str, value: Any, expected: str) -> None:
     """People read a sentence, whatever became of the call."""
     part = ResultPart(call="c1.1", tool=tool, code=code, value=Content(inline=value))
     call = asked(user_message("go"), Message(role="tool", parts=(part,)))
-    assert call.args["text"] == told
+    assert call.args["text"] == expected

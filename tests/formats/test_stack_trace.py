@@ -16,7 +16,7 @@ def test_a_trace_names_the_class_and_the_lines_and_quotes_nothing() -> None:
     try:
         inner()
     except RuntimeError as error:
-        told = trace_without_words(error)
-    assert told.startswith("RuntimeError\n")
-    assert ", in inner\n" in told
-    assert token not in told
+        text = trace_without_words(error)
+    assert text.startswith("RuntimeError\n")
+    assert ", in inner\n" in text
+    assert token not in text

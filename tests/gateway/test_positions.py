@@ -89,8 +89,8 @@ async def test_a_session_that_cannot_go_on_there_ends_that_turn_alone(till: Gate
     """The gateway does not know whom a session talks to: the session says what is wrong, and takes the next message."""
     session = fresh()
     path = f"/v1/sessions/{session}"
-    for told in ({"text": "hello", "actor": "desk"}, {"text": "small", "route": "gone"}, {"text": "hello"}):
-        assert (await till.http.post(f"{path}/messages", json=told)).status_code == 201
+    for found in ({"text": "hello", "actor": "desk"}, {"text": "small", "route": "gone"}, {"text": "hello"}):
+        assert (await till.http.post(f"{path}/messages", json=found)).status_code == 201
     while True:
         turns = (await till.http.get(path)).json()["turns"]
         if len(turns) == 3 and turns[2]["state"] == "complete":

@@ -103,8 +103,8 @@ async def test_the_api_shows_a_turn_to_whom_it_concerns(locked: GatewayRig, gate
         refused = await got(locked, person, wanted)
         missing = await got(locked, person, wanted.replace(turn, "main.none.none"))
         assert (refused.status_code, missing.status_code) == (404, 404)
-        told = missing.text.replace("main.none.none", turn).replace("main/none/none", turn.replace(".", "/"))
-        assert refused.text == told
+        result = missing.text.replace("main.none.none", turn).replace("main/none/none", turn.replace(".", "/"))
+        assert refused.text == result
     await gateway.turns.signoff.cancel_turn(TurnKey(*turn.split(".")))
     for person in READ:
         assert (await got(locked, person, wanted)).status_code == 200, person

@@ -131,8 +131,8 @@ async def test_what_a_stopped_worker_missed_is_handed_over_when_one_is_back(clie
     away = dataclasses.replace(rig.deps, client=TurnClient(client, task_queue=queue, patience=timedelta(seconds=0.3)))
     guest = rig.deps.people.find("guest", "main")
     assert guest is not None
-    told = await withdraw(away, approval, guest, "no need")
-    assert told.status == "pending"
+    receipt = await withdraw(away, approval, guest, "no need")
+    assert receipt.status == "pending"
     assert ((await rig.request(approval)).state, (await rig.request(approval)).reason) == ("cancelled", "no need")
     assert (await answered(away, approval, "ana")).code == "cancelled"
     assert await AnswerDispatcher(away).step(older_than=0) == 1

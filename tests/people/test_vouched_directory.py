@@ -67,9 +67,9 @@ def test_other_keys_and_retired_ones_sign_nobody() -> None:
     [key] = (new_key(NOW - WEEK),)
     signer = Signer(PrivateKeys(keys=(key,)))
     row = vouch(signer, CY, names=(), now=NOW, lifetime=WEEK)
-    for retired, told in ((NOW, "not signed by the gateway"), (NOW + timedelta(hours=1), "")):
+    for retired, found in ((NOW, "not signed by the gateway"), (NOW + timedelta(hours=1), "")):
         verifier = Verifier((key.public_half().model_copy(update={"retired_at": retired}),))
-        assert why(row, verifier=verifier) == told
+        assert why(row, verifier=verifier) == found
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ VARIABLES: dict[str, DataShape] = {
 }
 
 
-def told(text: str, *reports: str, variables: Any = VARIABLES) -> tuple[str, int]:
+def summary(text: str, *reports: str, variables: Any = VARIABLES) -> tuple[str, int]:
     """What is said of `text` when the checker reports `line:column: message` each."""
     lines = "\n".join(f"ERROR: <input>:{report} [INVALID_ARGUMENT]" for report in reports)
     return read_error(f"INVALID_ARGUMENT: {lines}", ErrorPlace(text, variables))
@@ -45,8 +45,8 @@ def test_a_report_without_a_place(report: str, sentence: str) -> None:
 
 def test_columns_count_through_lines() -> None:
     """The column is that of the whole text, line ends counted, from 1."""
-    assert told("ab", "1:2: Odd thing") == ("odd thing", 2)
-    assert told("ab\ncd\nef", "3:1: Odd thing") == ("odd thing", 7)
+    assert summary("ab", "1:2: Odd thing") == ("odd thing", 2)
+    assert summary("ab\ncd\nef", "3:1: Odd thing") == ("odd thing", 7)
 
 
 @pytest.mark.parametrize(
@@ -60,14 +60,14 @@ def test_columns_count_through_lines() -> None:
 )
 def test_a_long_message_is_cut(message: str, sentence: str) -> None:
     """Up to 160 characters stay; of more, what the parser would have liked instead is left out."""
-    assert told("true", f"1:1: {message}") == (sentence, 1)
+    assert summary("true", f"1:1: {message}") == (sentence, 1)
 
 
 def test_the_slip_that_can_be_put_right_comes_first() -> None:
     """Of several errors the one with a remedy, else the first."""
-    found = told("args.cuont > x", "1:12: undeclared reference to 'x'", "1:5: undefined field 'cuont'")
+    found = summary("args.cuont > x", "1:12: undeclared reference to 'x'", "1:5: undefined field 'cuont'")
     assert found == ("no field `args.cuont`; did you mean `args.count`?", 5)
-    assert told("a b", "1:1: One", "1:3: Two") == ("one", 1)
+    assert summary("a b", "1:1: One", "1:3: Two") == ("one", 1)
 
 
 @pytest.mark.parametrize(
@@ -101,16 +101,18 @@ def test_the_slip_that_can_be_put_right_comes_first() -> None:
 )
 def test_a_field_that_is_not_there(text: str, column: int, name: str, sentence: str) -> None:
     """The nearest declared one of that place, or all of them."""
-    assert told(text, f"1:{column}: undefined field '{name}'") == (sentence, column)
+    assert summary(text, f"1:{column}: undefined field '{name}'") == (sentence, column)
 
 
 def test_twelve_fields_are_named_at_most() -> None:
     """In order of the alphabet."""
     many = {"args": read_schema({"properties": {f"f{n:02}": {"type": "string"} for n in range(20)}})}
     listed = ", ".join(f"`f{n:02}`" for n in range(12))
-    assert told("args.zzz", "1:5: undefined field 'zzz'", variables=many)[0].endswith(f"declared are {listed}")
+    assert summary("args.zzz", "1:5: undefined field 'zzz'", variables=many)[0].endswith(f"declared are {listed}")
     none = {"args": DataShape("object")}
-    assert told("args.zzz", "1:5: undefined field 'zzz'", variables=none)[0] == "no field `args.zzz`; declared are none"
+    assert (
+        summary("args.zzz", "1:5: undefined field 'zzz'", variables=none)[0] == "no field `args.zzz`; declared are none"
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,7 +128,7 @@ def test_twelve_fields_are_named_at_most() -> None:
 )
 def test_a_name_nothing_has(name: str, sentence: str) -> None:
     """A variable, a function, a field without its variable, or what there is."""
-    assert told("true", f"1:1: undeclared reference to '{name}' (in container '')") == (sentence, 1)
+    assert summary("true", f"1:1: undeclared reference to '{name}' (in container '')") == (sentence, 1)
 
 
 @pytest.mark.parametrize(
@@ -149,12 +151,12 @@ def test_a_name_nothing_has(name: str, sentence: str) -> None:
 )
 def test_an_operator_that_does_not_fit(text: str, operator: str, types: str, sentence: str) -> None:
     """Which operator on what, and what to write instead where that is known."""
-    assert told(text, f"1:1: found no matching overload for '{operator}' applied to '({types})'") == (sentence, 1)
+    assert summary(text, f"1:1: found no matching overload for '{operator}' applied to '({types})'") == (sentence, 1)
 
 
 @pytest.mark.parametrize("text", ["args['my-field'] == ''", "args.my-field == ''", "args.`my-field` == ''"])
 def test_an_argument_cel_cannot_spell(text: str) -> None:
     """However it is written, it has to be renamed."""
     sentence = "CEL cannot spell the argument `my-field`; rename it or leave it out of the policy"
-    assert told(text, "1:1: undeclared reference to 'field'") == (sentence, 1)
-    assert told("args.my-fields", "1:1: Odd") == ("odd", 1)
+    assert summary(text, "1:1: undeclared reference to 'field'") == (sentence, 1)
+    assert summary("args.my-fields", "1:1: Odd") == ("odd", 1)

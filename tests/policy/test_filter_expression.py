@@ -44,8 +44,8 @@ def test_data_that_engines_cannot_read_keep_back() -> None:
     assert "cannot be asked" in problem("true", {"channel": "\ud800"})
     assert "cannot be asked" in problem("true", {"channel": 2**60})
     found = compile_filter("true", owner="actor `desk`", field="tool_filter")
-    told = found.problem(actor={"name": "\ud800", "tags": []}, tool=TOOL, ctx={})
-    assert told == "cannot be asked: the data hold text that is not Unicode (a lone surrogate)"
+    result = found.problem(actor={"name": "\ud800", "tags": []}, tool=TOOL, ctx={})
+    assert result == "cannot be asked: the data hold text that is not Unicode (a lone surrogate)"
 
 
 def test_what_is_no_data_at_all_keeps_back_and_says_what_went_wrong() -> None:

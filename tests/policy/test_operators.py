@@ -110,11 +110,11 @@ YES, NO, WRONG, OTHER = celtypes.BoolType(True), celtypes.BoolType(False), CELEv
 def test_what_decides_absorbs_errors(left: Any, right: Any, conjunction: str, disjunction: str) -> None:
     """`false && error` is false and `true || error` true, either way round; no error holds the text of another."""
     for one, two in ((left, right), (right, left)):
-        assert told(imported.logical_and(one, two)) == conjunction
-        assert told(imported.logical_or(one, two)) == disjunction
+        assert summary(imported.logical_and(one, two)) == conjunction
+        assert summary(imported.logical_or(one, two)) == disjunction
 
 
-def told(value: Any) -> str:
+def summary(value: Any) -> str:
     """A boolean, or an error's own word, which is all that it holds."""
     if isinstance(value, celtypes.BoolType):
         return "true" if value else "false"

@@ -55,7 +55,7 @@ def test_a_verdict_is_told_in_words_and_json() -> None:
     assert text.startswith("ask: `auto_approve_if` is false")
     assert "cel-python says false to auto_approve_if" in text
     assert "approvers: role:finance" in text
-    told = json.loads(json.dumps(explain_json(verdict)))
-    assert told["verdict"] == "ask"
-    assert told["rule_text"] == "args.totalCost < 50"
-    assert [each["engine"] for each in told["engines"]] == ["cel-expr-python", "cel-python"]
+    body = json.loads(json.dumps(explain_json(verdict)))
+    assert body["verdict"] == "ask"
+    assert body["rule_text"] == "args.totalCost < 50"
+    assert [each["engine"] for each in body["engines"]] == ["cel-expr-python", "cel-python"]

@@ -28,7 +28,7 @@ DEEP = "(" * POLICY_NESTING
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("", ("it is empty", 0)),
         (LONG, ("", 0)),
@@ -48,9 +48,9 @@ DEEP = "(" * POLICY_NESTING
         ("\ra", ("a carriage return; write it as one line", 1)),
     ],
 )
-def test_what_is_refused_unread_and_where(text: str, told: tuple[str, int]) -> None:
+def test_what_is_refused_unread_and_where(text: str, expected: tuple[str, int]) -> None:
     """One sentence and the column from 1; nothing and no column for a text that may be read."""
-    assert text_problem(text) == told
+    assert text_problem(text) == expected
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_a_case_is_read_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "expected"),
     [
         ({"expects": "ask"}, ("case 3: unknown key `expects`; did you mean `expect`?", "expects", "ask")),
         ({"zzz": 7}, (f"case 3: unknown key `zzz`; {KEYS}", "zzz", 7)),
@@ -58,9 +58,9 @@ def test_a_case_is_read_whole() -> None:
         ),
     ],
 )
-def test_an_odd_case(changes: dict[Any, Any], told: tuple[str, Any, Any]) -> None:
+def test_an_odd_case(changes: dict[Any, Any], expected: tuple[str, Any, Any]) -> None:
     """Which case, which key, what is allowed."""
-    assert refused(read_case, {**CASE, **changes}, 3) == told
+    assert refused(read_case, {**CASE, **changes}, 3) == expected
 
 
 @pytest.mark.parametrize("key", ["name", "tool", "expect"])
@@ -87,8 +87,8 @@ def test_cases_are_numbered_from_one() -> None:
 )
 def test_a_case_of_no_tool(tool: str, hint: str) -> None:
     """The nearest tool, or that there is none."""
-    told = (f"case `cheap`: unknown tool `{tool}`; {hint}", "tool", tool)
-    assert refused(run_cases, [{**CASE, "tool": tool}], {"book_flight": compiled(), "x": compiled()}) == told
+    result = (f"case `cheap`: unknown tool `{tool}`; {hint}", "tool", tool)
+    assert refused(run_cases, [{**CASE, "tool": tool}], {"book_flight": compiled(), "x": compiled()}) == result
 
 
 # Explanations
@@ -166,7 +166,7 @@ def test_an_explanation_as_json_has_every_field() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "expected"),
     [
         (
             {"autoApproveIf": "true", "auto_approve_if": "false"},
@@ -263,9 +263,9 @@ def test_an_explanation_as_json_has_every_field() -> None:
         ),
     ],
 )
-def test_a_mistake_in_a_policy(data: dict[str, Any], told: tuple[str, Any, Any]) -> None:
+def test_a_mistake_in_a_policy(data: dict[str, Any], expected: tuple[str, Any, Any]) -> None:
     """One sentence with its remedy."""
-    assert refused(ApprovalPolicy.model_validate, data) == told
+    assert refused(ApprovalPolicy.model_validate, data) == expected
 
 
 @pytest.mark.parametrize(
@@ -316,8 +316,8 @@ def test_rules_are_judged_strictest_first() -> None:
 def test_two_rules_of_one_name() -> None:
     """Each rule needs a name of its own."""
     rules = [GlobalRule(name=name, rule="true", effect="hide") for name in ("a", "b", "b")]
-    told = "global rule `b` stands twice; give each rule a name of its own"
-    assert refused(compile_rules, rules)[:2] == (told, "b")
+    text = "global rule `b` stands twice; give each rule a name of its own"
+    assert refused(compile_rules, rules)[:2] == (text, "b")
 
 
 def test_a_rule_sees_declared_context_only() -> None:

@@ -119,10 +119,10 @@ def test_who_has_a_place_in_a_group_is_escalated_to_nobody() -> None:
     assert (routed.groups, routed.escalate_to) == ((ApproverGroup(of=("role:cfo",)), COUNSEL), ("user:eve",))
     judge = policy(handler="desk.rules:judge", escalate_to=["role:legal"], on_timeout="escalate")
     stricter = Term.model_validate({"approvers": ["role:legal"]})
-    told = apply_handler_verdict(
+    result = apply_handler_verdict(
         judge, judge.judge(arguments(), context()), HandlerVerdict("ask", stricter=stricter)
     ).terms
-    assert (told.groups, told.escalate_to, told.on_timeout) == ((FINANCE, COUNSEL), (), "deny")
+    assert (result.groups, result.escalate_to, result.on_timeout) == ((FINANCE, COUNSEL), (), "deny")
 
 
 @pytest.mark.parametrize("word", ["ask", "auto"])

@@ -71,7 +71,7 @@ def test_what_is_kept_of_a_correction_is_a_copy_all_the_way_down() -> None:
 
 
 @pytest.mark.parametrize(
-    ("to", "told"),
+    ("to", "expected"),
     [
         (lambda args: {**args, "flight": args["flight"] + "!"}, "are corrected again and again"),
         (
@@ -80,9 +80,9 @@ def test_what_is_kept_of_a_correction_is_a_copy_all_the_way_down() -> None:
         ),
     ],
 )
-def test_a_correction_that_is_no_arguments_is_a_problem_of_the_whole(to: Any, told: str) -> None:
+def test_a_correction_that_is_no_arguments_is_a_problem_of_the_whole(to: Any, expected: str) -> None:
     """It has no path, and the model is told to correct them itself."""
-    message = f"the arguments of `book_flight` are not valid: {told}. Correct them and call it again"
+    message = f"the arguments of `book_flight` are not valid: {expected}. Correct them and call it again"
     assert ruled(a_tool(validate_input=lambda args: Correction(to(args)))).message == message
 
 

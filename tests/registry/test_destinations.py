@@ -63,14 +63,14 @@ def test_each_canonical_destination_can_be_declared(name: str) -> None:
 @pytest.mark.row("X24")
 def test_nothing_goes_anywhere_without_a_filter() -> None:
     """Each destination has its own view; a tool's filter goes before the destination's; without one, nothing goes."""
-    sold, told = a_tool("sold", filters={"cache": shorter, "ui-streaming": brief}), a_tool("told")
+    sold, result = a_tool("sold", filters={"cache": shorter, "ui-streaming": brief}), a_tool("told")
     to = [a_destination("cache", filter=identity), a_destination("ui-streaming", filter=None)]
-    distribution = a_catalog(sold, told, to=to).distribution
-    assert (distribution.view(sold, "cache"), distribution.view(told, "cache")) == (shorter, identity)
-    assert (distribution.view(sold, "ui-streaming"), distribution.view(told, "ui-streaming")) == (brief, None)
-    assert [each.name for each in distribution.sinks(told)] == ["cache"]
-    assert (distribution.view(told, "llm-session"), distribution.view(told, "audit")) == (for_model, for_record)
-    assert distribution.view(told, "formatter:html") is None
+    distribution = a_catalog(sold, result, to=to).distribution
+    assert (distribution.view(sold, "cache"), distribution.view(result, "cache")) == (shorter, identity)
+    assert (distribution.view(sold, "ui-streaming"), distribution.view(result, "ui-streaming")) == (brief, None)
+    assert [each.name for each in distribution.sinks(result)] == ["cache"]
+    assert (distribution.view(result, "llm-session"), distribution.view(result, "audit")) == (for_model, for_record)
+    assert distribution.view(result, "formatter:html") is None
 
 
 @pytest.mark.row("X24")

@@ -30,7 +30,7 @@ GOOD: dict[str, Any] = {"flight": "TP 531", "totalCost": 420}
 ALL = frozenset(KINDS)
 
 
-async def asked(*told: Any) -> Any:
+async def asked(*result: Any) -> Any:
     """A function of a tool that no pure gate asks."""
     raise AssertionError("nothing pure asks")
 
@@ -373,15 +373,15 @@ def test_what_is_advertised_is_what_may_run(world: tuple[Catalog, str, frozenset
 def test_an_occasion_is_what_is_pinned() -> None:
     """Nothing of it can be changed by whoever is told."""
     ctx = pinned(channel="slack", route="r", step="s1")
-    told = hook_context(ctx)
-    assert told == HookContext(
+    result = hook_context(ctx)
+    assert result == HookContext(
         tenant="main", user=ctx.user, actor="desk", session="s", turn="t", channel="slack", route="r", step="s1"
     )
     with pytest.raises(AttributeError):
-        told.tenant = "other"  # type: ignore[misc]
+        result.tenant = "other"  # type: ignore[misc]
 
 
-def told(code: CallCode, gate: GateName, message: str, tool: Tool | None = None) -> LocalGateDecision:
+def summary(code: CallCode, gate: GateName, message: str, tool: Tool | None = None) -> LocalGateDecision:
     """A call that a gate settled, with the tool it was about."""
     return settled_decision(a_call(), gate, code, message, tool)
 
@@ -390,18 +390,18 @@ def test_what_is_missing_is_told_with_the_tool_it_is_missing_for() -> None:
     """Gates 8 and 12: the record of the call says which tool it was, the model which of its needs are not met."""
     tool = a_tool(capabilities=Capabilities(network=("api.example.com",), storage=True))
     away = ruled(tool, unavailable=frozenset({tool.name}))
-    assert away == told("not_available", "available", "Tool book_flight is not currently available", tool)
+    assert away == summary("not_available", "available", "Tool book_flight is not currently available", tool)
     needs = ", ".join(tool.capabilities.kinds)
     assert set(tool.capabilities.kinds) == {"network", "storage"}
     message = f"`book_flight` needs {needs}, which is not set up here; do without it"
-    assert ruled(tool) == told("not_available", "capabilities", message, tool)
+    assert ruled(tool) == summary("not_available", "capabilities", message, tool)
 
 
 def test_a_permission_is_asked_for_and_refused_in_words() -> None:
     """Gate 10: the question names the tool whose check is to be asked; a denial says why and what to do instead."""
     tool = a_tool(check_permissions=asked)
     message = "nobody has asked whether `book_flight` is permitted"
-    assert ruled(tool) == told("refused", "permission", message, tool).model_copy(update={"awaits_permission": True})
+    assert ruled(tool) == summary("refused", "permission", message, tool).model_copy(update={"awaits_permission": True})
     why = "Permission denied: not yours"
     denied = ruled(tool, permission=Permission.deny("not yours"))
     assert denied == denied_decision(a_call(), "permission", why, tool)
@@ -423,9 +423,9 @@ def test_a_limited_tool_runs_only_where_somebody_has_looked_how_often_it_was_use
     """Gate 12: by the id of the call; what was found out is told as it is, another call's is not this one's."""
     tool = a_tool(usage_limit=UsageLimit(1, "user", 60.0))
     nobody = "nobody has looked how often `book_flight` was used; do without it"
-    assert ruled(tool) == told("not_available", "usage", nobody, tool)
+    assert ruled(tool) == summary("not_available", "usage", nobody, tool)
     spent = ruled(tool, spent={"c1.1": "used up until noon"})
-    assert spent == told("not_available", "usage", "used up until noon", tool)
+    assert spent == summary("not_available", "usage", "used up until noon", tool)
     for free in ({}, {"c1.2": "used up"}):
         assert ruled(tool, spent=free).kind == "run"
     assert ruled(tool, spent={"c1.1": "used up"}, dry_run=True).gate == "usage"
@@ -450,7 +450,7 @@ def test_a_tool_that_waits_where_the_actor_stands_does_not_run() -> None:
     waits, there = pinned(route="trip", step="pay"), pinned(route="trip", step="pay", extra={"quote": 1})
     message = "Unknown tool: book_flight; use one of the tools you were given"
     found = judge(catalog, waits, a_call(), GOOD, Tally())
-    assert found == told("not_available", "layer", message)
+    assert found == summary("not_available", "layer", message)
     assert judge(catalog, there, a_call(), GOOD, Tally()).kind == "run"
 
 

@@ -93,7 +93,7 @@ def test_a_surplus_call() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "made", "told"),
+    ("limit", "made", "expected"),
     [
         (MAX_CALLS, MAX_CALLS - 1, ""),
         (MAX_CALLS, MAX_CALLS, "1000"),
@@ -103,14 +103,14 @@ def test_a_surplus_call() -> None:
         (2, 3, "2"),
     ],
 )
-def test_calls_of_a_turn(limit: int, made: int, told: str) -> None:
+def test_calls_of_a_turn(limit: int, made: int, expected: str) -> None:
     """Gate 2: the actor's own number, never more than the house's."""
     found = catalog(actors=(an_actor(limits=TurnLimits(calls=limit)),))
     ruling = judged(found, tally=Tally(calls=made))
-    if not told:
+    if not expected:
         assert ruling.kind == "run"
         return
-    message = f"this turn has made its {told} calls; answer with what you have"
+    message = f"this turn has made its {expected} calls; answer with what you have"
     assert ruling == settled("caps", "too_many_calls", message)
 
 
@@ -168,14 +168,14 @@ def test_a_tool_of_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"),
+    ("reason", "expected"),
     [("money is frozen", "money is frozen"), ("", "rule `no-money` is true")],
 )
-def test_a_rule_that_denies(reason: str, told: str) -> None:
+def test_a_rule_that_denies(reason: str, expected: str) -> None:
     """Gate 5: its reason, or else which rule it was."""
     rule = GlobalRule(name="no-money", rule="tool.name == 'book_flight'", effect="deny", reason=reason)
     tool = a_tool()
-    assert judged(catalog(tool, policies=[rule])) == denied_decision(proposed(), "tag_policy", told, tool)
+    assert judged(catalog(tool, policies=[rule])) == denied_decision(proposed(), "tag_policy", expected, tool)
 
 
 def test_a_policy_that_denies() -> None:
@@ -192,22 +192,22 @@ def test_wrong_arguments(count: int, more: str) -> None:
     """Gate 9: up to five problems, each with its path, and how many more there are."""
     problems = [SchemaProblem(f"f{n}", "must fly") for n in range(count)]
     tool = a_tool(validate_input=lambda args: problems)
-    told = "; ".join(f"`f{n}` must fly" for n in range(min(count, PROBLEMS_SHOWN)))
-    message = f"the arguments of `book_flight` are not valid: {told}{more}. Correct them and call it again"
+    page_text = "; ".join(f"`f{n}` must fly" for n in range(min(count, PROBLEMS_SHOWN)))
+    message = f"the arguments of `book_flight` are not valid: {page_text}{more}. Correct them and call it again"
     assert judged(catalog(tool)) == settled("schema", "input_invalid", message, tool=tool)
 
 
 @pytest.mark.parametrize(
-    ("check", "told"),
+    ("check", "expected"),
     [
         (lambda args: [SchemaProblem("", "must be honest")], "must be honest"),
         (lambda args: 1 / 0, "cannot be checked (ZeroDivisionError)"),
     ],
 )
-def test_a_tools_own_check(check: Any, told: str) -> None:
+def test_a_tools_own_check(check: Any, expected: str) -> None:
     """Gate 9: a problem of the whole has no path; a check that fails is a problem of the whole."""
     tool = a_tool(validate_input=check)
-    message = f"the arguments of `book_flight` are not valid: {told}. Correct them and call it again"
+    message = f"the arguments of `book_flight` are not valid: {expected}. Correct them and call it again"
     assert judged(catalog(tool)) == settled("schema", "input_invalid", message, tool=tool)
 
 
@@ -342,13 +342,13 @@ async def never_called(call: object, context: object) -> str:
     raise AssertionError("the gates are pure: they ask nobody")
 
 
-@pytest.mark.parametrize(("reason", "told"), [("", "rule `r` is true"), ("so it is", "so it is")])
-def test_a_denying_rule_gives_its_reason_or_says_what_it_found(reason: str, told: str) -> None:
+@pytest.mark.parametrize(("reason", "expected"), [("", "rule `r` is true"), ("so it is", "so it is")])
+def test_a_denying_rule_gives_its_reason_or_says_what_it_found(reason: str, expected: str) -> None:
     """A rule that could not say why is still named."""
     rule = GlobalRule(name="r", rule="'money' in tool.tags", effect="deny", reason=reason)
     ruling = judged(catalog(a_tool(tags=("money",)), policies=[rule]))
     assert (ruling.gate, ruling.code) == ("tag_policy", "denied")
-    assert told in ruling.outcome.denied.reason
+    assert expected in ruling.outcome.denied.reason
 
 
 def test_rules_over_an_actors_tags_know_them() -> None:

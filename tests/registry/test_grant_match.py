@@ -122,9 +122,9 @@ def test_arguments_without_a_canonical_form_are_not_remembered_exactly() -> None
 )
 def test_a_predicate_that_does_not_fit_says_why(where: str, words: str) -> None:
     """It has to be an expression over the tool's arguments, and true of the call that is answered."""
-    told = problem(remember=GrantRequest(where=where))
-    assert told.startswith("`remember.where`: ")
-    assert words in told
+    result = problem(remember=GrantRequest(where=where))
+    assert result.startswith("`remember.where`: ")
+    assert words in result
 
 
 @pytest.mark.parametrize("masked_by", ["tool", "question"])
@@ -134,11 +134,11 @@ def test_a_predicate_reads_nothing_that_is_hidden(masked_by: str) -> None:
     assert problem(remember=wish) == ""
     hides = a_tool(requires_approval=ApprovalPolicy(allow_remember=True), secrets=("flight",))
     if masked_by == "tool":
-        told = problem(request(definition=definition_hash(hides)), tool=hides, remember=wish)
+        result = problem(request(definition=definition_hash(hides)), tool=hides, remember=wish)
     else:
-        told = problem(request(secrets=("flight",)), remember=wish)
-    assert told.startswith("`remember.where`: ")
-    assert "hidden" in told
+        result = problem(request(secrets=("flight",)), remember=wish)
+    assert result.startswith("`remember.where`: ")
+    assert "hidden" in result
 
 
 def test_what_is_hidden_from_one_question_is_so_whatever_was_asked_before() -> None:

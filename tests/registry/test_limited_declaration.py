@@ -46,7 +46,7 @@ def test_a_manifest_declares_them(tmp_path: Path, key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "expected"),
     [
         ("hours: Mon 08:00-18:00 UTC", r"m\.yaml:8: .*has `hours` that cannot be read: `Mon` is no day"),
         ("hours: [Mo 08:00-18:00 UTC, Mo 08:00-18:00 Europe/Lisboa]", r"m\.yaml:8: .*no time zone"),
@@ -58,14 +58,14 @@ def test_a_manifest_declares_them(tmp_path: Path, key: str) -> None:
         ("usage_limit: {count: 3, per: user, period: 1d, burst: 2}", r"unknown key `burst`"),
     ],
 )
-def test_a_mistake_is_told_with_its_line(tmp_path: Path, line: str, told: str) -> None:
+def test_a_mistake_is_told_with_its_line(tmp_path: Path, line: str, expected: str) -> None:
     """By the sentence that says what would be right."""
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=expected):
         manifest(tmp_path, line)
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({"hours": 8}, "needs `hours` to be a list of texts"),
         ({"hours": ("Mo",)}, "has `hours` that cannot be read: `Mo` is not made of days, hours and a time zone"),
@@ -78,9 +78,9 @@ def test_a_mistake_is_told_with_its_line(tmp_path: Path, line: str, told: str) -
         ({"usage_limit": UsageLimit(1, "user", "1d")}, "`period` must be a number of seconds"),  # type: ignore[arg-type]
     ],
 )
-def test_a_wrong_declaration_is_refused(fields: dict[str, Any], told: str) -> None:
+def test_a_wrong_declaration_is_refused(fields: dict[str, Any], expected: str) -> None:
     """When the registry is made, not when the tool is called."""
-    with pytest.raises(RegistrationError, match=told):
+    with pytest.raises(RegistrationError, match=expected):
         ToolRegistry([a_tool(**fields)])
 
 

@@ -54,7 +54,7 @@ def loaded(folder: Path, text: str = MANIFEST) -> Catalog:
     return load_manifest(file)
 
 
-def told(catalog: Catalog, route: str = "", step: str = "", **data: object) -> list[str]:
+def summary(catalog: Catalog, route: str = "", step: str = "", **data: object) -> list[str]:
     """The activities of the tools that are seen."""
     ctx = pinned(route=route, step=step, extra={"data": data})
     return [tool.activity for tool in catalog.tool_view(ctx).visible()]
@@ -65,13 +65,13 @@ def told(catalog: Catalog, route: str = "", step: str = "", **data: object) -> l
 def test_a_manifest_declares_where_an_actor_may_stand(tmp_path: Path) -> None:
     """Routes and steps in their order, with tools of their own, what they wait for and what they keep back."""
     catalog = loaded(tmp_path)
-    assert told(catalog) == told(catalog, "talk") == ["greet@desk", "note", "pay"]
+    assert summary(catalog) == summary(catalog, "talk") == ["greet@desk", "note", "pay"]
     position = catalog.tool_view(pinned(route="talk")).position
     assert position is not None
     assert [each.__name__ for each in position.selects] == ["nothing"]
-    assert told(catalog, "trip", "ask") == ["note"]
-    assert told(catalog, "trip", "buy", city="Porto") == ["note", "pay@desk.trip"]
-    assert told(catalog, "trip", "buy") == ["pay@desk.trip"]
+    assert summary(catalog, "trip", "ask") == ["note"]
+    assert summary(catalog, "trip", "buy", city="Porto") == ["note", "pay@desk.trip"]
+    assert summary(catalog, "trip", "buy") == ["pay@desk.trip"]
     assert catalog.tool_view(pinned(route="rest")).resolution("pay").reason == "nothing is paid on a day of rest"
     assert catalog.actors["desk"].routes[0].description == "From the wish to the ticket."
 

@@ -35,8 +35,8 @@ def test_a_result_is_checked_against_its_schema(schema: Any, result: ToolResult,
 def test_a_misfit_is_told_with_its_places_and_without_its_values() -> None:
     """The model reads that it has happened, what was expected where, and that it should not call again."""
     schema = {"type": "array", "items": {"type": "integer"}}
-    told = output_problem(a_tool(output_schema=schema), ToolResult(["s3cret"] * 7))
-    assert told == (
+    found = output_problem(a_tool(output_schema=schema), ToolResult(["s3cret"] * 7))
+    assert found == (
         "output_invalid: `book_flight` ran and what it does has happened, but its result does not fit its declared "
         "output: `[0]` must be of type integer; `[1]` must be of type integer; `[2]` must be of type integer; "
         "`[3]` must be of type integer; `[4]` must be of type integer; and 2 more. Do not call it again for that; "

@@ -69,8 +69,8 @@ def test_parts_have_a_known_type_or_the_answer_is_not_taken() -> None:
         (("invoice", {"n": 1}), ("citation", "page 3")),
     )
     for wrong in ("invoice", "approval-request", "approval-response", "nonsense"):
-        told = ALONE.parse({"text": "x", "parts": [{"type": wrong, "content": 1}]})
-        assert "`parts[0].type` must be one of" in str(told)
+        result = ALONE.parse({"text": "x", "parts": [{"type": wrong, "content": 1}]})
+        assert "`parts[0].type` must be one of" in str(result)
     assert "at most" in str(ALONE.parse({"text": "x", "parts": parts[1:] * (MAX_PARTS + 1)}))
 
 

@@ -51,7 +51,7 @@ def test_a_catalog_without_actors_has_its_registry() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scope", "where", "kind", "told"),
+    ("scope", "where", "kind", "expected"),
     [
         ("agnet", {}, ConfigError, "there is no scope `agnet`; known: `agent`, `route`"),
         ("all", {"actor": "dekc"}, NotFound, "there is no actor `dekc`"),
@@ -59,7 +59,7 @@ def test_a_catalog_without_actors_has_its_registry() -> None:
         ("step", {"step": "sell"}, ConfigError, "no route and step `/sell` of any actor"),
     ],
 )
-def test_an_unknown_name_is_an_error(scope: str, where: dict[str, str], kind: type[Exception], told: str) -> None:
+def test_an_unknown_name_is_an_error(scope: str, where: dict[str, str], kind: type[Exception], expected: str) -> None:
     """An empty list would look like an answer."""
-    with pytest.raises(kind, match=told):
+    with pytest.raises(kind, match=expected):
         tools_in_scope(catalog(), scope, **where)

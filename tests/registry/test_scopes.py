@@ -37,7 +37,7 @@ def catalog_with(*routes: Route, tools: tuple[str, ...] = ("search", "pay", "not
     return build_catalog(tools=[a_tool(name, description="registry") for name in tools], actors=[actor])
 
 
-def told(catalog: Catalog, route: str = "", step: str = "", **fields: Any) -> list[str]:
+def summary(catalog: Catalog, route: str = "", step: str = "", **fields: Any) -> list[str]:
     """The names that the model is told of, `respond` aside."""
     return [each.name for each in catalog.offered_tools("desk", pinned(route=route, step=step, **fields))[:-1]]
 
@@ -81,14 +81,14 @@ def trip() -> Catalog:
 @pytest.mark.parametrize(("where", "tools"), PLACES)
 def test_tools_belong_to_the_actor_a_route_or_a_step(where: tuple[str, ...], tools: list[str]) -> None:
     """Those of the actor are everywhere, those of a route in it and its steps, those of a step there alone."""
-    assert sorted(told(trip(), *where)) == sorted(tools)
+    assert sorted(summary(trip(), *where)) == sorted(tools)
 
 
 @pytest.mark.row("F33")
 def test_a_step_s_tools_are_seen_first_in_their_order() -> None:
     """Then the route's, the actor's own and the registry's."""
-    assert told(trip(), "trip", "ask") == ["quote", "search", "seats", "greet", "note", "pay"]
-    assert told(trip(), "trip") == ["seats", *EVERYWHERE]
+    assert summary(trip(), "trip", "ask") == ["quote", "search", "seats", "greet", "note", "pay"]
+    assert summary(trip(), "trip") == ["seats", *EVERYWHERE]
 
 
 @pytest.mark.row("F07")
@@ -169,7 +169,7 @@ def test_a_reference_is_looked_up_in_the_registry_then_the_route_then_the_actor(
         catalog_with(Route(name="r", steps=(Step(name="s", tools=("serach",)),)))
     optional = Step(name="s", tools=(ToolUse(tool="serach", optional=True), "pay"), mode="only")
     catalog = catalog_with(Route(name="r", steps=(optional,)))
-    assert told(catalog, "r", "s") == ["pay"]
+    assert summary(catalog, "r", "s") == ["pay"]
     found = catalog.tool_view(pinned(route="r", step="s")).resolution("serach").trace[1]
     assert (found.outcome, found.why) == ("absent", "refers to it, but it is optional and not there")
 
@@ -215,9 +215,9 @@ def test_a_layer_adds_to_the_others_or_stands_alone() -> None:
     """`only` leaves what it names itself; whatever else there is reads as if it did not exist."""
     steps = (Step(name="s", tools=("pay",), mode="only"), Step(name="t", tools=("pay",)))
     catalog = catalog_with(Route(name="r", tools=("note",), mode="only", steps=steps), own_tools=(own("greet"),))
-    assert told(catalog, "r") == ["note"]
-    assert told(catalog, "r", "t") == ["pay", "note"]
-    assert told(catalog, "r", "s") == ["pay"]
+    assert summary(catalog, "r") == ["note"]
+    assert summary(catalog, "r", "t") == ["pay", "note"]
+    assert summary(catalog, "r", "s") == ["pay"]
     for name in ("note", "search", "greet"):
         found = ruled(catalog, name, "r", "s")
         assert (found.gate, found.code) == ("layer", "not_available")
@@ -232,7 +232,7 @@ def test_the_reason_of_a_filter_that_refuses_reaches_trace_and_model() -> None:
     step = Step(name="s", tool_filter="tool.name != 'search'")
     route = Route(name="r", tool_filter="tool.name != 'pay'", tool_filter_reason=why, steps=(step,))
     catalog = catalog_with(route)
-    assert told(catalog, "r") == ["note", "search"]
+    assert summary(catalog, "r") == ["note", "search"]
     found = catalog.tool_view(pinned(route="r")).resolution("pay")
     assert found.why == f"`tool_filter` of route `r` is false: {why}"
     assert [each.why for each in found.trace if each.outcome == "absent"][-1].endswith(why)
@@ -268,9 +268,9 @@ def test_a_filter_keeps_back_what_it_is_not_true_of() -> None:
     """In the route, and with the step's own as well; an error keeps back everything."""
     steps = (Step(name="s", tool_filter="tool.name != 'note'"), Step(name="t", tool_filter="ctx.tenant == 'none'"))
     catalog = catalog_with(Route(name="r", tool_filter="tool.name != 'pay'", steps=steps))
-    assert told(catalog, "r") == ["note", "search"]
-    assert told(catalog, "r", "s") == ["search"]
-    assert told(catalog, "r", "t") == []
+    assert summary(catalog, "r") == ["note", "search"]
+    assert summary(catalog, "r", "s") == ["search"]
+    assert summary(catalog, "r", "t") == []
     assert ruled(catalog, "pay", "r", "s").gate == "layer"
     why = catalog.tool_view(pinned(route="r", step="s")).resolution("pay").why
     assert why == "`tool_filter` of route `r` is false"
@@ -285,8 +285,11 @@ def test_tools_are_chosen_by_what_was_collected() -> None:
     tools = [a_tool("seats", tags=("rail",)), a_tool("bags", tags=("air",))]
     schema = {"type": "object", "properties": {"category": {"type": "string"}}}
     catalog = build_catalog(tools=tools, actors=[an_actor(routes=(route,))], context={"data": schema})
-    assert [told(catalog, "r", extra={"data": {"category": kind}}) for kind in ("rail", "air")] == [["seats"], ["bags"]]
-    assert told(catalog, "r", extra={"data": {}}) == told(catalog, "r") == []
+    assert [summary(catalog, "r", extra={"data": {"category": kind}}) for kind in ("rail", "air")] == [
+        ["seats"],
+        ["bags"],
+    ]
+    assert summary(catalog, "r", extra={"data": {}}) == summary(catalog, "r") == []
 
 
 @pytest.mark.row("F11")
@@ -295,12 +298,12 @@ def test_steps_wait_for_data_and_tools_for_steps() -> None:
     collect = {"city": {"type": "string", "minLength": 2}, "note": None}
     steps = (Step(name="ask", collect=collect), Step(name="buy", tools=("pay",), requires=("city",)), Step(name="end"))
     catalog = catalog_with(Route(name="r", tools=(ToolUse(tool="note", min_step="end"),), steps=steps))
-    assert told(catalog, "r", "ask") == ["pay", "search"]
-    assert told(catalog, "r", "end") == ["note", "pay", "search"]
+    assert summary(catalog, "r", "ask") == ["pay", "search"]
+    assert summary(catalog, "r", "end") == ["note", "pay", "search"]
     for data in ({}, {"city": None}, {"city": 7}, {"city": "x"}, None, "city"):
-        assert told(catalog, "r", "buy", extra={"data": data}) == ["search"]
+        assert summary(catalog, "r", "buy", extra={"data": data}) == ["search"]
         assert ruled(catalog, "pay", "r", "buy", extra={"data": data}).gate == "layer"
-    assert told(catalog, "r", "buy", extra={"data": {"city": "Porto"}}) == ["pay", "search"]
+    assert summary(catalog, "r", "buy", extra={"data": {"city": "Porto"}}) == ["pay", "search"]
     assert trace(catalog, "pay", "r", "buy")[1:] == [
         ("step_reference", "absent"),
         ("route", "absent"),
@@ -313,7 +316,11 @@ def test_declared_context_is_data_too() -> None:
     """A field that the manifest declares may be waited for as well."""
     actor = an_actor(routes=(Route(name="r", steps=(Step(name="s", tools=("pay",), requires=("trip",)),)),))
     catalog = build_catalog(tools=[a_tool("pay")], actors=[actor], context={"trip": {"type": "string"}})
-    assert [told(catalog, "r", "s", extra=extra) for extra in ({}, {"trip": 7}, {"trip": "LIS"})] == [[], [], ["pay"]]
+    assert [summary(catalog, "r", "s", extra=extra) for extra in ({}, {"trip": 7}, {"trip": "LIS"})] == [
+        [],
+        [],
+        ["pay"],
+    ]
 
 
 @pytest.mark.row("F34")
@@ -322,18 +329,18 @@ def test_a_turns_own_tools_come_before_all_others_and_from_the_catalog_only() ->
     """For this turn; unknown names are an error at its start, and nothing to the gates."""
     step = Step(name="s", tools=("note",), mode="only")
     catalog = catalog_with(Route(name="r", steps=(step,)))
-    assert told(catalog, "r", "s", transient=("pay",)) == ["pay", "note"]
-    assert told(catalog, "r", "s") == ["note"]
+    assert summary(catalog, "r", "s", transient=("pay",)) == ["pay", "note"]
+    assert summary(catalog, "r", "s") == ["note"]
     assert trace(catalog, "pay", "r", "s", transient=("pay",))[0] == ("transient", "won")
     with pytest.raises(ConfigError, match="can have no tool `wire` for one turn"):
-        told(catalog, "r", "s", transient=("wire",))
+        summary(catalog, "r", "s", transient=("wire",))
     assert ruled(catalog, "wire", "r", "s", transient=("wire",)).gate == "resolve"
 
 
 def test_a_turns_own_tool_may_not_go_around_the_actors_list() -> None:
     """The list is asked last, of every layer."""
     catalog = build_catalog(tools=[a_tool("pay"), a_tool("note")], actors=[an_actor(tools=("note",))])
-    assert told(catalog, transient=("pay",)) == ["note"]
+    assert summary(catalog, transient=("pay",)) == ["note"]
     assert ruled(catalog, "pay", transient=("pay",)).gate == "allowlist"
 
 
@@ -360,9 +367,9 @@ def test_a_place_that_is_not_there_is_an_error_at_the_start_and_nothing_to_the_g
     catalog = catalog_with(Route(name="r", steps=(Step(name="s"),)))
     for route, step in (("x", ""), ("r", "x"), ("", "s")):
         with pytest.raises(ConfigError, match=r"has no route and step.*known: `r`, `r/s`"):
-            told(catalog, route, step)
+            summary(catalog, route, step)
         assert ruled(catalog, "pay", route, step).gate == "layer"
-    assert told(catalog_with(), "anywhere", "at all") == ["note", "pay", "search"]
+    assert summary(catalog_with(), "anywhere", "at all") == ["note", "pay", "search"]
 
 
 @pytest.mark.parametrize(
@@ -402,8 +409,8 @@ def test_a_surface_excludes_an_actors_own_tools_too() -> None:
     """Nothing nearer brings back what does not exist on a channel."""
     fields: dict[str, Any] = {"own_tools": (own("greet"),), "surfaces": {"slack": Surface(exclude=("greet", "search"))}}
     catalog = catalog_with(Route(name="r", tools=(own(),)), **fields)
-    assert told(catalog, "r") == ["search", "greet", "note", "pay"]
-    assert told(catalog, "r", channel="slack") == ["note", "pay"]
+    assert summary(catalog, "r") == ["search", "greet", "note", "pay"]
+    assert summary(catalog, "r", channel="slack") == ["note", "pay"]
     assert ruled(catalog, "search", "r", channel="slack").gate == "surface"
 
 

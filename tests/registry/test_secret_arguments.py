@@ -130,8 +130,8 @@ def test_secrets_of_a_typed_function_are_shown_nowhere() -> None:
     card = render_card(
         effect="", title="", tool="charge", args=ARGS, schema=charge.schema.schema, secrets=charge.masked_arguments
     )
-    told = card.model_dump_json() + dry_run_text(charge, ARGS) + str(mask_arguments(charge, ARGS))
-    assert not [secret for secret in ("987654", "4111", "4222") if secret in told]
+    text = card.model_dump_json() + dry_run_text(charge, ARGS) + str(mask_arguments(charge, ARGS))
+    assert not [secret for secret in ("987654", "4111", "4222") if secret in text]
     assert mask_arguments(charge, ARGS) == {
         "amount": 1,
         "pin": "[hidden]",

@@ -20,8 +20,8 @@ def gate(catalog: Catalog, tenant: str, route: str = "") -> tuple[str, str]:
     """What decides a call of `book_flight` in this tenant; told and judged alike."""
     ctx = pinned(tenant=tenant, route=route)
     found = judge(catalog, ctx, a_call(), GOOD, Tally())
-    told = "book_flight" in [each.name for each in catalog.offered_tools("desk", ctx)]
-    assert told == (found.code == "ok")
+    text = "book_flight" in [each.name for each in catalog.offered_tools("desk", ctx)]
+    assert text == (found.code == "ok")
     return found.gate, found.code
 
 

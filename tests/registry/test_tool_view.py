@@ -32,20 +32,20 @@ def catalog(rule: str = "'never' in tool.tags") -> Catalog:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Who was asked: one entry an evaluation of the global rules or of a tool's policy."""
-    told: list[str] = []
+    entries: list[str] = []
     rules, policy = CompiledRules.judge, CompiledPolicy.judge
 
     def of_rules(self: CompiledRules, **facts: Any) -> Any:
-        told.append(f"{facts['actor']['name']}: {facts['tool'].name}")
+        entries.append(f"{facts['actor']['name']}: {facts['tool'].name}")
         return rules(self, **facts)
 
     def of_policy(self: CompiledPolicy, args: Any, ctx: Any, actor: Any = None) -> Any:
-        told.append(f"{args}")
+        entries.append(f"{args}")
         return policy(self, args, ctx, actor)
 
     monkeypatch.setattr(CompiledRules, "judge", of_rules)
     monkeypatch.setattr(CompiledPolicy, "judge", of_policy)
-    return told
+    return entries
 
 
 def test_rules_over_tools_and_actors_alone_are_asked_once_for_all_turns(asked: list[str]) -> None:
@@ -167,20 +167,20 @@ def test_a_view_in_which_nothing_is_away_is_the_same_one() -> None:
 @pytest.fixture
 def filtered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was worked out: an entry an evaluation of a `tool_filter`, and "" for each list of what is seen."""
-    told: list[str] = []
+    entries: list[str] = []
     problem, names = CompiledFilter.problem, Position.names
 
     def of_filter(self: CompiledFilter, **facts: Any) -> str:
-        told.append(facts["tool"].name)
+        entries.append(facts["tool"].name)
         return problem(self, **facts)
 
     def of_position(self: Position, *given: Any) -> Any:
-        told.append("")
+        entries.append("")
         return names(self, *given)
 
     monkeypatch.setattr(CompiledFilter, "problem", of_filter)
     monkeypatch.setattr(Position, "names", of_position)
-    return told
+    return entries
 
 
 def filtering() -> Catalog:

@@ -67,9 +67,9 @@ def test_a_text_cannot_end_its_own_fence() -> None:
 def test_a_text_that_asks_for_actions_is_marked_and_kept(text: str) -> None:
     """One line says so; the text is there as it was."""
     assert asks_for_actions(text)
-    told = fence_text(text, "fetch")
-    assert WARNING in told.splitlines()[1]
-    assert text in told
+    page_text = fence_text(text, "fetch")
+    assert WARNING in page_text.splitlines()[1]
+    assert text in page_text
 
 
 @pytest.mark.parametrize("text", ["", "The rules of chess.", "Flight AZ 610 leaves at 9.", "systematic: yes"])

@@ -140,8 +140,8 @@ async def test_each_bad_answer_is_refused_with_its_receipt_and_recorded_through_
     assert await locked.turns.signoff.request(request.id) == request
     await agreed(locked, request)
     records = await attempts(locked, request)
-    told = {record.key.split("/")[2]: record.facts["receipt"] for record in records if "receipt" in record.facts}
-    assert told == {delivery: code for delivery, (_, code) in sent.items()}
+    found = {record.key.split("/")[2]: record.facts["receipt"] for record in records if "receipt" in record.facts}
+    assert found == {delivery: code for delivery, (_, code) in sent.items()}
     assert not [record for record in records if '"to"' in record.data]
 
 
@@ -289,8 +289,8 @@ async def test_who_may_approve_what_they_asked_for_still_may_not_and_is_recorded
     assert (await locked.turns.signoff.decide(signed(request))).code == "assurance"
     assert (await given(locked, signed(request, subject="approver"))).status == "accepted"
     await asyncio.wait_for(locked.turns.signoff.result(key_of(request)), 60)
-    told = [(record.subject, record.facts.get("receipt", "")) for record in await attempts(locked, request)]
-    assert told == [("ana", "self_approval"), ("ana", "assurance"), ("approver", "")]
+    entries = [(record.subject, record.facts.get("receipt", "")) for record in await attempts(locked, request)]
+    assert entries == [("ana", "self_approval"), ("ana", "assurance"), ("approver", "")]
 
 
 async def test_another_tenant_s_token_finds_nothing_here_and_is_recorded(locked: GatewayRig) -> None:

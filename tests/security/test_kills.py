@@ -195,8 +195,8 @@ async def stories(encryption: Encryption, tmp_path_factory: pytest.TempPathFacto
         async with stack_in(tmp_path_factory.mktemp(victim)) as stack:
             return await kill_in_the_middle(stack, victim, encryption)
 
-    told = await asyncio.gather(*(story(victim) for victim in VICTIMS))
-    return dict(zip(VICTIMS, told, strict=True))
+    answers = await asyncio.gather(*(story(victim) for victim in VICTIMS))
+    return dict(zip(VICTIMS, answers, strict=True))
 
 
 @pytest.mark.parametrize("step", TOOLS)

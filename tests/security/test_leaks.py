@@ -110,8 +110,8 @@ async def test_a_secret_argument_is_not_told_back(client: Client, store: Store, 
     async with running_turns(client, store, task_queue, catalog(), SCRIPT) as turns:
         key = await played(turns)
         view = await turns.signoff.view(key)
-        told = await turns.results(key)
-    assert PIN not in str([part.model_dump(mode="json") for part in told])
+        results = await turns.results(key)
+    assert PIN not in str([part.model_dump(mode="json") for part in results])
     cards = [call.approval.card for call in view.calls if call.approval is not None]
     assert cards
     assert PIN not in str(cards)

@@ -128,22 +128,22 @@ async def begun(rig: GatewayRig) -> Race:
 async def test_fifty_deciders_over_every_door_have_one_winner_and_49_receipts_naming_them(rig: GatewayRig) -> None:
     """The turn is free to end with the first; whoever comes later by whichever door is told who that was."""
     race = await begun(rig)
-    told = await asyncio.gather(*(race.run(number) for number in range(50)))
+    answers = await asyncio.gather(*(race.run(number) for number in range(50)))
     result = await rig.turns.signoff.result(race.turn)
     records = await AuditLog(rig.deps.store).stream(race.turn.workflow_id)
     (ending,) = [record for record in records if record.kind == "ending"]
     winner = ending.subject
     assert winner in {person.id for person in CROWD}
-    assert Counter(receipt.decided_by for _, receipt in told) == {winner: 50}
+    assert Counter(receipt.decided_by for _, receipt in answers) == {winner: 50}
 
     # One was first, and by no raw Signal; a winner who was told to ask again has the receipt of all the others.
     assert int(winner.removeprefix("p")) % 3 != 2
     asked = winner in race.late
-    assert Counter(receipt.status for _, receipt in told) == (
+    assert Counter(receipt.status for _, receipt in answers) == (
         {"refused": 50} if asked else {"accepted": 1, "refused": 49}
     )
-    assert {receipt.code for _, receipt in told if receipt.status == "refused"} == {"already_decided"}
-    assert {door for door, _ in told} == {"by_client", "by_http", "by_signal"}
+    assert {receipt.code for _, receipt in answers if receipt.status == "refused"} == {"already_decided"}
+    assert {door for door, _ in answers} == {"by_client", "by_http", "by_signal"}
 
     approved = ending.facts["state"] == "approved"
     assert [outcome.code for outcome in result.calls] == ["ok" if approved else "denied"]

@@ -130,7 +130,7 @@ async def test_what_cannot_get_out_is_not_tried_again(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "state"),
+    ("expected", "state"),
     [
         (["delivered", "read"], "read"),
         (["read", "delivered", "sent"], "read"),
@@ -140,11 +140,11 @@ async def test_what_cannot_get_out_is_not_tried_again(store: Store) -> None:
         (["unknown"], "sent"),
     ],
 )
-async def test_reports_never_lead_back(store: Store, told: list[Reported], state: str) -> None:
+async def test_reports_never_lead_back(store: Store, expected: list[Reported], state: str) -> None:
     """Vendors tell of one message in any order."""
     deliveries = DeliveryQueue(store)
     row = await out(deliveries)
-    for each in told:
+    for each in expected:
         found = await deliveries.state("slack", "m1", each)
         assert found is not None
     assert (await read(deliveries, row.token)).state == state

@@ -92,8 +92,8 @@ async def test_cards_that_were_to_be_reminded_of_still_are(store_url: str) -> No
         numbers = ["revision", "attempts", "claimed_until", "created_at", "changed_at"]
         values = dict.fromkeys(names, "'x'") | dict.fromkeys(numbers, "1")
         values |= {"kind": "'remind'", "handle": "'{}'", "request": "'{}'", "due_at": "7"}
-        told = f"INSERT INTO deliveries ({', '.join(values)}) VALUES ({', '.join(values.values())})"
-        connection.execute(text(told))
+        result = f"INSERT INTO deliveries ({', '.join(values)}) VALUES ({', '.join(values.values())})"
+        connection.execute(text(result))
 
     await on(store_url, second_last)
     async with open_store(store_url) as store:

@@ -109,8 +109,8 @@ async def test_the_first_recorded_outcome_stands(store: Store) -> None:
 async def test_concurrent_records_agree_on_one_outcome(store: Store) -> None:
     """Whoever records first, all are told the same."""
     await store.claim(KEY, **WHO)
-    told = await asyncio.gather(*(store.record(KEY, (BOOKED, FAILED)[n % 2]) for n in range(10)))
-    assert len({outcome.code for outcome in told}) == 1
+    answers = await asyncio.gather(*(store.record(KEY, (BOOKED, FAILED)[n % 2]) for n in range(10)))
+    assert len({outcome.code for outcome in answers}) == 1
 
 
 @pytest.mark.parametrize("voided", [False, True])

@@ -15,7 +15,7 @@ from signoff.store.store import Store, open_store
 WHO = {"workflow": "turn/main/s/t", "call": "c1.1", "tool": "book_flight"}
 
 
-def told(error: BaseException) -> str:
+def summary(error: BaseException) -> str:
     """All that a log would show of the error."""
     return "".join(traceback.format_exception(error))
 
@@ -41,9 +41,9 @@ async def test_a_lost_table_is_an_unavailable_store(store: Store, store_url: str
     with pytest.raises(StoreUnavailable) as claimed:
         await store.claim("secret-key", **WHO)
     for error in (ready.value, claimed.value):
-        assert "INSERT" not in told(error)
-        assert "SELECT" not in told(error)
-        assert "secret-key'" not in told(error)
+        assert "INSERT" not in summary(error)
+        assert "SELECT" not in summary(error)
+        assert "secret-key'" not in summary(error)
         assert "\n" not in str(error)
 
 
@@ -52,7 +52,7 @@ async def test_no_server_is_an_unavailable_store_without_its_password(url: str) 
     """A refused connection names host and database, never the password."""
     with pytest.raises(StoreUnavailable, match=r"`signoff` at `127\.0\.0\.1`") as failed:
         await Store.open(url)
-    assert "hunter2" not in told(failed.value)
+    assert "hunter2" not in summary(failed.value)
 
 
 @pytest.mark.postgres
@@ -182,4 +182,4 @@ async def test_a_url_that_cannot_be_a_store_is_a_config_error(url: str, remedy: 
     """The developer is told what to write instead, and no password is shown."""
     with pytest.raises(ConfigError, match=remedy) as failed:
         await Store.open(url)
-    assert "hunter2" not in told(failed.value)
+    assert "hunter2" not in summary(failed.value)

@@ -54,10 +54,10 @@ async def test_who_is_ended_is_signed_out_until_the_next_sign_in(store: Store) -
     await store.run(vouched_writer(row))
     for cookie, person in (("a" * 64, own), ("b" * 64, "ana")):
         await StoredSessions(store).open(cookie, tenant="main", person=person, assurance="session", now=NOW)
-    told: list[str] = []
+    entries: list[str] = []
     for _ in range(2):
-        await people.end("main", own, by="ada", now=NOW, also=lambda connection: told.append("ended"))
-    assert (told, await people.find("main", [own]), await people.all()) == (["ended"], [], [])
+        await people.end("main", own, by="ada", now=NOW, also=lambda connection: entries.append("ended"))
+    assert (entries, await people.find("main", [own]), await people.all()) == (["ended"], [], [])
     assert await StoredSessions(store).find("a" * 64, NOW) is None
     assert await StoredSessions(store).find("b" * 64, NOW) is not None
     assert not await people.end("acme", own, by="ada", now=NOW)

@@ -144,10 +144,10 @@ def test_open_places_and_stricter_terms_are_told_in_words() -> None:
     assert german.open(groups) == "Noch nötig: 1 von finance, 2 von legal / ana."
     assert english.open(()) == ""
     applied = (AppliedTerm(reason="it is the weekend", quorum=2), AppliedTerm(reason="new\n\u202epayee", timeout=60.0))
-    told = english.stricter_reasons(applied)
-    assert told[0] == "2 people have to approve: it is the weekend."
-    assert told[1].startswith("Asked more strictly: new")
-    assert "\u202e" not in told[1]
+    found = english.stricter_reasons(applied)
+    assert found[0] == "2 people have to approve: it is the weekend."
+    assert found[1].startswith("Asked more strictly: new")
+    assert "\u202e" not in found[1]
 
 
 def test_a_terminal_says_what_is_open() -> None:

@@ -128,14 +128,14 @@ def test_no_entry_is_left_in_english(language: str) -> None:
     assert {kind for kind, _, _ in (*ENTRIES, *PLAIN)} == set(_KINDS) | {"strange"}
     english = {"asked", "needs", "answered", "begins", "ends", "happened", "accepted", "refused", "counted", "approved"}
     for kind, facts, words in ENTRIES:
-        told = entry_words(kind, facts, language)
-        assert told != words
-        assert not english & set(told.replace(":", " ").replace(",", " ").split()), told
-        assert str(facts.get("call", "")) in told
+        text = entry_words(kind, facts, language)
+        assert text != words
+        assert not english & set(text.replace(":", " ").replace(",", " ").split()), text
+        assert str(facts.get("call", "")) in text
 
 
 def test_codes_are_the_words_that_pages_have_for_them() -> None:
     """A verdict, a state and an outcome read as they do on the other pages."""
     facts = {"verdict": "approved", "channel": "api", "assurance": "mfa", "status": "counted"}
-    told = entry_words("attempt", facts, "de")
-    assert told == "hat geantwortet: Genehmigt (über api, mit zweitem Faktor, ohne Unterschrift): gezählt"
+    text = entry_words("attempt", facts, "de")
+    assert text == "hat geantwortet: Genehmigt (über api, mit zweitem Faktor, ohne Unterschrift): gezählt"

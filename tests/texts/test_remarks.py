@@ -95,14 +95,14 @@ def test_every_remark_is_translated(language: str) -> None:
     remarks = _remarks()
     assert len(remarks) > 25
     for remark in remarks:
-        told = remark_words(remark, language)
-        assert told != remark
-        assert remark_words(f"{TOOL_CHANGED}; {remark}", language).endswith(told)
-        assert not {"must", "was", "the", "every", "is"} & set(told.replace(":", " ").split()), told
+        page_text = remark_words(remark, language)
+        assert page_text != remark
+        assert remark_words(f"{TOOL_CHANGED}; {remark}", language).endswith(page_text)
+        assert not {"must", "was", "the", "every", "is"} & set(page_text.replace(":", " ").split()), page_text
 
 
 @pytest.mark.parametrize(
-    ("remark", "told"),
+    ("remark", "expected"),
     [
         ("Bo Berg changed the arguments", "Bo Berg hat die Argumente geändert"),
         ("`[2].price` must be at least 5", "`[2].price` muss mindestens 5 sein"),
@@ -113,18 +113,18 @@ def test_every_remark_is_translated(language: str) -> None:
         ("", ""),
     ],
 )
-def test_values_stay_and_so_does_what_somebody_else_wrote(remark: str, told: str) -> None:
+def test_values_stay_and_so_does_what_somebody_else_wrote(remark: str, expected: str) -> None:
     """Only our own words are translated."""
-    assert remark_words(remark, "de") == told
+    assert remark_words(remark, "de") == expected
     assert remark_words(remark, ENGLISH) == remark
 
 
 @pytest.mark.parametrize("language", OTHERS)
 def test_a_remark_holds_others_two_deep(language: str) -> None:
     """What is nested deeper, and what is longer than any of ours, stays as it is."""
-    told = remark_words("every line every line every line every line is required", language)
-    assert told.endswith("every line is required")
-    assert "every line" not in told.removesuffix("every line is required")
+    page_text = remark_words("every line every line every line every line is required", language)
+    assert page_text.endswith("every line is required")
+    assert "every line" not in page_text.removesuffix("every line is required")
     longest = f"{'a' * (REMARK_CHARS - len(_CHANGED))}{_CHANGED}"
     assert remark_words(longest, language) != longest
     assert remark_words(f"a{longest}", language) == f"a{longest}"
@@ -227,13 +227,13 @@ def test_what_json_says_is_translated(text: str) -> None:
     """As Python's own library says it, of a field of JSON that cannot be read."""
     field = fields_of(GIVEN, SCHEMA)[-1]
     typed = read_fields([field], {field.key: text}, GIVEN, None)
-    told = remark_words(typed.fields[0].problem, "de")
-    assert told.startswith("ist kein JSON: ")
-    assert not {"expecting", "data", "string", "character"} & set(told.split()), told
+    page_text = remark_words(typed.fields[0].problem, "de")
+    assert page_text.startswith("ist kein JSON: ")
+    assert not {"expecting", "data", "string", "character"} & set(page_text.split()), page_text
 
 
 @pytest.mark.parametrize(
-    ("why", "told"),
+    ("why", "expected"),
     [
         ("`deny_if` is true, so the call is denied", "`deny_if` ergibt true: der Aufruf wird abgelehnt"),
         ("`auto_approve_if` gave no true or false, so a person is asked",
@@ -241,6 +241,6 @@ def test_what_json_says_is_translated(text: str) -> None:
         ("the tool never asks", "das Werkzeug fragt nie"),
     ],
 )  # fmt: skip
-def test_why_a_policy_says_so_is_translated(why: str, told: str) -> None:
+def test_why_a_policy_says_so_is_translated(why: str, expected: str) -> None:
     """Of a call that somebody tries on the page of a tool."""
-    assert remark_words(why, "de") == told
+    assert remark_words(why, "de") == expected

@@ -49,15 +49,15 @@ async def test_what_was_not_there_is_recorded_and_does_not_run_though_it_is_ther
     client: Client, store: Store, task_queue: str
 ) -> None:
     """The model proposes what it was not told of; in its next completion it is told, and the tool runs."""
-    ledger, there, told = Ledger(), [False], []
+    ledger, there, value = Ledger(), [False], []
 
     async def available(context: HookContext) -> bool:
         return there[-1] and context.user.user == "guest"
 
     def react(request: CompletionRequest) -> Any:
-        told.append([offer.name for offer in request.tools])
+        value.append([offer.name for offer in request.tools])
         there.append(True)
-        return calls(PAY) if len(told) < 3 else respond("done")
+        return calls(PAY) if len(value) < 3 else respond("done")
 
     catalog = catalog_of([pay_tool(ledger, False, available=available)])
     async with running_turns(client, store, task_queue, catalog, ScriptedModel(react)) as turns:
@@ -66,7 +66,7 @@ async def test_what_was_not_there_is_recorded_and_does_not_run_though_it_is_ther
         recorded = await replies(turns, key)
         await turns.replays(key)
         records = await AuditLog(store).stream(key.workflow_id)
-    assert told == [["respond"], ["pay", "respond"], ["pay", "respond"]]
+    assert value == [["respond"], ["pay", "respond"], ["pay", "respond"]]
     assert [reply.withheld for reply in recorded] == [("pay",), (), ()]
     assert [(each.code, each.gate) for each in result.calls] == [("not_available", "available"), ("ok", "execute")]
     assert result.calls[0].value.inline == "Tool pay is not currently available"
@@ -261,10 +261,10 @@ async def test_a_surface_leaves_out_what_the_policy_would_let_pass(
     client: Client, store: Store, task_queue: str
 ) -> None:
     """One actor, two channels, two lists of tools."""
-    ledger, told = Ledger(), []
+    ledger, value = Ledger(), []
 
     def react(request: CompletionRequest) -> Any:
-        told.append([offer.name for offer in request.tools])
+        value.append([offer.name for offer in request.tools])
         return calls(PAY) if len(request.messages) == 1 else respond("done")
 
     out = {"whatsapp": Surface(exclude=("pay",))}
@@ -277,5 +277,5 @@ async def test_a_surface_leaves_out_what_the_policy_would_let_pass(
         here = await turns.signoff.result(await turns.start(channel="slack"))
     assert [(each.code, each.gate) for each in there.calls] == [("not_available", "surface")]
     assert [each.code for each in here.calls] == ["ok"]
-    assert told == [["respond"]] * 2 + [["pay", "respond"]] * 2
+    assert value == [["respond"]] * 2 + [["pay", "respond"]] * 2
     assert len(ledger.rows) == 1

@@ -48,13 +48,13 @@ async def test_a_contested_turn_that_is_looked_at_replays(client: Client, store:
                 return None
 
             looking = [asyncio.create_task(look()) for _ in range(4)]
-            told = await asyncio.gather(*(decide(number) for number in range(12)))
+            answers = await asyncio.gather(*(decide(number) for number in range(12)))
             result = await turns.signoff.result(key)
             over.set()
             await asyncio.gather(*looking)
             assert [outcome.code for outcome in result.calls] == ["ok"]
             assert len(ledger.rows) == round_number + 1
-            assert Counter(receipt.status for receipt in told if receipt is not None)["accepted"] <= 1
+            assert Counter(receipt.status for receipt in answers if receipt is not None)["accepted"] <= 1
             receipt = await handle.query(names.RECEIPT, result.calls[0].approval_id, result_type=Receipt)
             assert receipt.decided_by in {f"p{number}" for number in range(12)}
             await turns.replays(key)

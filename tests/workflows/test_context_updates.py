@@ -87,9 +87,16 @@ def test_a_call_that_failed_keeps_its_words_where_its_changes_are_too_much() -> 
     failed = outcome("c1.1", {"a": "x" * SESSION_UPDATES_BYTES}).model_copy(
         update={"code": "execution_failed", "value": Content(inline="sold out"), "note": "Read on."}
     )
-    [told] = updating.apply([failed]).outcomes
-    assert (told.code, told.gate, told.value.inline, told.updates) == ("execution_failed", "execute", "sold out", None)
-    assert told.note.startswith("Read on. Nothing of what `choose` would have changed of the conversation was taken: ")
+    [result] = updating.apply([failed]).outcomes
+    assert (result.code, result.gate, result.value.inline, result.updates) == (
+        "execution_failed",
+        "execute",
+        "sold out",
+        None,
+    )
+    assert result.note.startswith(
+        "Read on. Nothing of what `choose` would have changed of the conversation was taken: "
+    )
     assert updating.changed == NO_UPDATES
 
 

@@ -97,9 +97,9 @@ async def test_the_model_reads_its_view_whatever_becomes_of_the_others(
     async with running_turns(client, store, task_queue, catalog, [calls(("fares", ONE)), respond("so")]) as turns:
         key = await turns.start()
         result = await turns.signoff.result(key)
-        told = await turns.results(key)
+        results = await turns.results(key)
         history = await client.get_workflow_handle(key.workflow_id).fetch_history()
-    assert [part.value.inline for part in told] == ['{"fare":120}']
+    assert [part.value.inline for part in results] == ['{"fare":120}']
     assert (result.calls[0].code, result.state) == ("ok", "complete")
     assert [each.record.values for each in got] == [{"fare": 120, "margin": "thirty"}]
     kept = b"".join(event.SerializeToString() for event in history.events)

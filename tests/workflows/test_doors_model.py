@@ -114,7 +114,7 @@ class Story:
     chance: Random = field(init=False)
     model: ApprovalBook = field(default_factory=ApprovalBook)
     sent: list[Sent] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    summary: list[str] = field(default_factory=list)
 
     async def begin(self) -> None:
         """A turn that guest asked for, once it waits, with a key of its own."""
@@ -167,7 +167,7 @@ class Story:
                 retire_key(*self.keys.files, self.chance.choice(self.mine[:-1]).id, self.now)
             case "withdraw":
                 wish = withdrawn(self.key, subject="")
-                assert told(await self.turns.signoff.withdraw(wish)) == told(
+                assert summary(await self.turns.signoff.withdraw(wish)) == summary(
                     self.model.cancel(self.id, "", wish.reason, self.now)
                 )
             case "stop":
@@ -264,15 +264,15 @@ class Story:
         self.sent.append(sent)
         await self.keep(sent)
         before = (self.model.refused, facts(self.request))
-        expected = [told(self.expected(sent)) for _ in range(times)]
+        expected = [summary(self.expected(sent)) for _ in range(times)]
         seen = (self.model.refused, facts(self.request))
         # What shows nowhere is sent through the door that answers.
         doors = [times > 1 or (seen != before and self.chance.random() < 0.5), *(False for _ in range(times - 1))]
         receipts = await asyncio.gather(*(self.deliver(sent.decision, signal) for signal in doors))
         await self.agree()
-        assert [each for each in receipts if each is not None and told(each) not in expected] == [], self
+        assert [each for each in receipts if each is not None and summary(each) not in expected] == [], self
         if times == 1 and receipts[0] is not None:
-            assert told(receipts[0]) == expected[0], self
+            assert summary(receipts[0]) == expected[0], self
 
     async def deliver(self, decision: Decision, signal: bool) -> Receipt | None:
         """To the turn's own workflow; the Signal has no receipt."""
@@ -346,7 +346,7 @@ class Story:
         return f"seed {self.seed}, {self.first.tool}: {' '.join(self.told)}"
 
 
-def told(receipt: Receipt) -> Facts:
+def summary(receipt: Receipt) -> Facts:
     """What a person learns."""
     return receipt.status, receipt.code, receipt.state, receipt.verdict, receipt.decided_by, receipt.votes
 

@@ -50,13 +50,13 @@ async def test_an_edit_runs_what_the_editor_wrote(door: str, client: Client, sto
             handle = client.get_workflow_handle(key.workflow_id)
             await handle.signal(names.APPROVAL_RESPONSE, answer.model_dump(mode="json", exclude_none=True))
         result = await turns.signoff.result(key)
-        request, told = await request_of(turns, key), await turns.results(key)
+        request, value = await request_of(turns, key), await turns.results(key)
     assert [row[1] for row in ledger.rows] == [{"amount": 380, "to": "Ana"}]
     assert [(call.code, call.edited_by, call.decided_by) for call in result.calls] == [("ok", "approver", "approver")]
     assert (request.revision, request.edited_by, request.digest != first.digest) == (2, "approver", True)
     assert request.before == first.card.rows
     assert (request.card.effect, request.card.note) == ("Pay 380 to Ana", "Approver changed the arguments")
-    assert told[0].note == "A person changed arguments of this call before it ran: amount is 380 (was 420)."
+    assert value[0].note == "A person changed arguments of this call before it ran: amount is 380 (was 420)."
 
 
 async def test_with_a_quorum_earlier_votes_are_void_and_the_others_see_the_new_arguments(
@@ -166,10 +166,10 @@ async def test_an_edit_of_an_edit(client: Client, store: Store, task_queue: str)
         await turns.signoff.decide(yes(key, subject="bo", edited_args={"amount": 300, "to": "Ana"}, revision=2))
         await turns.signoff.decide(yes(key, subject="ana", revision=3))
         result = await turns.signoff.result(key)
-        told = await turns.results(key)
+        results = await turns.results(key)
     assert [row[1]["amount"] for row in ledger.rows] == [300]
     assert result.calls[0].edited_by == "bo"
-    assert told[0].note.endswith("amount is 300 (was 420).")
+    assert results[0].note.endswith("amount is 300 (was 420).")
 
 
 async def test_two_editors_at_once(client: Client, store: Store, task_queue: str) -> None:

@@ -83,13 +83,13 @@ async def test_a_fallback_answers_in_place_of_a_tool_that_failed(client: Client,
     async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
         key = await turns.start()
         result = await ended(turns, key)
-        told = await turns.results(key)
+        results = await turns.results(key)
         view = await turns.signoff.view(key)
     [outcome] = result.calls
     assert (outcome.call, outcome.tool, outcome.code) == ("c1.1", "rates", "ok")
     assert (outcome.fallback, outcome.primary_error) == ("older", "the market is shut")
-    assert [(part.call, part.tool, part.value.inline) for part in told] == [("c1.1", "rates", "c1.1001: 1.08")]
-    assert told[0].note == "`rates` failed: the market is shut. `older` was tried in its place."
+    assert [(part.call, part.tool, part.value.inline) for part in results] == [("c1.1", "rates", "c1.1001: 1.08")]
+    assert results[0].note == "`rates` failed: the market is shut. `older` was tried in its place."
     assert [(name, args) for name, args, _ in ledger.rows] == [("rates", ARGS), ("older", ARGS)]
     assert [(call.call, call.tool, call.state, call.stands_for) for call in view.calls] == [
         ("c1.1", "rates", "ok", ""),
@@ -117,13 +117,13 @@ async def test_fallbacks_are_tried_in_order_and_have_none_of_their_own(
     async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
         key = await turns.start()
         result = await ended(turns, key)
-        told = await turns.results(key)
+        results = await turns.results(key)
     # A fallback off the actor's list is as if it did not exist, and ends the search.
     assert ran(ledger) == ["rates", "older"]
     [outcome] = result.calls
     assert (outcome.code, outcome.fallback, outcome.value.inline) == ("execution_failed", "older", "no file")
-    assert told[0].note.startswith("`rates` failed: the market is shut. `hidden` could not be used: ")
-    assert told[0].note.endswith("`older` was tried in its place.")
+    assert results[0].note.startswith("`rates` failed: the market is shut. `hidden` could not be used: ")
+    assert results[0].note.endswith("`older` was tried in its place.")
 
 
 @pytest.mark.row("F40")
@@ -300,10 +300,10 @@ async def test_a_fallback_whose_schema_differs_is_checked_like_any_call(
     async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
         key = await turns.start()
         result = await ended(turns, key)
-        told = await turns.results(key)
+        results = await turns.results(key)
     [outcome] = result.calls
     assert (outcome.code, outcome.value.inline, outcome.fallback) == ("execution_failed", "the market is shut", "")
-    assert told[0].note.startswith("`older` could not be used: the arguments of `older` are not valid")
+    assert results[0].note.startswith("`older` could not be used: the arguments of `older` are not valid")
     assert ran(ledger) == ["rates"]
 
 
@@ -319,11 +319,11 @@ async def test_a_fallback_that_ran_and_says_so_itself_is_told_as_one_that_failed
     async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
         key = await turns.start()
         result = await ended(turns, key)
-        told = await turns.results(key)
+        results = await turns.results(key)
     [outcome] = result.calls
     assert (outcome.code, outcome.value.inline, outcome.fallback) == (code, "no such account", "pay")
     assert outcome.primary_error == "the market is shut"
-    assert told[0].note == "`rates` failed: the market is shut. `pay` was tried in its place."
+    assert results[0].note == "`rates` failed: the market is shut. `pay` was tried in its place."
     assert ran(ledger) == ["rates", "pay"]
 
 
@@ -354,10 +354,10 @@ async def test_a_tool_that_is_not_there_now_is_stood_in_for(client: Client, stor
     async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
         key = await turns.start()
         result = await ended(turns, key)
-        told = await turns.results(key)
+        results = await turns.results(key)
     [outcome] = result.calls
     assert (outcome.code, outcome.fallback, ran(ledger)) == ("ok", "older", ["older"])
-    assert told[0].note == (
+    assert results[0].note == (
         "`rates` could not be used: Tool rates is not currently available. `older` was tried in its place."
     )
 

@@ -29,8 +29,8 @@ def waiting(request: CompletionRequest) -> Completion:
     text = last_user_text(request)
     if text.startswith("Result of"):
         return respond(f"It came. {text}")
-    told = [part for each in request.messages for part in each.parts if isinstance(part, ResultPart)]
-    return respond("It is on its way.", "awaiting") if told else calls(("export", ONE))
+    entries = [part for each in request.messages for part in each.parts if isinstance(part, ResultPart)]
+    return respond("It is on its way.", "awaiting") if entries else calls(("export", ONE))
 
 
 @pytest.mark.row("B43")

@@ -82,11 +82,11 @@ async def test_it_happened(result: str, value: str, client: Client, store: Store
         await lost(turns, key)
         receipt = await turns.signoff.decide(yes(key, revision=2, verdict="happened", result=result))
         outcome = (await turns.signoff.result(key)).calls[0]
-        told = await turns.results(key)
+        results = await turns.results(key)
         late = await turns.signoff.decide(yes(key, revision=2))
     assert (receipt.status, receipt.state, receipt.verdict) == ("accepted", "happened", "happened")
     assert (outcome.code, outcome.decided_by, outcome.value.inline) == ("ok", "approver", value)
-    assert (told[0].value.inline, told[0].note) == (
+    assert (results[0].value.inline, results[0].note) == (
         value,
         "The tool did not answer; a person says that this happened.",
     )

@@ -65,8 +65,8 @@ async def test_the_outcome_comes_to_the_session_as_a_new_turn(client: Client, st
         assert await session.answer("b") == "hello"
         code = show_code((await turns.question(key)).code)
         assert (await turns.signoff.decide(yes(key))).status == "accepted"
-        told = f"Outcome of c1.1 (`pay`), which waited for approval, {code}: ToolResult. paid"
-        assert await session.answer("a-2") == told
+        page_text = f"Outcome of c1.1 (`pay`), which waited for approval, {code}: ToolResult. paid"
+        assert await session.answer("a-2") == page_text
         view = await turns.signoff.session(session.key)
         result = await turns.signoff.result(key)
         await turns.replays(key)

@@ -46,10 +46,10 @@ async def test_two_turns_that_people_approve_do_not_share_the_last_use(
 
 async def test_what_is_closed_is_not_told_and_not_run(client: Client, store: Store, task_queue: str) -> None:
     """Before the model is asked and after it; a tool that is always open is there."""
-    ledger, told = Ledger(), []
+    ledger, value = Ledger(), []
 
     def react(request: CompletionRequest) -> Completion:
-        told.append([tool.name for tool in request.tools])
+        value.append([tool.name for tool in request.tools])
         return once(request)
 
     closed = DAYS[(datetime.now(UTC).weekday() + 3) % 7]
@@ -59,5 +59,5 @@ async def test_what_is_closed_is_not_told_and_not_run(client: Client, store: Sto
         key = await turns.start()
         result = await turns.signoff.result(key)
         assert [(each.code, each.gate) for each in result.calls] == [("not_available", "available")]
-        assert (told, ledger.rows) == ([["look", "respond"]] * 2, [])
+        assert (value, ledger.rows) == ([["look", "respond"]] * 2, [])
         await turns.replays(key)

@@ -151,12 +151,12 @@ async def test_every_call_has_one_result_in_the_models_order(
         for key, result in lives:
             messages = await turns.signoff.transcript(key)
             proposed = [part for each in messages for part in each.parts if isinstance(part, CallPart)]
-            told = [part for each in messages for part in each.parts if isinstance(part, ResultPart)]
+            entries = [part for each in messages for part in each.parts if isinstance(part, ResultPart)]
             named = [(part.call, part.provider_call, part.tool) for part in proposed if part.tool != "respond"]
-            assert [(part.call, part.provider_call, part.tool) for part in told] == named
+            assert [(part.call, part.provider_call, part.tool) for part in entries] == named
             assert [(each.call, each.tool) for each in result.calls] == [(call, tool) for call, _, tool in named]
-            assert [each.code for each in result.calls] == [part.code for part in told]
-            assert all(part.value.inline not in ("", None) for part in told)
+            assert [each.code for each in result.calls] == [part.code for part in entries]
+            assert all(part.value.inline not in ("", None) for part in entries)
             await turns.replays(key)
     began = [
         (turn, each["call"], name) for turn, each, name in ledger.rows if name in ("act", "alone", "fails", "asks")

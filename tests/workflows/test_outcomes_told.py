@@ -144,7 +144,7 @@ async def test_no_outcome_is_lost_or_told_twice(plan: Plan, client: Client, stor
         view = await turns.signoff.view(played.key)
         await turns.replays(played.key)
     event(result.state)
-    told = _told(messages)
+    value = _told(messages)
     proposed = [
         part.call
         for message in messages
@@ -154,8 +154,8 @@ async def test_no_outcome_is_lost_or_told_twice(plan: Plan, client: Client, stor
     # A cancel may come before the calls of a completion were judged; each has its outcome all the same.
     outcomes = {outcome.call: outcome for outcome in result.calls}
     assert sorted(outcomes) == sorted(proposed)
-    assert sorted(told) == sorted(proposed)
-    for call, parts in told.items():
+    assert sorted(value) == sorted(proposed)
+    for call, parts in value.items():
         assert [part.late for part in parts] in ([False], [False, True]), (call, parts)
         assert parts[-1].code == outcomes[call].code
         assert (len(parts) == 2) == (parts[0].code == "waiting" and outcomes[call].code != "waiting")

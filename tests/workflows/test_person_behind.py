@@ -40,11 +40,11 @@ async def test_the_person_reaches_handler_rules_record_and_separation_of_duties(
     client: Client, store: Store, task_queue: str
 ) -> None:
     """Ana asks as her administrator: the rule is about Ana, Ana does not approve it, and the record names her."""
-    told: list[ToolContext] = []
+    entries: list[ToolContext] = []
     hooked: list[HookContext] = []
 
     def note(args: dict[str, Any], context: ToolContext) -> str:
-        told.append(context)
+        entries.append(context)
         return "paid"
 
     async def check(args: dict[str, Any], context: HookContext) -> Permission:
@@ -63,7 +63,7 @@ async def test_the_person_reaches_handler_rules_record_and_separation_of_duties(
         await turns.signoff.decide(yes(key, subject="bo"))
         result = await turns.signoff.result(key)
     assert [call.code for call in result.calls] == ["ok"]
-    assert [(each.user_id, each.person_id) for each in told] == [("ana-admin", "ana")]
+    assert [(each.user_id, each.person_id) for each in entries] == [("ana-admin", "ana")]
     assert {(each.user.user, each.person_id) for each in hooked} == {("ana-admin", "ana")}
     records = await AuditLog(store).stream(key.workflow_id)
     kinds = {each.kind for each in records if each.facts.get("person_id") == "ana"}

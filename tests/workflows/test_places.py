@@ -73,9 +73,9 @@ async def test_at_most_ten_tools_of_a_batch_run_at_once(client: Client, store: S
         gauge.open.set()
         result = await turns.signoff.result(key)
         await turns.replays(key)
-        told = [part.value.inline for part in await turns.results(key)]
+        entries = [part.value.inline for part in await turns.results(key)]
     assert [outcome.code for outcome in result.calls] == ["ok"] * 12
-    assert told == [str(number) for number in range(1, 13)]
+    assert entries == [str(number) for number in range(1, 13)]
     assert max(len(others) for others in gauge.beside.values()) < MAX_TOOLS_AT_ONCE
 
 
@@ -88,8 +88,8 @@ async def test_an_exclusive_tool_runs_alone(client: Client, store: Store, task_q
     tools = [gauge.tool("look"), gauge.tool("move", concurrency="exclusive")]
     script = proposed("look", "look", "move", "look", "move", "look")
     async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
-        told = await answers(turns)
-    assert told == ["1", "2", "3", "4", "5", "6"]
+        found = await answers(turns)
+    assert found == ["1", "2", "3", "4", "5", "6"]
     assert gauge.beside["c1.3"] == gauge.beside["c1.5"] == ()
     assert not {"c1.3", "c1.5"} & {other for others in gauge.beside.values() for other in others}
     begun = list(gauge.beside)
@@ -108,8 +108,8 @@ async def test_calls_of_a_sequential_actor_run_one_after_the_other(
     actor = Actor(name="desk", model="scripted", mode="sequential")
     catalog = catalog_of([gauge.tool("look")], actors=[actor])
     async with running_turns(client, store, task_queue, catalog, proposed(*["look"] * 4)) as turns:
-        told = await answers(turns)
-    assert told == ["1", "2", "3", "4"]
+        found = await answers(turns)
+    assert found == ["1", "2", "3", "4"]
     assert gauge.beside == {"c1.1": (), "c1.2": (), "c1.3": (), "c1.4": ()}
     assert list(gauge.beside) == ["c1.1", "c1.2", "c1.3", "c1.4"]
 

@@ -29,7 +29,7 @@ async def test_a_function_of_context_and_data_chooses_the_tenants_routes(
 
     Neither does any route where the function fails.
     """
-    ledger, told, fails = Ledger(), list[list[str]](), [False]
+    ledger, result, fails = Ledger(), list[list[str]](), [False]
 
     async def routes(context: HookContext, data: dict[str, Any]) -> Iterable[str]:
         if fails[0]:
@@ -37,7 +37,7 @@ async def test_a_function_of_context_and_data_chooses_the_tenants_routes(
         return tenant_routes(context.tenant, data)
 
     def react(request: CompletionRequest) -> Completion:
-        told.append([tool.name for tool in request.tools])
+        result.append([tool.name for tool in request.tools])
         return respond("done") if results(request) else calls(("pay", {"amount": 20, "to": "Ana"}))
 
     actor = Actor(
@@ -63,5 +63,5 @@ async def test_a_function_of_context_and_data_chooses_the_tenants_routes(
     assert [there, missing, with_data, failed] == [
         ["ok execute"], ["not_available available"], ["ok execute"], ["not_available available"],
     ]  # fmt: skip
-    assert told == [["pay", "respond"]] * 2 + [["respond"]] * 2 + [["pay", "respond"]] * 2 + [["respond"]] * 2
+    assert result == [["pay", "respond"]] * 2 + [["respond"]] * 2 + [["pay", "respond"]] * 2 + [["respond"]] * 2
     assert len(ledger.rows) == 2

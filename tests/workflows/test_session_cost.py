@@ -22,9 +22,9 @@ def _names(history: WorkflowHistory) -> list[str]:
 
 def _under_way(history: WorkflowHistory) -> bool:
     """Whether a task of a run is under way, or comes next: its history cannot be replayed to an end."""
-    told = _names(history)
-    tasks = [name for name in told if name.startswith("WORKFLOW_TASK_")]
-    return tasks[-1:] != ["WORKFLOW_TASK_COMPLETED"] or told[-1] == "WORKFLOW_EXECUTION_SIGNALED"
+    found = _names(history)
+    tasks = [name for name in found if name.startswith("WORKFLOW_TASK_")]
+    return tasks[-1:] != ["WORKFLOW_TASK_COMPLETED"] or found[-1] == "WORKFLOW_EXECUTION_SIGNALED"
 
 
 async def test_a_turn_in_a_session_costs_five_events_more_and_five_when_it_waits(

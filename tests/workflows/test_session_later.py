@@ -95,9 +95,9 @@ async def test_a_late_result_goes_to_the_turn_that_waits_for_people(
         await turns.signoff.decide(yes(session.turn_key("a")))
         assert await session.answer("a") == "done"
         view = await turns.signoff.session(session.key)
-        told = [words(each) for each in await turns.signoff.transcript(session.turn_key("a"))]
+        entries = [words(each) for each in await turns.signoff.transcript(session.turn_key("a"))]
     assert [turn.turn for turn in view.turns] == ["a", "b"]
-    assert told.count("the rate is 3 %") == 1
+    assert entries.count("the rate is 3 %") == 1
     assert "3 %" not in read[1]
     assert read[2].endswith("the rate is 3 %")
 

@@ -32,7 +32,7 @@ async def heard(session: Talk, turn: str) -> list[Record]:
     ]
 
 
-def told(records: list[Record]) -> list[tuple[str, ...]]:
+def summary(records: list[Record]) -> list[tuple[str, ...]]:
     """By whom, what, and what became of it."""
     return [
         (record.subject, *(str(record.facts.get(name, "")) for name in ("session_event", "id", "status", "code")))
@@ -68,7 +68,7 @@ async def test_what_a_session_refused_is_found_in_the_record(client: Client, sto
         await session.answer("c")
         records = await heard(session, "c")
         assert await heard(session, "a") == []
-    assert told(records) == [
+    assert summary(records) == [
         ("eve", "message", "b", "refused", "not_allowed"),
         ("guest", "message", "a", "refused", "conflict"),
         ("", "result", "i1", "refused", "unknown"),
@@ -94,7 +94,7 @@ async def test_a_late_result_is_recorded_once(client: Client, store: Store, task
         await session.answer("a-2")
         await session.say("pay", "c")
         await session.answer("c")
-        found = told(await heard(session, "a-2")) + told(await heard(session, "c"))
+        found = summary(await heard(session, "a-2")) + summary(await heard(session, "c"))
     assert found == [("", "result", "i1", "accepted", "")]
 
 
@@ -109,7 +109,7 @@ async def test_a_turn_that_was_terminated_is_told_of(client: Client, store: Stor
         await session.say("hello", "b")
         await session.answer("b")
         records = await heard(session, "b")
-    assert told(records) == [("", "turn", "a", "refused", "stopped")]
+    assert summary(records) == [("", "turn", "a", "refused", "stopped")]
     assert [each.what for each in timeline(records)] == ["turn a of the session is gone: stopped"]
 
 
@@ -123,7 +123,7 @@ async def test_a_turn_whose_id_was_taken_hands_the_record_on(client: Client, sto
         await session.until(lambda view: view.refusals == 2)
         await session.say("pay", "c")
         await session.answer("c")
-        found = told(await heard(session, "c"))
+        found = summary(await heard(session, "c"))
     assert found == [("eve", "message", "x", "refused", "not_allowed"), ("", "turn", "b", "refused", "conflict")]
 
 
@@ -143,7 +143,7 @@ async def test_what_is_not_written_yet_goes_along_into_the_next_run(
             count += 1
         await session.say("pay", "c")
         await session.answer("c")
-        found = told(await heard(session, "c"))
+        found = summary(await heard(session, "c"))
     assert found == [("eve", "message", f"x{n}", "refused", "not_allowed") for n in range(count)]
 
 

@@ -115,9 +115,9 @@ async def test_a_failure_stops_what_only_reads_and_what_has_not_begun(
         assert view.calls[2].state == "running"
         scene.gates["book"].set()
         result = await ended(turns, key)
-        told = [(part.call, part.code, part.value.inline) for part in await turns.results(key)]
+        entries = [(part.call, part.code, part.value.inline) for part in await turns.results(key)]
     assert codes(result) == ["execution_failed", "skipped", "ok", "skipped", "skipped"]
-    assert told == [
+    assert entries == [
         ("c1.1", "execution_failed", "no such account"),
         ("c1.2", "skipped", ABORTED),
         ("c1.3", "ok", "done"),
@@ -192,9 +192,12 @@ async def test_a_fallback_that_is_stopped_while_it_waits_hides_no_failure(
         await scene.entered("bad", "look")
         scene.gates["bad"].set()
         result = await ended(turns, key)
-        [told, *_] = await turns.results(key)
+        [results, *_] = await turns.results(key)
     assert codes(result) == ["execution_failed", "execution_failed", "skipped"]
-    assert (told.value.inline, told.note) == ("no such account", f"`older` was to be tried in its place. {ABORTED}")
+    assert (results.value.inline, results.note) == (
+        "no such account",
+        f"`older` was to be tried in its place. {ABORTED}",
+    )
     assert (result.calls[0].fallback, scene.inside) == ("", {"book", "bad", "look"})
 
 
@@ -202,8 +205,8 @@ async def test_a_fallback_that_is_stopped_while_it_waits_hides_no_failure(
 def test_a_failure_whose_fallback_was_stopped_is_one_all_the_same(stopped: Any) -> None:
     """Its siblings stop for it as if there had been no fallback."""
     failed = CallOutcome(call="c1.1", tool="book", code="execution_failed", gate="execute")
-    told = outcomes.fallback_outcome(failed, [stopped("c1.1001", "older")])
-    assert (told.code, told.tool, outcomes.stops_siblings(failed, told)) == ("execution_failed", "book", True)
+    found = outcomes.fallback_outcome(failed, [stopped("c1.1001", "older")])
+    assert (found.code, found.tool, outcomes.stops_siblings(failed, found)) == ("execution_failed", "book", True)
 
 
 @pytest.mark.row("F45")

@@ -206,8 +206,8 @@ async def test_words_about_long_names_do_not_wedge(
     async with running_turns(client, store, task_queue, catalog_of([tool]), [calls(*many), respond("done")]) as turns:
         result = await turns.signoff.result(await turns.start())
     assert (result.state, len(result.calls)) == ("complete", 16)
-    told = [outcome.note if validation == "warn" else outcome.value.inline for outcome in result.calls]
-    assert all("must be of type integer; and 1 more" in each and len(each) < 1_000 for each in told)
+    entries = [outcome.note if validation == "warn" else outcome.value.inline for outcome in result.calls]
+    assert all("must be of type integer; and 1 more" in each and len(each) < 1_000 for each in entries)
 
 
 async def test_a_dry_run_of_full_arguments_does_not_wedge(client: Client, store: Store, task_queue: str) -> None:

@@ -159,9 +159,9 @@ async def test_a_tool_that_takes_too_long(
             await turns.waiting(key)
             await turns.signoff.decide(no(key))
         result = await turns.signoff.result(key)
-        told = await turns.results(key)
+        results = await turns.results(key)
     assert [outcome.code for outcome in result.calls] == [code]
-    assert (told[0].value.inline == IN_DOUBT) == (not read_only)
+    assert (results[0].value.inline == IN_DOUBT) == (not read_only)
     assert len(ledger.rows) == (3 if read_only else 1)
 
 

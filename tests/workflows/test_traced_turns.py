@@ -58,8 +58,8 @@ async def test_a_traced_turn_tells_of_each_call_which_level_won_and_which_lost(
     facts = [json.loads(each.data) for each in records]
     assert [each["line"] for each in facts] == ([] if by == "nobody" else lines)
     logged = [each.getMessage() for each in caplog.records if " in step query: " in each.getMessage()]
-    told = [f"actor desk, call c1.{number}: {line}" for number, line in enumerate(lines, 1)]
-    assert [line in each for line, each in zip(told, logged, strict=False)] == [True] * len(facts)
+    entries = [f"actor desk, call c1.{number}: {line}" for number, line in enumerate(lines, 1)]
+    assert [line in each for line, each in zip(entries, logged, strict=False)] == [True] * len(facts)
     if facts:
         resolution = facts[0]["resolution"]
         assert (resolution["route"], resolution["step"], resolution["levels"]) == (

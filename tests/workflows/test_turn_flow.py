@@ -49,10 +49,10 @@ async def test_calls_that_need_nobody_do_not_wait_for_those_that_do(
         assert await turns.results(key) == []
         await turns.signoff.decide(yes(key))
         result = await turns.signoff.result(key)
-        told = await turns.results(key)
+        results = await turns.results(key)
     assert [row[0] for row in ledger.rows] == ["look", "look", "pay"]
     assert [outcome.call for outcome in result.calls] == ["c1.1", "c1.2", "c1.3"]
-    assert [(part.call, part.provider_call, part.code) for part in told] == [
+    assert [(part.call, part.provider_call, part.code) for part in results] == [
         ("c1.1", "p0", "ok"),
         ("c1.2", "p1", "ok"),
         ("c1.3", "p2", "ok"),
@@ -73,9 +73,9 @@ async def test_results_come_in_input_order_whatever_order_they_are_decided_in(
         for call, answer in (("c1.3", yes), ("c1.1", no), ("c1.2", yes)):
             assert (await turns.signoff.decide(answer(key, call))).status == "accepted"
         result = await turns.signoff.result(key)
-        told = await turns.results(key)
+        results = await turns.results(key)
     assert [outcome.code for outcome in result.calls] == ["denied", "ok", "ok"]
-    assert [part.call for part in told] == ["c1.1", "c1.2", "c1.3"]
+    assert [part.call for part in results] == ["c1.1", "c1.2", "c1.3"]
     assert sorted(row[1]["amount"] for row in ledger.rows) == [2, 3]
 
 
@@ -92,16 +92,16 @@ async def test_a_denial_reaches_the_model_as_tool_denied(client: Client, store: 
         await turns.waiting(key)
         receipt = await turns.signoff.decide(no(key, reason="too expensive"))
         result = await turns.signoff.result(key)
-        told = await turns.results(key)
+        results = await turns.results(key)
         recorded = {
             each.facts["type"] for each in await AuditLog(store).stream(key.workflow_id) if "type" in each.facts
         }
     assert (receipt.status, receipt.state) == ("accepted", "denied")
     assert result.state == "complete"
     assert ledger.rows == []
-    assert len(told) == 1
-    read = told[0].value.inline
-    assert (told[0].code, told[0].type, read["type"]) == ("denied", "ToolDenied", "ToolDenied")
+    assert len(results) == 1
+    read = results[0].value.inline
+    assert (results[0].code, results[0].type, read["type"]) == ("denied", "ToolDenied", "ToolDenied")
     assert [each.type for each in result.calls] == ["ToolDenied"]
     assert recorded == {"ToolDenied"}
     assert (read["source"], read["reason"], read["decided_by"]) == ("human", "too expensive", "approver")
@@ -192,11 +192,11 @@ async def test_a_bad_respond_goes_back_once_and_is_then_taken_as_text(
     async with running_turns(client, store, task_queue, catalog_of([]), [bad, bad, respond("too late")]) as turns:
         key = await turns.start()
         result = await turns.signoff.result(key)
-        told = await turns.results(key)
+        results = await turns.results(key)
     assert (result.state, result.completions) == ("complete", 2)
     assert result.parts[0].content.inline == '{"answer": 42}'
-    assert [(part.call, part.tool, part.code) for part in told] == [("c1.1", "respond", "input_invalid")]
-    assert "`text`" in told[0].value.inline
+    assert [(part.call, part.tool, part.code) for part in results] == [("c1.1", "respond", "input_invalid")]
+    assert "`text`" in results[0].value.inline
 
 
 @pytest.mark.row("F51")
@@ -211,9 +211,9 @@ async def test_what_a_model_gets_wrong_is_told_and_nothing_runs(client: Client, 
     ) as turns:
         key = await turns.start()
         result = await turns.signoff.result(key)
-        told = await turns.results(key)
-    assert [part.code for part in told] == ["not_available", "input_invalid", "input_invalid", "input_invalid"]
-    unknown, mistyped, broken, missing = (part.value.inline for part in told)
+        results = await turns.results(key)
+    assert [part.code for part in results] == ["not_available", "input_invalid", "input_invalid", "input_invalid"]
+    unknown, mistyped, broken, missing = (part.value.inline for part in results)
     assert "`pay`" in unknown
     assert "`amount`" in mistyped
     assert "JSON" in broken
@@ -284,11 +284,11 @@ async def test_a_completion_has_at_most_fifty_calls_and_a_tool_twenty_five(
     async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
         key = await turns.start()
         result = await turns.signoff.result(key)
-        told = await turns.results(key)
+        results = await turns.results(key)
     codes = [outcome.code for outcome in result.calls]
     assert codes == ["ok"] * CALLS_PER_COMPLETION + ["too_many_calls"] * 3
     assert sum(name == "look" for name, _, _ in ledger.rows) == MAX_CALLS_PER_TOOL == 25
-    assert len({part.call for part in told}) == len(told) == 53
+    assert len({part.call for part in results}) == len(results) == 53
 
 
 @pytest.mark.row("E17")

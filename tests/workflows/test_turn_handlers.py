@@ -132,13 +132,13 @@ async def test_what_is_no_decision_is_malformed_and_leaves_no_event(
         key = await turns.start()
         await turns.waiting(key)
         before = len(await turns.events(key))
-        told = [
+        entries = [
             await raw_update(client, key, GARBAGE[what], names.DECIDE) for what in ("null", "a list", "no argument")
         ]
         big = await turns.signoff.decide(no(key, reason="é" * 40_000))
         after = len(await turns.events(key))
         long = await turns.signoff.decide(no(key, reason="é" * 3_000))
-    assert told == ["a decision is one JSON object"] * 3
+    assert entries == ["a decision is one JSON object"] * 3
     assert (big.status, big.code) == ("refused", "malformed")
     assert "65536" in big.message
     assert after == before

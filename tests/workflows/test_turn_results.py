@@ -20,10 +20,10 @@ PAY = ("pay", {"amount": 20, "to": "Ana"})
 @pytest.mark.row("N21")
 async def test_a_handler_knows_for_whom_it_runs_and_who_agreed(client: Client, store: Store, task_queue: str) -> None:
     """Identity, tenant, decision and reason; without a person asked there is no decision."""
-    told: dict[str, ToolContext] = {}
+    found: dict[str, ToolContext] = {}
 
     def note(args: dict[str, Any], ctx: ToolContext) -> str:
-        told[ctx.call_id] = ctx
+        found[ctx.call_id] = ctx
         return "paid"
 
     handler = Ledger().handler("pay", note)
@@ -34,7 +34,7 @@ async def test_a_handler_knows_for_whom_it_runs_and_who_agreed(client: Client, s
         await turns.waiting(key)
         await turns.signoff.decide(yes(key, reason="agreed by phone"))
         await turns.signoff.result(key)
-    asked, free = told["c1.1"], told["c1.2"]
+    asked, free = found["c1.1"], found["c1.2"]
     assert (asked.approval_decision, asked.approval_reason, asked.decided_by) == (
         "approved",
         "agreed by phone",

@@ -62,10 +62,10 @@ async def test_what_happened_is_found_without_asking_anybody(client: Client, sto
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger, probe=finder)]), SCRIPT) as turns:
         key, digest = await lost(turns)
         outcome = (await turns.signoff.result(key)).calls[0]
-        told = await turns.results(key)
+        results = await turns.results(key)
         view = await turns.signoff.view(key)
     assert (outcome.code, outcome.value.inline, outcome.decided_by) == ("ok", "booking 7", "approver")
-    assert told[0].note == "The tool did not answer; it was looked up, and this happened."
+    assert results[0].note == "The tool did not answer; it was looked up, and this happened."
     assert (ledger.rows, finder.asked) == ([], [digest])
     assert view.calls[0].approval is None or view.calls[0].approval.kind == "approval"
 

@@ -66,9 +66,9 @@ def trips(ledger: Ledger, policy: ApprovalPolicy | bool = False, **fields: Any) 
 
 def react(request: CompletionRequest) -> Completion:
     """Does what it is told, once, and answers with what became of it."""
-    told = [part for each in request.messages for part in each.parts if isinstance(part, ResultPart)]
-    if told:
-        return respond(f"{told[-1].tool}: {told[-1].code}")
+    entries = [part for each in request.messages for part in each.parts if isinstance(part, ResultPart)]
+    if entries:
+        return respond(f"{entries[-1].tool}: {entries[-1].code}")
     what, _, city = last_user_text(request).partition(" ")
     return calls(choose(city) if what == "choose" else BOOK)
 
@@ -121,9 +121,9 @@ async def test_a_policy_reads_what_a_tool_changed(client: Client, store: Store, 
     script = [calls(choose("Porto", "open")), calls(BOOK), calls(choose("Porto", "closed")), calls(BOOK), respond("no")]
     async with running_turns(client, store, task_queue, trips(ledger, policy), script) as turns:
         key, result = await turn(turns)
-        told = await updates(turns, key)
+        value = await updates(turns, key)
     assert [each[1] for each in ends(result)] == ["ok", "ok", "ok", "denied"]
-    assert told[0] == {"updates": ["data.city", "project"]}
+    assert value[0] == {"updates": ["data.city", "project"]}
     assert [row[0] for row in ledger.rows] == ["book"]
 
 
@@ -156,9 +156,9 @@ async def test_what_no_tool_may_change_stays(
     assert any("an update of choose is left out, nothing declares it: data.city" in each for each in caplog.messages)
     async with running_turns(client, store, task_queue, trips(ledger), script) as turns:
         key, result = await turn(turns, context={"data": {"city": None}})
-        told = await updates(turns, key)
+        value = await updates(turns, key)
     assert [each[1] for each in ends(result)] == ["ok", "not_available"]
-    assert {"updates": ["data.city"], "untaken": "given"} in told
+    assert {"updates": ["data.city"], "untaken": "given"} in value
     assert result.calls[0].updates == Updates(data={"city": "Porto"}, context={"project": "open"})
 
 
@@ -209,11 +209,11 @@ async def test_a_failed_check_keeps_what_it_found(client: Client, store: Store, 
     async with running_turns(client, store, task_queue, catalog, script) as turns:
         key, result = await turn(turns)
         assert await updates(turns, key) == [{"updates": ["data.city", "project"]}]
-        told = [each.facts["meta"] for each in await AuditLog(store).stream(key.workflow_id) if "meta" in each.facts]
+        entries = [each.facts["meta"] for each in await AuditLog(store).stream(key.workflow_id) if "meta" in each.facts]
         view = await turns.signoff.view(key)
     assert ends(result) == [("choose", "execution_failed", "execute"), ("book", "denied", "approval")]
     assert result.calls[0].value.inline == "sold out"
-    assert told == [{"asked": 3}]
+    assert entries == [{"asked": 3}]
     assert [each.outcome.meta for each in view.calls if each.outcome] == [Content(inline={"asked": 3}), None]
 
 
@@ -252,9 +252,9 @@ async def test_a_turn_that_broke_off_has_changed_what_it_changed(client: Client,
 
     def stops(request: CompletionRequest) -> Completion:
         said = last_user_text(request)
-        told = [part for each in request.messages for part in each.parts if isinstance(part, ResultPart)]
+        entries = [part for each in request.messages for part in each.parts if isinstance(part, ResultPart)]
         if said == "go":
-            return calls(BOOK) if told else calls(choose("Porto"))
+            return calls(BOOK) if entries else calls(choose("Porto"))
         return react(request)
 
     asks = trips(ledger, ApprovalPolicy())

@@ -135,16 +135,16 @@ class Site:
             await handle.signal(names.APPROVAL_RESPONSE, decision.model_dump(mode="json", exclude_none=True))
         return Receipt(status="pending")
 
-    async def ended(self, key: TurnKey, told: Sequence[Receipt]) -> TurnResult:
+    async def ended(self, key: TurnKey, value: Sequence[Receipt]) -> TurnResult:
         """The turn's result, once nobody looks at it any more; what people were told agrees with it."""
         result: TurnResult = await self.turns.signoff.result(key)
         self.open.remove(key)
         (outcome,) = result.calls
         last = await self.last_receipt(key)
         assert CODES[last.state] == outcome.code, (last, outcome)
-        taken = [each for each in told if each.status == "accepted"]
-        assert {(each.state, each.verdict) for each in taken} <= {(last.state, last.verdict)}, (told, last)
-        assert {each.status for each in told} != {"refused"}, told
+        taken = [each for each in value if each.status == "accepted"]
+        assert {(each.state, each.verdict) for each in taken} <= {(last.state, last.verdict)}, (value, last)
+        assert {each.status for each in value} != {"refused"}, value
         ran = [row[1]["amount"] for row in self.ledger.rows if row[1]["to"] == self.payees[key]]
         assert len(ran) == (last.state == "approved"), (ran, last)
         return result
@@ -182,16 +182,16 @@ async def approves(site: Site) -> None:
     """All say yes by three doors; it runs once."""
     key = await site.asked()
     doors: list[Door] = [site.by_gateway, site.by_update, site.by_signal] * (CROWD // 3)
-    told = await asyncio.gather(*(door(yes(key, subject=f"p{n}")) for n, door in enumerate(doors)))
-    await site.ended(key, told)
+    receipts = await asyncio.gather(*(door(yes(key, subject=f"p{n}")) for n, door in enumerate(doors)))
+    await site.ended(key, receipts)
     assert site.ran(key) == [420]
 
 
 async def approve_together(site: Site, door: Door) -> None:
     """All say yes where half of them have to; it runs once."""
     key = await site.asked("large")
-    told = await asyncio.gather(*(door(yes(key, subject=f"p{n}")) for n in range(CROWD)))
-    await site.ended(key, told)
+    receipts = await asyncio.gather(*(door(yes(key, subject=f"p{n}")) for n in range(CROWD)))
+    await site.ended(key, receipts)
     assert site.ran(key) == [420]
 
 
@@ -199,8 +199,8 @@ async def denies(site: Site) -> None:
     """All say no by three doors; it never runs."""
     key = await site.asked()
     doors: list[Door] = [site.by_update, site.by_gateway, site.by_signal] * (CROWD // 3)
-    told = await asyncio.gather(*(door(no(key, subject=f"p{n}")) for n, door in enumerate(doors)))
-    result = await site.ended(key, told)
+    receipts = await asyncio.gather(*(door(no(key, subject=f"p{n}")) for n, door in enumerate(doors)))
+    result = await site.ended(key, receipts)
     assert [each.code for each in result.calls] == ["denied"]
 
 
@@ -208,9 +208,9 @@ async def contradicts(site: Site, door: Door) -> None:
     """Yes and no at the same moment; whoever is told `accepted` is right, and that is one."""
     key = await site.asked()
     said = [verdict(key, subject=f"p{n}") for n, verdict in enumerate([yes, no] * (CROWD // 2))]
-    told = await asyncio.gather(*(door(each) for each in said))
-    await site.ended(key, told)
-    assert [each.status for each in told].count("accepted") <= 1, told
+    receipts = await asyncio.gather(*(door(each) for each in said))
+    await site.ended(key, receipts)
+    assert [each.status for each in receipts].count("accepted") <= 1, receipts
 
 
 async def edits(site: Site, door: Door) -> None:
@@ -221,16 +221,16 @@ async def edits(site: Site, door: Door) -> None:
         yes(key, subject=f"p{n}", edited_args={"amount": amount, "to": site.payees[key]})
         for n, amount in enumerate(amounts)
     ]
-    told = await asyncio.gather(*(door(each) for each in changes))
-    result = await site.ended(key, told)
+    receipts = await asyncio.gather(*(door(each) for each in changes))
+    result = await site.ended(key, receipts)
     assert site.ran(key) == [amounts[int(result.calls[0].edited_by[1:])]]
 
 
 async def withdraws(site: Site, door: Door) -> None:
     """Who asked withdraws while somebody says yes."""
     key = await site.asked()
-    told = await asyncio.gather(door(withdrawn(key)), door(yes(key, subject="p0")))
-    await site.ended(key, told)
+    receipts = await asyncio.gather(door(withdrawn(key)), door(yes(key, subject="p0")))
+    await site.ended(key, receipts)
 
 
 async def says_it_happened(site: Site, door: Door) -> None:
@@ -241,8 +241,8 @@ async def says_it_happened(site: Site, door: Door) -> None:
     await door(yes(key, subject="p0"))
     await site.turns.until(key, doubted)
     said = [yes(key, subject=f"p{n}", revision=2, verdict="happened", result="paid") for n in (1, 2)]
-    told = await asyncio.gather(*(door(each) for each in said))
-    result = await site.ended(key, told)
+    receipts = await asyncio.gather(*(door(each) for each in said))
+    result = await site.ended(key, receipts)
     assert [each.value.inline for each in result.calls] == ["paid"]
 
 
@@ -254,9 +254,9 @@ async def injects(site: Site) -> None:
     await session.turn("a", "waiting")
     await site.watched(key, payee)
     added = asyncio.gather(*(session.add("a", f"the rate is {n} %", f"i{n}") for n in range(3)))
-    told = await asyncio.gather(site.by_update(yes(key, subject="p0")), site.by_gateway(yes(key, subject="p1")))
+    receipts = await asyncio.gather(site.by_update(yes(key, subject="p0")), site.by_gateway(yes(key, subject="p1")))
     assert [each.status for each in await added] == ["accepted"] * 3
-    await site.ended(key, told)
+    await site.ended(key, receipts)
     site.sessions.append(session.key.workflow_id)
 
 

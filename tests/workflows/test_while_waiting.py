@@ -23,7 +23,7 @@ PAY = ("pay", {"amount": 20, "to": "Ana"})
 LOOK = ("look", {"amount": 1})
 
 
-def told(request: CompletionRequest) -> list[ResultPart]:
+def summary(request: CompletionRequest) -> list[ResultPart]:
     """Every result that the model has been given, in order."""
     return [part for message in request.messages for part in message.parts if isinstance(part, ResultPart)]
 
@@ -185,7 +185,7 @@ async def test_at_its_end_the_turn_waits_for_each_outcome(client: Client, store:
     """The model is asked again for each that comes alone, and the last answer counts."""
     model = Model(
         calls(PAY, ("pay", {"amount": 21})),
-        lambda request: respond(f"{sum(part.late for part in told(request))} of 2 decided"),
+        lambda request: respond(f"{sum(part.late for part in summary(request))} of 2 decided"),
     )
     async with running_turns(client, store, task_queue, catalog_of(tools(Ledger())), model.driver) as turns:
         key = await turns.start()

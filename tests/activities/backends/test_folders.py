@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from activity_kit import run, task_for, told
+from activity_kit import run, summary, task_for
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.backends import folders
@@ -58,7 +58,7 @@ async def test_declared_folders_are_reached_in_a_call_and_others_are_not(store: 
     capabilities = Capabilities(fs_reach=(f"{root}/reports", f"{root}/out:write"))
     declared = pay_tool(Ledger(), False, handler=handler, capabilities=capabilities)
     made = await build_deps(known(declared), store)
-    code, text = told(await run(made, declared, task_for(declared)))
+    code, text = summary(await run(made, declared, task_for(declared)))
     assert (code, f"PATH_NOT_REACHABLE: {root}/secrets/key" in text) == ("execution_failed", True)
     assert (root / "out" / "copy.txt").read_text() == "a"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from activity_kit import run, task_for, told
+from activity_kit import run, summary, task_for
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.backends import programs
@@ -69,9 +69,9 @@ async def test_a_declared_program_runs_in_a_call_and_another_is_not_allowed(stor
 
     declared = tool(handler)
     made = await build_deps(known(declared), store)
-    assert told(await run(made, declared, task_for(declared)))[0] == "execution_failed"
+    assert summary(await run(made, declared, task_for(declared)))[0] == "execution_failed"
     reply = await run(made, declared, task_for(declared))
-    assert "BINARY_NOT_ALLOWED: git" in str(told(reply)[1])
+    assert "BINARY_NOT_ALLOWED: git" in str(summary(reply)[1])
     assert (await process().run(sys.executable, "-c", "print('hi')")).text == "hi\n"
 
 

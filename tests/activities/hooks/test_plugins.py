@@ -44,7 +44,7 @@ def catalog() -> Catalog:
 
 @pytest.mark.row("F17")
 @pytest.mark.parametrize(
-    ("actor", "route", "roles", "told", "runs"),
+    ("actor", "route", "roles", "expected", "runs"),
     [
         ("desk", "", ("staff",), {"charge", "plain"}, {"charge", "plain"}),
         ("desk", "", (), {"charge", "plain"}, {"plain"}),
@@ -54,13 +54,13 @@ def catalog() -> Catalog:
     ],
 )
 async def test_tools_of_plugins_are_filtered_by_plugin_scope_and_permission(
-    actor: str, route: str, roles: tuple[str, ...], told: set[str], runs: set[str]
+    actor: str, route: str, roles: tuple[str, ...], expected: set[str], runs: set[str]
 ) -> None:
     """The model is told of what plugin and scope allow; of that, what the plugin's own check permits runs."""
     found = catalog()
     ctx = pinned(actor=actor, route=route, user=Principal(user="ana", roles=roles))
     seen = {tool.name for tool in found.tool_view(ctx).visible()} - await withheld_tools(found, ctx, at=NOW)
-    assert seen == told
+    assert seen == expected
     allowed = set()
     for name in ("charge", "map", "plain", "refund"):
         call = CallPart(call="c1.1", tool=name, args=Content(inline=ARGS))
@@ -68,5 +68,5 @@ async def test_tools_of_plugins_are_filtered_by_plugin_scope_and_permission(
         if judgement.kind == "run":
             allowed.add(name)
         else:
-            assert (judgement.gate == "permission") is (name in told)
+            assert (judgement.gate == "permission") is (name in expected)
     assert allowed == runs

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, asked, environment, permit_for, pinned, run, sent, task_for, told, worker_deps
+from activity_kit import ARGS, asked, environment, permit_for, pinned, run, sent, summary, task_for, worker_deps
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
@@ -217,7 +217,7 @@ async def test_a_handler_changes_nothing_of_the_call(store: Store) -> None:
     ledger = Ledger()
     tool = handled(ledger)
     assert (await gate(store, tool))[0].digest == permit_for(tool).digest
-    assert told(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "paid")
+    assert summary(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "paid")
     assert [row[1] for row in ledger.rows] == [ARGS]
     assert SEEN[1][1]["user"]["id"] == "ceo"
 
@@ -310,7 +310,7 @@ async def test_what_people_approved_needs_no_handlers_consent(store: Store, said
     tool = handled(ledger)
     deps = worker_deps(store, tool)
     await asked(deps, tool)
-    assert told(await run(deps, tool, task_for(tool, permit_for(tool, kind="approved"))))[0] == "ok"
+    assert summary(await run(deps, tool, task_for(tool, permit_for(tool, kind="approved"))))[0] == "ok"
 
 
 async def test_the_record_names_the_handler(store: Store) -> None:
@@ -322,9 +322,9 @@ async def test_the_record_names_the_handler(store: Store) -> None:
     await run(worker_deps(store, tool), tool, task_for(tool, permit))
     records = await AuditLog(store).stream("turn/main/s/t")
     auto = next(record for record in records if record.kind == "auto")
-    told = json.loads(auto.data)
-    assert told["rule"] == {"kind": "handler", "handler": RULE.removeprefix("handler:")}
-    assert told["engines"].endswith(f", {RULE}")
+    body = json.loads(auto.data)
+    assert body["rule"] == {"kind": "handler", "handler": RULE.removeprefix("handler:")}
+    assert body["engines"].endswith(f", {RULE}")
 
 
 def test_a_handler_that_is_not_there_is_a_mistake_at_build(store: Store) -> None:

@@ -17,8 +17,8 @@ from activity_kit import (
     permit_for,
     pinned,
     run,
+    summary,
     task_for,
-    told,
     worker_deps,
 )
 from temporalio.exceptions import ApplicationError
@@ -95,7 +95,7 @@ async def test_what_is_found_to_have_happened_is_the_outcome(store: Store) -> No
     key = await claimed(store, tool)
     found = await outcome(store, tool)
     assert found.outcome is not None
-    assert told(found) == ("ok", "booking 7")
+    assert summary(found) == ("ok", "booking 7")
     assert (found.outcome.note, found.outcome.cost) == (NOTE, 0.5)
     assert found.outcome.structured is not None
     assert found.outcome.structured.inline == {"booking": 7}
@@ -111,7 +111,7 @@ async def test_what_is_found_to_have_failed_is_a_failure(store: Store) -> None:
     """It happened, and this is how it ended."""
     tool, _ = probed(Happened(ToolFailure("the card was declined")))
     await claimed(store, tool)
-    assert told(await outcome(store, tool)) == ("execution_failed", "the card was declined")
+    assert summary(await outcome(store, tool)) == ("execution_failed", "the card was declined")
 
 
 async def test_what_did_not_happen_runs_under_the_next_ticket(store: Store) -> None:
@@ -125,7 +125,7 @@ async def test_what_did_not_happen_runs_under_the_next_ticket(store: Store) -> N
     deps = worker_deps(store, tool)
     first = await run(deps, tool, task_for(tool))
     assert (first.again, first.note, ledger.rows) == ("undone", UNDONE, [])
-    assert told(await run(deps, tool, task_for(tool, ticket=2))) == ("ok", "paid")
+    assert summary(await run(deps, tool, task_for(tool, ticket=2))) == ("ok", "paid")
     assert [row[2] for row in ledger.rows] == [f"{key}/2"]
     assert (len(finder.asked), await words(store)) == (1, ["did_not_happen"])
 
@@ -139,7 +139,7 @@ async def test_whatever_is_no_answer_leaves_it_to_people(store: Store, answer: A
     tool, finder = probed(answer)
     key = await claimed(store, tool)
     for _ in range(2):
-        assert told(await outcome(store, tool)) == ("in_doubt", IN_DOUBT_TEXT)
+        assert summary(await outcome(store, tool)) == ("in_doubt", IN_DOUBT_TEXT)
     assert await store.claim(key, **WHO) == Claim(kind="open")
     assert (len(finder.asked), await words(store)) == (2, ["unknown"])
 
@@ -191,7 +191,7 @@ async def test_a_worker_that_was_only_slow_is_believed(store: Store, answer: Any
 
     tool = free(Ledger(), probe=slow)
     key = await claimed(store, tool)
-    assert told(await outcome(store, tool)) == ("ok", "paid late")
+    assert summary(await outcome(store, tool)) == ("ok", "paid late")
     assert (await store.claim(key, **WHO)).outcome == late
 
 
@@ -203,7 +203,7 @@ async def test_another_attempt_that_finds_the_ticket_claimed_looks_first(store: 
         await run(worker_deps(store, tool), tool, task_for(tool))
     assert caught.value.type == "InDoubt"
     finder.answer = Happened("booking 7")
-    assert told(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "booking 7")
+    assert summary(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "booking 7")
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ async def test_only_the_very_call_is_looked_up(store: Store, changed: dict[str, 
         forged = Principal(user="guest", name="Guest", key_id="k", signature="forged")
         changed = {"permit": permit_for(tool, ctx=pinned(user=forged))}
     await claimed(store, tool)
-    assert told(await outcome(store, tool, **changed)) == ("in_doubt", IN_DOUBT_TEXT)
+    assert summary(await outcome(store, tool, **changed)) == ("in_doubt", IN_DOUBT_TEXT)
     assert finder.asked == []
 
 
@@ -256,13 +256,13 @@ async def test_a_call_that_is_not_in_doubt_is_not_looked_up(store: Store) -> Non
     """Neither one that ran, nor one that never began, nor one of an idempotent tool that just runs again."""
     ledger = Ledger()
     tool, finder = probed(Happened(), ledger)
-    assert told(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "paid")
-    assert told(await outcome(store, tool)) == ("ok", "paid")
+    assert summary(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "paid")
+    assert summary(await outcome(store, tool)) == ("ok", "paid")
     assert (await outcome(store, tool, ticket=2)).again == "lapsed"
     repeatable, other = probed(Happened(), ledger, idempotent=True)
     again = in_another_turn(repeatable)
     await store.claim(again.permit.digest, **WHO, nonce=again.permit.ctx.user.nonce)
-    assert told(await run(worker_deps(store, repeatable), repeatable, again)) == ("ok", "paid")
+    assert summary(await run(worker_deps(store, repeatable), repeatable, again)) == ("ok", "paid")
     assert (finder.asked, other.asked) == ([], [])
 
 
@@ -270,7 +270,7 @@ async def test_an_idempotent_call_that_is_lost_for_good_is_looked_up(store: Stor
     """Tried again until its time was over: only then is it in doubt."""
     tool, finder = probed(Happened("booking 7"), idempotent=True)
     await claimed(store, tool)
-    assert told(await outcome(store, tool, idempotent=True)) == ("ok", "booking 7")
+    assert summary(await outcome(store, tool, idempotent=True)) == ("ok", "booking 7")
     assert len(finder.asked) == 1
 
 

@@ -120,17 +120,17 @@ async def test_what_it_is_told_is_a_copy_and_it_has_little_time(monkeypatch: pyt
 
 async def test_a_function_is_told_what_was_collected_as_a_copy_all_the_way_down() -> None:
     """And an empty object where nothing was."""
-    told: list[Any] = []
+    entries: list[Any] = []
 
     async def select(context: HookContext, data: dict[str, Any]) -> list[str]:
-        told.append(copy.deepcopy(data))
+        entries.append(copy.deepcopy(data))
         data.setdefault("legs", []).clear()
         return list(NAMES)
 
     known, data = catalog(select=select), {"legs": [1, 2]}
     for extra in ({"data": data}, {}, {"data": "none"}):
         assert await withheld_tools(known, pinned(extra=extra), at=NOW) == frozenset()
-    assert told == [data, {}, {}] == [{"legs": [1, 2]}, {}, {}]
+    assert entries == [data, {}, {}] == [{"legs": [1, 2]}, {}, {}]
 
 
 def test_what_cannot_be_asked_is_an_error_at_build() -> None:

@@ -15,8 +15,8 @@ from activity_kit import (
     pinned,
     request_of,
     run,
+    summary,
     task_for,
-    told,
     worker_deps,
 )
 from turn_fixtures import Ledger, pay_tool
@@ -171,7 +171,7 @@ async def test_what_went_away_since_is_seen_at_the_gate_and_where_it_runs(store:
     assert reply.outcome is not None
     assert (reply.outcome.code, reply.outcome.gate) == ("not_available", "available")
     switch.says = True
-    assert told(await run(deps, declared, task_for(declared, permit_for(declared, kind="approved"))))[0] == "ok"
+    assert summary(await run(deps, declared, task_for(declared, permit_for(declared, kind="approved"))))[0] == "ok"
     assert len(switch.asked) == 4
 
 
@@ -310,7 +310,7 @@ async def test_an_approved_override_runs_and_one_that_nobody_gave_does_not(store
     assert (stopped.outcome.code, stopped.outcome.gate) == ("denied", "permission")
     guard.says = Permission.deny("not yours", can_override=True)
     before = len(LEDGER.rows)
-    assert told(await run(deps, declared, task_for(declared, approved)))[0] == "ok"
+    assert summary(await run(deps, declared, task_for(declared, approved)))[0] == "ok"
     assert len(LEDGER.rows) == before + 1
 
 

@@ -29,10 +29,10 @@ async def test_each_piece_fits_its_budget_and_names_the_next(store: Store, budge
     handle = await TruncatedResults(store).keep(TURN, "book", text)
     pieces, start = "", 0
     while start < total:
-        told = await read_rest(store, {"handle": handle, "start": start}, _context(budget))
-        assert isinstance(told, str)
-        assert len(told) <= budget
-        line, _, piece = told.partition("\n")
+        found = await read_rest(store, {"handle": handle, "start": start}, _context(budget))
+        assert isinstance(found, str)
+        assert len(found) <= budget
+        line, _, piece = found.partition("\n")
         end = start + len(piece)
         more = f"go on with start={end}" if end < total else "this is its end"
         assert line == f"Characters {start} to {end} of {total}; {more}"
@@ -54,9 +54,9 @@ async def test_what_cannot_be_read_is_the_models_mistake(
 ) -> None:
     """Another turn's handle and a start behind the end: told in words, `input_invalid`."""
     handle = await TruncatedResults(store).keep(TURN, "book", "abcde")
-    told = await read_rest(store, {"handle": handle, "start": start}, _context(**fields))
-    assert isinstance(told, ToolFailure)
-    assert (told.code, words in told.message) == ("input_invalid", True)
+    found = await read_rest(store, {"handle": handle, "start": start}, _context(**fields))
+    assert isinstance(found, ToolFailure)
+    assert (found.code, words in found.message) == ("input_invalid", True)
 
 
 async def test_a_whole_number_may_be_written_with_a_point(store: Store) -> None:
@@ -73,8 +73,8 @@ async def test_only_the_frameworks_tool_is_bound_to_a_store(store: Store) -> Non
     assert bind_to_store(tool, store) is tool
     mine = bind_to_store(READ_REST_TOOL, store)
     assert mine.definition == READ_REST_TOOL.definition
-    told = await mine.handler({"handle": "x" * 64, "start": 0}, _context())
-    assert isinstance(told, ToolFailure)
+    found = await mine.handler({"handle": "x" * 64, "start": 0}, _context())
+    assert isinstance(found, ToolFailure)
     deps = worker_deps(store, actors=[Actor(name="desk", model="scripted", read_rest=True)])
     assert deps.catalog.registry.resolve("read_rest") is READ_REST_TOOL
 

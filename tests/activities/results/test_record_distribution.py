@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, begun, environment, free, permit_for, run, task_for, told, worker_deps
+from activity_kit import ARGS, TURN, begun, environment, free, permit_for, run, summary, task_for, worker_deps
 from proved_rows import case
 from turn_fixtures import Ledger
 
@@ -160,10 +160,10 @@ async def test_what_does_not_arrive_changes_nothing(
     _, outcome = await called(store, RECORD, bad, stage.to("cache"), observer=stage.missed.append)
     assert (outcome.code, outcome.value.inline) == ("ok", '{"fare":120}')
     assert list(stage.got) == ["cache"]
-    (told,) = stage.missed
-    assert (told.destination, told.tool, told.call_id, told.turn_id) == ("formatter:bad", "pay", "c1.1", TURN.turn)
+    (value,) = stage.missed
+    assert (value.destination, value.tool, value.call_id, value.turn_id) == ("formatter:bad", "pay", "c1.1", TURN.turn)
     assert (
-        told.why
+        value.why
         == {
             "sink raises": "ConnectionError",
             "sink hangs": "no answer within 0.3 s",
@@ -173,7 +173,7 @@ async def test_what_does_not_arrive_changes_nothing(
         }[how]
     )
     (logged,) = caplog.messages
-    assert logged.partition(" (")[0] == f"the record of pay did not reach formatter:bad: {told.why}"
+    assert logged.partition(" (")[0] == f"the record of pay did not reach formatter:bad: {value.why}"
     assert "X1234567" not in caplog.text
 
 
@@ -213,7 +213,7 @@ async def test_a_filter_of_the_record_that_fails_hides_everything(store: Store) 
 async def test_an_observer_that_fails_harms_nobody(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     """It is only told."""
 
-    def observer(told: DeliveryFailure) -> None:
+    def observer(value: DeliveryFailure) -> None:
         raise ValueError("no")
 
     _, outcome = await called(store, RECORD, Stage().to("cache", broken), observer=observer)
@@ -318,10 +318,10 @@ async def test_every_call_that_ran_says_how_it_was_dispatched(store: Store) -> N
     """Generalists too, in the record of their outcome; their arguments and results stay digests."""
     tool, _ = await called(store, "paid", tags=("money",))
     ended = await facts(store, "outcome")
-    told = {
+    value = {
         name: ended[name] for name in ("actor", "scope", "routing", "site", "tags", "completion", "tool", "approval")
     }
-    assert told == {
+    assert value == {
         "actor": "desk",
         "scope": "generalist",
         "routing": "routed",
@@ -410,7 +410,7 @@ async def test_a_turn_that_is_cancelled_meanwhile_does_not_lose_what_happened(st
     await asyncio.sleep(0)
     assert not running.done()
     go.set()
-    assert told(await running) == ("ok", '{"fare":120}')
+    assert summary(await running) == ("ok", '{"fare":120}')
     ticket = await store.read_ticket(task.permit.digest)
     assert ticket is not None
     assert ticket.outcome is not None

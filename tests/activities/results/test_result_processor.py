@@ -190,8 +190,8 @@ async def test_a_result_that_does_not_fit_is_told_and_recorded_whole(store: Stor
     failed = await _outcome(store, ToolFailure("no"), output_schema=schema)
     assert (failed.gate, failed.value.inline) == ("execute", "no")
     records = [record for record in await AuditLog(store).stream(TURN.workflow_id) if record.kind == "outcome"]
-    told = [(each.facts["gate"], each.facts.get("structured")) for each in records]
-    assert told == [("output", fingerprint({"rows": "many"})), ("execute", None)], "one record a call and code"
+    entries = [(each.facts["gate"], each.facts.get("structured")) for each in records]
+    assert entries == [("output", fingerprint({"rows": "many"})), ("execute", None)], "one record a call and code"
 
 
 async def test_updates_are_carried_where_they_are_plain_json_objects(

@@ -98,8 +98,8 @@ async def test_where_every_name_is_left_out_nothing_is_taken(store: Store, caplo
     names = {f"n{number:03}": 1 for number in range(90)}
     outcome = (await made(store, ToolResult("paid", data_update=names))).outcome
     assert (outcome.code, outcome.updates, outcome.data_update) == ("ok", None, Content(inline=names))
-    told = caplog.messages[0].partition(" (")[0].removeprefix("an update of pay is left out, nothing declares it: ")
-    assert told == ", ".join(f"data.{name}" for name in names)[:200]
+    found = caplog.messages[0].partition(" (")[0].removeprefix("an update of pay is left out, nothing declares it: ")
+    assert found == ", ".join(f"data.{name}" for name in names)[:200]
 
 
 async def test_a_value_that_does_not_fit_fails_the_call_and_takes_nothing(store: Store) -> None:

@@ -232,7 +232,7 @@ async def test_a_mail_that_comes_while_another_is_taken_is_heard_at_once(rig: Ch
 
 
 @pytest.mark.parametrize(
-    ("told", "new"),
+    ("expected", "new"),
     [
         ([([b"3"], 0)], [True]),
         ([([b"3"], 0), ([b"3"], 0), ([b"4"], 0)], [True, False, True]),
@@ -240,10 +240,10 @@ async def test_a_mail_that_comes_while_another_is_taken_is_heard_at_once(rig: Ch
         ([([b"3"], 0), ([b"3"], 1), ([b"3"], 0), ([b"3"], 0)], [True, True, True, False]),
     ],
 )
-def test_a_count_that_is_told_again_is_no_new_mail(told: list[tuple[list[bytes], int]], new: list[bool]) -> None:
+def test_a_count_that_is_told_again_is_no_new_mail(expected: list[tuple[list[bytes], int]], new: list[bool]) -> None:
     """Some servers tell it whenever they are asked something; mail that was taken away makes room for a new one."""
     count = imap._Count()
-    assert [count.grew(*each) for each in told] == new
+    assert [count.grew(*each) for each in expected] == new
 
 
 async def test_what_came_while_nobody_watched_is_heard_and_what_cannot_be_read_is_passed_over(rig: ChannelRig) -> None:

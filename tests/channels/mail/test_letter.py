@@ -229,19 +229,19 @@ async def test_an_address_that_is_none_is_said_at_once(address: str) -> None:
 async def test_the_check_says_where_answers_are_expected() -> None:
     """And whether our mail is taken."""
     secret = "whsec_" + "c2lnbmVkIGJ5IG91ciBtYWlsIHNlcnZlciwgMzIgYnl0ZXM="
-    for inbound, told in (
+    for inbound, found in (
         (None, "mail only tells"),
         ({"lmtp": {"port": 24}}, "answers are expected at 127.0.0.1:24 by lmtp"),
         ({"webhook": {"secret": secret}}, "answers are expected at https://signoff.example/channels/email, as raw"),
     ):
         async with mail_rig(inbound=inbound) as rig:
-            assert await told_by(rig, told) == [True, True]
+            assert await told_by(rig, found) == [True, True]
             rig.server.trouble = "down"
-            assert await told_by(rig, told) == [False, True]
+            assert await told_by(rig, found) == [False, True]
 
 
-async def told_by(rig: MailRig, told: str) -> list[bool]:
+async def told_by(rig: MailRig, found: str) -> list[bool]:
     """What the check finds well."""
     findings = await rig.channel.check()
-    assert told in findings[1].what
+    assert found in findings[1].what
     return [each.ok for each in findings]

@@ -209,10 +209,10 @@ async def test_who_is_not_proved_is_nobody_and_told_so_only_with_a_card() -> Non
         assert (held.identity, held.token, held.verdict, held.text) == (f"{BO} (not proved)", "", None, "")
         before = len(rig.server.taken)
         await rig.channel.answer(held.where, ChannelReply(text="Nobody here is known by this address."))
-        [told] = rig.server.taken[before:]
-        assert told.to == (BO,)
-        assert "could not be proved that this mail comes from you" in told.plain
-        assert "https://signoff.example" in told.plain
+        [value] = rig.server.taken[before:]
+        assert value.to == (BO,)
+        assert "could not be proved that this mail comes from you" in value.plain
+        assert "https://signoff.example" in value.plain
         without = heard(await rig.hear(written(BO, APPROVALS, "approve").as_bytes(), APPROVALS))
         await rig.channel.answer(without.where, ChannelReply(text="Nobody here is known by this address."))
         assert len(rig.server.taken) == before + 1

@@ -39,7 +39,7 @@ async def test_what_is_usual_needs_no_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "expected"),
     [
         ({"smtp": None}, "`smtp`"),
         ({"sender": "Signoff"}, "a sender looks like"),
@@ -61,11 +61,11 @@ async def test_what_is_usual_needs_no_word() -> None:
         ({"smpt": SMTP}, "did you mean `smtp`"),
     ],
 )
-async def test_each_mistake_is_named(changes: dict[str, Any], told: str) -> None:
+async def test_each_mistake_is_named(changes: dict[str, Any], expected: str) -> None:
     """With what to write; and without any secret."""
     with pytest.raises(ConfigError) as caught:
         await opened(**changes)
-    assert told in caught.value.message
+    assert expected in caught.value.message
     assert not any(secret in caught.value.message for secret in SECRETS.values())
 
 

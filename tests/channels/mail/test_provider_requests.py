@@ -36,7 +36,7 @@ async def reply(rig: MailRig, words: str = "approve") -> bytes:
     return signed(replied(await rig.card(), BO, words))
 
 
-def told(received: InboundBatch) -> tuple[str, str, str]:
+def summary(received: InboundBatch) -> tuple[str, str, str]:
     """Who said what about which card."""
     [heard] = received.actions
     return heard.identity, heard.token, heard.text
@@ -95,10 +95,10 @@ async def test_each_shape_brings_the_bare_mail() -> None:
         async with mail_rig(inbound={"webhook": {"shape": shape, "secret": secret}}) as rig:
             mail = await reply(rig)
             bring: Callable[[bytes], InboundRequest] = brought
-            assert told(await rig.receive(bring(mail))) == (BO, TOKEN, "approve"), shape
+            assert summary(await rig.receive(bring(mail))) == (BO, TOKEN, "approve"), shape
             altered = mail.replace(b"approve\r\n", b"APPROVE\r\n", 1)
             assert altered != mail
-            assert told(await rig.receive(bring(altered)))[0] == f"{BO} (not proved)"
+            assert summary(await rig.receive(bring(altered)))[0] == f"{BO} (not proved)"
 
 
 async def test_of_what_a_provider_reads_out_nothing_is_taken() -> None:
@@ -108,7 +108,7 @@ async def test_of_what_a_provider_reads_out_nothing_is_taken() -> None:
             "stripped-text": b"approve",
             "sender": b"ana@people.example",
         }
-        assert told(await rig.receive(mailgun_request(fields))) == (BO, TOKEN, "hm")
+        assert summary(await rig.receive(mailgun_request(fields))) == (BO, TOKEN, "hm")
 
 
 def shape_of(name: str, **given: Any) -> MailFormat:
@@ -242,10 +242,10 @@ async def test_the_verdict_of_ses_is_what_proves_the_sender(monkeypatch: pytest.
     async with mail_rig(inbound={"webhook": {"shape": "ses", "topic": TOPIC}}) as rig:
         card = await rig.card()
         mail = replied(card, BO, "approve")
-        assert told(await rig.receive(amazon.notice(received(mail.as_bytes())))) == (BO, TOKEN, "approve")
+        assert summary(await rig.receive(amazon.notice(received(mail.as_bytes())))) == (BO, TOKEN, "approve")
         for verdict in ("FAIL", "GRAY", "PROCESSING_FAILED", ""):
             heard = await rig.receive(amazon.notice(received(signed(mail), dmarc=verdict)))
-            assert told(heard)[0] == f"{BO} (not proved)", verdict
+            assert summary(heard)[0] == f"{BO} (not proved)", verdict
 
 
 def test_a_subscription_to_our_topic_is_confirmed_at_amazon_alone() -> None:

@@ -54,7 +54,7 @@ async def test_an_answer_comes_from_nobody() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "code", "again", "after"),
+    ("expected", "code", "again", "after"),
     [
         ("550 5.1.1 no such user", "550", False, 0),
         ("553 5.7.1 not from here", "553", False, 0),
@@ -63,13 +63,13 @@ async def test_an_answer_comes_from_nobody() -> None:
         ("421 4.7.0 too many", "421", True, 30),
     ],
 )
-async def test_what_a_server_says_is_told_apart(told: str, code: str, again: bool, after: float) -> None:
+async def test_what_a_server_says_is_told_apart(expected: str, code: str, again: bool, after: float) -> None:
     """For good or for now, of this letter or of us."""
     async with relay() as server:
-        server.trouble = told
+        server.trouble = expected
         error = await refusal(options(server.port))
     assert (error.code, error.again, error.after) == (code, again, after)
-    assert told[4:] in error.message
+    assert expected[4:] in error.message
 
 
 async def test_a_server_that_is_not_there_is_tried_again() -> None:
@@ -118,10 +118,10 @@ async def test_a_wrong_password_is_ours_to_put_right_and_is_not_told() -> None:
         await send(options(port, user="signoff", password="right"), LETTER, "signoff.example")
         assert await knock(options(port, user="signoff", password="right"), "signoff.example") == ""
         error = await refusal(options(port, user="signoff", password="wrong-one"))
-        told = await knock(options(port, user="signoff", password="wrong-one"), "signoff.example")
+        found = await knock(options(port, user="signoff", password="wrong-one"), "signoff.example")
     assert (error.code, error.again, error.after) == ("535", True, 30)
-    assert told
-    assert "wrong-one" not in error.message + told
+    assert found
+    assert "wrong-one" not in error.message + found
 
 
 def certified(folder: Path, host: str = "127.0.0.1") -> Path:

@@ -32,12 +32,12 @@ async def test_an_approval_can_change_the_arguments(gateway: GatewayRig) -> None
     assert ran_with(gateway, "book")[-1] == {**FLIGHT, "cost": 380}
     request = await gateway.turns.signoff.request(approval)
     assert (request.revision, request.edited_by) == (2, "approver")
-    told = (await gateway.http.get(f"/v1/approvals/{approval}")).text
-    assert PASSWORD not in told
+    text = (await gateway.http.get(f"/v1/approvals/{approval}")).text
+    assert PASSWORD not in text
 
 
 @pytest.mark.parametrize(
-    ("fields", "status", "told"),
+    ("fields", "status", "expected"),
     [
         ({"edited_args": {**FLIGHT, "cost": "380"}}, 422, "`cost` must be of type number"),
         ({"edited_args": {**FLIGHT, "cots": 1}}, 422, "`cots` is not an argument"),
@@ -51,13 +51,13 @@ async def test_an_approval_can_change_the_arguments(gateway: GatewayRig) -> None
     ],
 )
 async def test_what_cannot_be_meant_changes_nothing(
-    gateway: GatewayRig, fields: dict[str, Any], status: int, told: str
+    gateway: GatewayRig, fields: dict[str, Any], status: int, expected: str
 ) -> None:
     """A receipt that says what is wrong; the request waits as it was."""
     approval = await gateway.asked("book")
     answer = await gateway.decide(approval, **{"verdict": "approved", "revision": 1} | fields)
     assert (answer.status_code, answer.json()["status"]) == (status, "refused"), answer.text
-    assert told in answer.json()["message"]
+    assert expected in answer.json()["message"]
     request = await gateway.turns.signoff.request(approval)
     assert (request.state, request.revision, request.votes) == ("pending", 1, ())
 

@@ -97,8 +97,8 @@ async def test_a_message_with_an_approval_response_decides(verdict: str, gateway
     whole = (await gateway.http.get(f"/v1/turns/main.{session}.a")).json()
     types = {"approved": "ToolResult", "denied": "ToolDenied"}
     assert [each["outcome"]["type"] for each in whole["calls"]] == [types[verdict]]
-    told = [each for message in whole["messages"] for each in message["parts"] if each["kind"] == "result"]
-    assert [each["type"] for each in told] == [types[verdict]]
+    entries = [each for message in whole["messages"] for each in message["parts"] if each["kind"] == "result"]
+    assert [each["type"] for each in entries] == [types[verdict]]
     assert whole["parts"] == []
     assert await gateway.runs(part.approval_id) == (verdict == "approved")
     again = (await _answer(gateway, session, _response(part, "denied"), user="ana")).json()

@@ -46,11 +46,11 @@ async def test_a_timeline_by_every_name_of_its_turn(rig: GatewayRig) -> None:
         for name in (turn, f"turn/{turn.replace('.', '/')}", turn.rpartition(".")[2])
     ]
     assert answers[0] == answers[1] == answers[2]
-    told = answers[0]
-    assert (told["stream"], told["finding"]) == (f"turn/{turn.replace('.', '/')}", None)
-    assert [record["seq"] for record in told["records"]] == list(range(1, len(told["records"]) + 1))
-    assert len(told["timeline"]) == len(told["records"]) >= 6
-    said = " ".join(line["what"] for line in told["timeline"])
+    result = answers[0]
+    assert (result["stream"], result["finding"]) == (f"turn/{turn.replace('.', '/')}", None)
+    assert [record["seq"] for record in result["records"]] == list(range(1, len(result["records"]) + 1))
+    assert len(result["timeline"]) == len(result["records"]) >= 6
+    said = " ".join(line["what"] for line in result["timeline"])
     assert "answered approved" in said
     missing = await rig.http.get("/v1/audit/main.nothing.nothing")
     assert (missing.status_code, missing.json()["code"]) == (404, "unknown")
@@ -81,5 +81,5 @@ async def test_a_record_that_was_changed_is_named(rig: GatewayRig) -> None:
     stream = f"turn/{turn.replace('.', '/')}"
     change = text("UPDATE audit_records SET subject = 'mallory' WHERE stream = :stream AND seq = 2")
     await rig.deps.store.run(lambda connection: connection.execute(change, {"stream": stream}))
-    told = (await rig.http.get(f"/v1/audit/{turn}")).json()
-    assert (told["finding"]["fault"], told["finding"]["stream"], told["finding"]["seq"]) == ("changed", stream, 2)
+    body = (await rig.http.get(f"/v1/audit/{turn}")).json()
+    assert (body["finding"]["fault"], body["finding"]["stream"], body["finding"]["seq"]) == ("changed", stream, 2)

@@ -85,12 +85,14 @@ async def test_a_turn_as_it_happened_without_its_secrets(rig: GatewayRig) -> Non
     key = await finished(rig)
     name = ".".join(key)
     found = await read(rig, turn=name)
-    told = [(each["type"], each["data"].get("tool")) for each in found["events"] if each["type"] != "catalog.deployed"]
-    shown = [kind for kind, tool in told if tool in ("login", None)]
+    entries = [
+        (each["type"], each["data"].get("tool")) for each in found["events"] if each["type"] != "catalog.deployed"
+    ]
+    shown = [kind for kind, tool in entries if tool in ("login", None)]
     assert shown.index("turn.started") < shown.index("tool_call.proposed") < shown.index("approval.requested")
     assert shown.index("approval.requested") < shown.index("approval.decided") < shown.index("tool_call:login")
     assert shown.index("tool_call:login") < shown.index("tool_call.executed")
-    assert ("tool_call:vault", "vault") in told
+    assert ("tool_call:vault", "vault") in entries
     dispatched = next(each for each in found["events"] if each["type"] == "tool_call:login")
     assert (dispatched["source"], dispatched["specversion"]) == ("actor:desk", "1.0")
     assert [each["number"] for each in found["events"]] == sorted({each["number"] for each in found["events"]})

@@ -152,9 +152,9 @@ async def test_a_freeze_withdraws_what_waits_and_denies_what_comes(rig: GatewayR
     waiting = [await rig.asked("pay") for _ in range(3)]
     answer = await rig.http.post("/v1/freezes", json={"reason": "a stolen laptop"})
     assert answer.status_code == 200, answer.text
-    told = answer.json()
-    assert (told["freeze"]["reason"], told["freeze"]["by"]) == ("a stolen laptop", "approver")
-    assert set(waiting).isdisjoint(told["swept"]["waiting"])
+    answer_body = answer.json()
+    assert (answer_body["freeze"]["reason"], answer_body["freeze"]["by"]) == ("a stolen laptop", "approver")
+    assert set(waiting).isdisjoint(answer_body["swept"]["waiting"])
     states = [(await rig.turns.signoff.request(each)).state for each in waiting]
     assert states == ["cancelled"] * 3
     assert (await rig.http.get("/v1/freezes")).json()["freezes"][0]["tenant"] == "main"

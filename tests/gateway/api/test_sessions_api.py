@@ -187,8 +187,8 @@ async def _reads(page: httpx.AsyncClient, path: str, *wanted: str) -> str:
     """The page once all of this stands on it."""
     while True:
         answer = await page.get(path)
-        told = " ".join(re.sub(r"<[^>]+>", " ", answer.text).split())
-        if all(each in told for each in wanted):
+        page_text = " ".join(re.sub(r"<[^>]+>", " ", answer.text).split())
+        if all(each in page_text for each in wanted):
             return answer.text
         await asyncio.sleep(0.05)
 

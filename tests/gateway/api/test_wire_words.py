@@ -39,8 +39,8 @@ async def test_of_many_unknown_fields_a_few_are_named_and_identity_first(gateway
     """However many there are the request is refused, and a field of identity among them is told as such."""
     unknown = {f"x{number}": 0 for number in range(20_000)}
     answer = await gateway.http.post("/v1/turns", json={"text": "x", "actor": "desk", **unknown})
-    told = "`x0` is not known here; `x1` is not known here; `x2` is not known here"
-    assert (answer.status_code, answer.json()["message"]) == (422, told)
+    text = "`x0` is not known here; `x1` is not known here; `x2` is not known here"
+    assert (answer.status_code, answer.json()["message"]) == (422, text)
     answer = await gateway.http.post("/v1/turns", json={"text": "x", "actor": "desk", **unknown, "tier": "admin"})
     assert answer.status_code == 422
     assert answer.json()["message"].startswith("`tier` cannot be given")

@@ -109,10 +109,10 @@ async def test_a_link_decides_by_its_page(gateway: GatewayRig, locked: GatewayRi
     async with browser(locked) as page:
         opened = await page.get(url)
         assert opened.status_code == 200
-        told = words(opened.text)
-        assert "Pay 420 EUR to Ana" in told
-        assert "This was sent to Ana" in told
-        assert "Signed in" not in told
+        text = words(opened.text)
+        assert "Pay 420 EUR to Ana" in text
+        assert "This was sent to Ana" in text
+        assert "Signed in" not in text
         sent = await page.post(url, data={**hidden(opened.text, url), "verdict": "approved"})
         assert (sent.status_code, sent.headers["location"]) == (303, url)
         assert "Approved by Ana (you)" in words((await page.get(url)).text)

@@ -151,7 +151,7 @@ def test_an_optional_field_emptied_is_left_out(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "where", "told"),
+    ("changed", "where", "expected"),
     [
         ({"cost": "four"}, "cost", "must be a number, such as 380 or 12.5"),
         ({"cost": "12,50"}, "cost", "must be a number, such as 380 or 12.5"),
@@ -167,11 +167,11 @@ def test_an_optional_field_emptied_is_left_out(name: str) -> None:
         ({"legs": "[" * 100_000}, "legs", "is nested too deeply"),
     ],
 )
-def test_a_problem_is_told_where_it_is(changed: dict[str, str], where: str, told: str) -> None:
+def test_a_problem_is_told_where_it_is(changed: dict[str, str], where: str, expected: str) -> None:
     """The field says what is wrong, keeps what was typed, and nothing is decided on."""
     typed = sent(**changed)
     assert not typed.good
-    assert problems(typed) == {where: told}
+    assert problems(typed) == {where: expected}
     (value,) = changed.values()
     assert next(field.shown for field in typed.fields if field.problem) == value
 

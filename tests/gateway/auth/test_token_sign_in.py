@@ -204,19 +204,19 @@ async def test_a_stream_ends_with_its_token(gateway: GatewayRig) -> None:
     tokens = Tokens(locked.deps.store)
     secret, token = await tokens.create("main", "ana", ["read"], lifetime=timedelta(days=1), now=now[0])
     request = await admitted(locked, secret)
-    told = asyncio.Queue[str]()
+    found = asyncio.Queue[str]()
 
     async def events() -> AsyncGenerator[str, None]:
-        while event := await told.get():
+        while event := await found.get():
             yield event
 
     stream = followed(locked, request, events())
     for event in ("first", "second"):
-        told.put_nowait(event)
+        found.put_nowait(event)
         assert await anext(stream) == event
         now[0] += LOOK_AGAIN
     await tokens.revoke(token.id, "main", now[0])
-    told.put_nowait("third")
+    found.put_nowait("third")
     assert [event async for event in stream] == []
 
 

@@ -116,10 +116,10 @@ async def test_an_answer_that_was_in_time_is_no_deadline_that_passed(rig: Gatewa
     await rig.decide(request.id, verdict="denied", **{"as": "approver"})
     await asyncio.sleep(2 * HURRIED.timeout + deadline_recorder.GRACE.total_seconds())
     await DeadlineRecorder(rig.deps).step()
-    told = {each.type: each.time for each in await events_of(rig, key) if each.subject == request.id}
-    timed = [told[each] for each in ("approval.escalated", "approval.postponed") if each in told]
-    assert all(moment < told["approval.decided"] for moment in timed)
-    assert "approval.expired" not in told
+    result = {each.type: each.time for each in await events_of(rig, key) if each.subject == request.id}
+    timed = [result[each] for each in ("approval.escalated", "approval.postponed") if each in result]
+    assert all(moment < result["approval.decided"] for moment in timed)
+    assert "approval.expired" not in result
 
 
 async def test_an_ordinary_end_is_told_once(rig: GatewayRig) -> None:
@@ -193,13 +193,13 @@ async def test_a_withdrawal_is_told_with_its_answer_and_once(rig: GatewayRig) ->
     pay = next(each for each in (await rig.turns.signoff.pending(key)) if each.tool == "pay")
     answer = await rig.http.post(f"/v1/approvals/{pay.id}/withdraw?as=approver", json={"reason": "no need"})
     assert answer.json()["status"] == "accepted", answer.text
-    told = await events_of(rig, key, "approval.withdrawn")
-    assert [(each.claimed, each.subject, each.data["person"]) for each in told] == [(False, pay.id, "approver")]
+    result = await events_of(rig, key, "approval.withdrawn")
+    assert [(each.claimed, each.subject, each.data["person"]) for each in result] == [(False, pay.id, "approver")]
     await rig.turns.signoff.cancel_turn(key)
     await rig.turns.signoff.result(key)
-    told = await events_of(rig, key, "approval.withdrawn")
-    assert [each.subject for each in told].count(pay.id) == 1
-    assert len(told) == 2
+    result = await events_of(rig, key, "approval.withdrawn")
+    assert [each.subject for each in result].count(pay.id) == 1
+    assert len(result) == 2
 
 
 async def test_a_moment_never_goes_back(store: Store) -> None:

@@ -55,13 +55,13 @@ async def test_a_doubt_is_asked_with_its_three_answers(gateway: GatewayRig) -> N
 
 
 @pytest.mark.parametrize(
-    ("verdict", "told"),
+    ("verdict", "expected"),
     [
         ("approved", "Approver (you) says that it did not happen: it may run again"),
         ("denied", "Given up by Approver (you)"),
     ],
 )
-async def test_a_doubt_may_run_again_or_be_given_up(gateway: GatewayRig, verdict: str, told: str) -> None:
+async def test_a_doubt_may_run_again_or_be_given_up(gateway: GatewayRig, verdict: str, expected: str) -> None:
     """The receipt says which; only the first runs anything, once, under the next ticket."""
     approval = await gateway.doubted()
     key = parse_approval_id(approval)
@@ -70,7 +70,7 @@ async def test_a_doubt_may_run_again_or_be_given_up(gateway: GatewayRig, verdict
     async with browser(gateway) as page:
         done = words((await answered(page, approval, verdict=verdict)).text)
     await gateway.turns.signoff.result(key.turn)
-    assert told in done
+    assert expected in done
     ran = [row for row in gateway.ledger.rows[first:] if row[2].endswith("/2")]
     assert len(ran) == (1 if verdict == "approved" else 0)
 
@@ -101,11 +101,11 @@ async def test_a_list_says_what_was_changed(own: GatewayRig) -> None:
     await own.decide(approval, verdict="approved", edited_args=edited, **{"as": "ana"})
     async with browser(own) as page:
         await as_person(page, "bo")
-        told = words((await page.get("/")).text)
-        while "300 EUR" not in told:
+        text = words((await page.get("/")).text)
+        while "300 EUR" not in text:
             await asyncio.sleep(0.05)
-            told = words((await page.get("/")).text)
-    assert "Book TP 531 in business, 300 EUR desk for Guest · changed by Ana" in told
+            text = words((await page.get("/")).text)
+    assert "Book TP 531 in business, 300 EUR desk for Guest · changed by Ana" in text
 
 
 async def test_an_answer_is_remembered_listed_and_taken_back(own: GatewayRig) -> None:
@@ -120,11 +120,11 @@ async def test_an_answer_is_remembered_listed_and_taken_back(own: GatewayRig) ->
         key = await own.start("alike")
         assert (await own.turns.signoff.result(key)).calls[0].code == "ok"
         listed = (await page.get("/grants")).text
-        told = words(listed)
-        assert "Runs without asking" in told
-        assert "args.amount <= 500.0" in told
-        assert "2 of 3" in told
-        assert "Every conversation" in told
+        text = words(listed)
+        assert "Runs without asking" in text
+        assert "args.amount <= 500.0" in text
+        assert "2 of 3" in text
+        assert "Every conversation" in text
         action = listed.split('action="/grants/')[1].split('"')[0]
         bad = await page.post(f"/grants/{action}", data={"token": "0" * 64})
         assert (bad.status_code, "out of date" in words(bad.text)) == (403, True)
@@ -149,7 +149,7 @@ async def test_only_whose_answer_it_is_or_an_operator_takes_it_back(own: Gateway
 
 
 @pytest.mark.parametrize(
-    ("wish", "told"),
+    ("wish", "expected"),
     [
         ({"uses": "0"}, "a whole number from 1 to 1000"),
         ({"uses": "many"}, "a whole number from 1 to 1000"),
@@ -158,13 +158,15 @@ async def test_only_whose_answer_it_is_or_an_operator_takes_it_back(own: Gateway
         ({"uses": "1", "which": "where", "where": "args.amuont < 10.0"}, "amuont"),
     ],
 )
-async def test_what_cannot_be_remembered_decides_nothing(gateway: GatewayRig, wish: dict[str, str], told: str) -> None:
+async def test_what_cannot_be_remembered_decides_nothing(
+    gateway: GatewayRig, wish: dict[str, str], expected: str
+) -> None:
     """422 with the card and why; the request waits, as nobody meant to decide it without."""
     approval = await gateway.asked("alike")
     async with browser(gateway) as page:
         answer = await answered(page, approval, verdict="approved", remember="on", **wish)
     assert answer.status_code == 422
-    assert told in words(answer.text)
+    assert expected in words(answer.text)
     assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
@@ -178,20 +180,20 @@ async def test_several_are_read_before_they_are_decided_together(gateway: Gatewa
         assert f'name="pick" value="{first}"' in chooser
         assert f'name="pick" value="{typed}"' not in chooser
         shown = await page.get("/batch", params={"pick": picked})
-        told = words(shown.text)
-        assert told.count("Pay 420 EUR to Ana") >= 3
-        assert "Log in to https://example.com" in told
-        assert "To be decided alone: something has to be typed to approve it" in told
-        assert "To be decided alone: it asks what became of a call" in told
+        text = words(shown.text)
+        assert text.count("Pay 420 EUR to Ana") >= 3
+        assert "Log in to https://example.com" in text
+        assert "To be decided alone: something has to be typed to approve it" in text
+        assert "To be decided alone: it asks what became of a call" in text
         assert shown.text.count('name="pick"') == 3
         await gateway.decide(second, verdict="denied", **{"as": "ana"})
         form = {**hidden(shown.text, "/batch"), "verdict": "approved"}
         done = await page.post("/batch", data={**form, "shown": picked, "pick": [first, second, typed, doubt]})
         assert done.status_code == 200
-        told = words(done.text)
-    assert "Already decided" in told
-    assert "Ana" in told
-    assert told.count("Refused") == 3
+        text = words(done.text)
+    assert "Already decided" in text
+    assert "Ana" in text
+    assert text.count("Refused") == 3
     states = [(await gateway.turns.signoff.request(each)).state for each in picked]
     assert states == ["approved", "denied", "pending", "pending", "pending"]
 
@@ -227,9 +229,9 @@ async def test_a_frozen_tenant_is_named_on_every_page(own: GatewayRig) -> None:
     await Freezes(own.deps.store).freeze("main", reason="strange payments", by="ana")
     async with browser(own) as page:
         for path in pages:
-            told = words((await page.get(path)).text)
-            assert "Frozen by Ana: nothing runs in main" in told, path
-            assert "strange payments" in told, path
+            text = words((await page.get(path)).text)
+            assert "Frozen by Ana: nothing runs in main" in text, path
+            assert "strange payments" in text, path
         await Freezes(own.deps.store).thaw("main")
         assert "Frozen by" not in (await page.get("/")).text
 

@@ -51,7 +51,7 @@ def test_a_call_in_doubt_is_marked_as_such() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "told", "detail"),
+    ("source", "expected", "detail"),
     [
         ("human", "Denied by ana", "“no”"),
         ("policy", "Denied by rule", "no"),
@@ -60,15 +60,15 @@ def test_a_call_in_doubt_is_marked_as_such() -> None:
         ("repeat", "Denied again, as before", "no"),
     ],
 )
-def test_every_denial_says_whose_it_is(source: DenialSource, told: str, detail: str) -> None:
+def test_every_denial_says_whose_it_is(source: DenialSource, expected: str, detail: str) -> None:
     """By a person, by a rule, by the clock, by withdrawal, by repetition."""
     denied = ToolDenied(source=source, tool="pay", call_id="c1.1", decided_by="ana", reason="no")
     found = line(outcome("denied", denied=denied))
-    assert (found.words, found.detail, found.tone) == (told, detail, "bad")
+    assert (found.words, found.detail, found.tone) == (expected, detail, "bad")
 
 
 @pytest.mark.parametrize(
-    ("view", "told", "tone"),
+    ("view", "expected", "tone"),
     [
         (CallView(call="c1.1", tool="pay", state="proposed"), "Being judged", "live"),
         (CallView(call="c1.1", tool="pay", state="running"), "Running", "live"),
@@ -86,14 +86,14 @@ def test_every_denial_says_whose_it_is(source: DenialSource, told: str, detail: 
         (outcome("waiting", "waiting for approval, K7Q-2FM"), "Already asked", "wait"),
     ],
 )
-def test_every_state_has_its_words(view: CallView, told: str, tone: str) -> None:
+def test_every_state_has_its_words(view: CallView, expected: str, tone: str) -> None:
     """What is running, waits, ran, was rejected; a batch shows a denial before its other calls are settled."""
     found = line(view)
-    assert (found.words, found.tone) == (told, tone)
+    assert (found.words, found.tone) == (expected, tone)
 
 
 @pytest.mark.parametrize(
-    ("state", "credited", "told"),
+    ("state", "credited", "expected"),
     [
         ("approved", "", "Ran, approved by Bo"),
         ("denied", "", "Ran"),
@@ -101,11 +101,11 @@ def test_every_state_has_its_words(view: CallView, told: str, tone: str) -> None
         ("denied", "ana", "Ran, approved by Ana"),
     ],
 )
-def test_only_who_let_it_run_has_approved_it(state: ApprovalState, credited: str, told: str) -> None:
+def test_only_who_let_it_run_has_approved_it(state: ApprovalState, credited: str, expected: str) -> None:
     """Who settled the question otherwise is not named as one who approved what ran."""
     settled = outcome("ok", decided_by=credited).outcome
     request = asked(state, decided_by="bo", decided_name="Bo")
-    assert line(CallView(call="c1.1", tool="pay", state="ok", approval=request, outcome=settled)).words == told
+    assert line(CallView(call="c1.1", tool="pay", state="ok", approval=request, outcome=settled)).words == expected
 
 
 def test_the_sentence_of_a_call_hides_its_secrets() -> None:

@@ -63,18 +63,18 @@ async def test_a_change_is_shown_beside_the_old_and_then_runs(gateway: GatewayRi
         assert f'href="/approvals/{approval}/edit"' in card
         review = await edited(page, approval, cost="380.50", traveller__name="Bo", extras="")
         assert review.status_code == 200
-        told = words(review.text)
-        assert "Book TP 531 in business, 380.5 EUR" in told
-        assert "Cost 420.00 EUR 380.50 EUR" in told
-        assert "Traveller / Name Ana Sousa Bo" in told
+        text = words(review.text)
+        assert "Book TP 531 in business, 380.5 EUR" in text
+        assert "Cost 420.00 EUR 380.50 EUR" in text
+        assert "Traveller / Name Ana Sousa Bo" in text
         assert PASSWORD not in review.text
         assert (await gateway.turns.signoff.request(approval)).state == "pending"
         done = await confirmed(page, approval, review)
     assert done.status_code == 200
-    told = words(done.text)
-    assert "Approved by Approver (you)" in told
-    assert "Changed by Approver (you)" in told
-    assert "420.00 EUR 380.50 EUR" in told
+    text = words(done.text)
+    assert "Approved by Approver (you)" in text
+    assert "Changed by Approver (you)" in text
+    assert "420.00 EUR 380.50 EUR" in text
     outcome = await ended(gateway, approval)
     assert (outcome.code, outcome.edited_by) == ("ok", "approver")
     ran = [args for name, args, _ in gateway.ledger.rows if name == "book"][-1]
@@ -86,18 +86,18 @@ async def test_the_form_says_types_choices_and_what_is_needed(gateway: GatewayRi
     approval = await gateway.asked("book")
     async with browser(gateway) as page:
         form = (await page.get(f"/approvals/{approval}/edit")).text
-    told = words(form)
-    assert "Cost required" in told
-    assert "Refundable may be left out" in told
-    assert "Number · at least 0 · at most 1000" in told
-    assert "As on the ticket" in told
+    text = words(form)
+    assert "Cost required" in text
+    assert "Refundable may be left out" in text
+    assert "Number · at least 0 · at most 1000" in text
+    assert "As on the ticket" in text
     assert '<option value="&#34;business&#34;" selected>business</option>' in form
     assert PASSWORD not in form
-    assert f"Leave empty to keep it: hidden, {len(PASSWORD)} characters" in told
+    assert f"Leave empty to keep it: hidden, {len(PASSWORD)} characters" in text
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "expected"),
     [
         ({"cost": "much"}, "Must be a number, such as 380 or 12.5."),
         ({"cost": "2000"}, "Must be at most 1000."),
@@ -108,7 +108,7 @@ async def test_the_form_says_types_choices_and_what_is_needed(gateway: GatewayRi
     ],
 )
 async def test_a_mistake_is_told_in_place_and_nothing_is_decided(
-    gateway: GatewayRig, changed: dict[str, str], told: str
+    gateway: GatewayRig, changed: dict[str, str], expected: str
 ) -> None:
     """422 with the form as it was written; also where the review is skipped."""
     approval = await gateway.asked("book")
@@ -116,7 +116,7 @@ async def test_a_mistake_is_told_in_place_and_nothing_is_decided(
         for step in ("review", "approve"):
             answer = await edited(page, approval, step=step, **changed)
             assert answer.status_code == 422
-            assert told in words(answer.text)
+            assert expected in words(answer.text)
             assert all(value.split("\n")[0] in answer.text for value in changed.values())
     assert (await gateway.turns.signoff.request(approval)).votes == ()
 
@@ -162,9 +162,9 @@ async def test_with_two_approvals_the_others_are_asked_about_the_new_version(gat
         assert "Your answer is counted" in counted
         await as_person(page, "bo")
         card = (await page.get(f"/approvals/{approval}")).text
-        told = words(card)
-        assert "Changed by Ana" in told
-        assert "May still answer: Bo (finance)" in told
+        text = words(card)
+        assert "Changed by Ana" in text
+        assert "May still answer: Bo (finance)" in text
         form = hidden(card, f"/approvals/{approval}/decide")
         done = await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "approved"})
         assert done.status_code == 303
@@ -191,11 +191,11 @@ async def test_the_review_tells_no_secret_value(gateway: GatewayRig, written: st
     """
     approval = await gateway.asked("book")
     async with browser(gateway) as page:
-        told = []
+        entries = []
         for guess in (PASSWORD, "wronger horse"):
             alone = await edited(page, approval, card=guess)
             inside = await edited(page, approval, traveller__name=f"{written}{guess}")
-            told.append((alone.status_code, inside.status_code, "[hidden]" in inside.text, guess in inside.text))
+            entries.append((alone.status_code, inside.status_code, "[hidden]" in inside.text, guess in inside.text))
         same = await edited(page, approval, card="")
-    assert told == [(200, 200, False, True)] * 2
+    assert entries == [(200, 200, False, True)] * 2
     assert same.status_code == 422

@@ -59,7 +59,7 @@ async def test_freeze_and_thaw_by_a_form(rig: GatewayRig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "status", "told"),
+    ("fields", "status", "expected"),
     [
         ({"reason": "drill"}, 422, "tick the box"),
         ({"reason": " ", "sure": "yes"}, 422, "say why"),
@@ -67,12 +67,12 @@ async def test_freeze_and_thaw_by_a_form(rig: GatewayRig) -> None:
         ({"reason": "drill", "sure": "yes", "token": "0" * 64}, 403, "out of date"),
     ],
 )
-async def test_what_a_form_must_carry(rig: GatewayRig, fields: dict[str, str], status: int, told: str) -> None:
+async def test_what_a_form_must_carry(rig: GatewayRig, fields: dict[str, str], status: int, expected: str) -> None:
     """Without a reason, the confirmation or the page's own value nothing is frozen, and the reason is kept."""
     async with browser(rig) as page:
         form = hidden((await page.get("/freeze")).text, "/freeze")
         shown = await page.post("/freeze", data={**form, **fields})
-    assert (shown.status_code, told in words(shown.text)) == (status, True), shown.text
+    assert (shown.status_code, expected in words(shown.text)) == (status, True), shown.text
     assert fields["reason"].strip() in shown.text
     assert await Freezes(rig.deps.store).read("main") is None
 

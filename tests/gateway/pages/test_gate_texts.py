@@ -39,9 +39,9 @@ def test_every_reason_of_the_gates_has_a_sentence_of_its_own(language: str) -> N
     policy = [RuleReference(name=field) for field in ("auto_approve_if", "require_approval_if")]
     own = (REQUIRES_APPROVAL, PERMISSION_RULE, REQUESTER_RULE, IN_DOUBT_RULE)
     by_name = text("rule.other", language, rule="?").partition("?")[0]
-    told = [rule_words(rule, "", language) for rule in (*own, *policy)]
-    assert len(set(told)) == len(told)
-    assert not [each for each in told if "_" in each or each.startswith(by_name)]
+    page_text = [rule_words(rule, "", language) for rule in (*own, *policy)]
+    assert len(set(page_text)) == len(page_text)
+    assert not [each for each in page_text if "_" in each or each.startswith(by_name)]
 
 
 def test_a_handler_beside_a_rule_is_told_after_it() -> None:

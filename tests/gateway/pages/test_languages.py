@@ -127,8 +127,8 @@ async def test_a_program_is_answered_in_the_language_it_asks_for(gateway: Gatewa
     for headers, said in (({"accept-language": "fr"}, "fr"), ({"accept-language": "ja"}, "en"), ({}, "en")):
         answer = await gateway.http.post(url, params={"as": "bo"}, json={}, headers=headers)
         words = texts_of(said)
-        told = words["note.refused"].format(why=words["why.withdraw"])
-        assert (answer.json()["code"], answer.json()["message"]) == ("not_allowed", told)
+        found = words["note.refused"].format(why=words["why.withdraw"])
+        assert (answer.json()["code"], answer.json()["message"]) == ("not_allowed", found)
     done = await gateway.http.post(url, params={"as": "guest"}, json={}, headers={"accept-language": "it"})
     assert done.json()["message"] == texts_of("it")["receipt.accepted.withdrawn"]
 

@@ -55,11 +55,11 @@ async def test_a_card_says_what_would_happen_and_an_approval_becomes_its_receipt
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
         card = (await page.get(f"/approvals/{approval}")).text
-        told = words(card)
+        page_text = words(card)
         assert "<h1" in card
         for part in ("Pay 420 EUR to Ana", "420.00 EUR", "Payee", "for Guest", "always needs a person"):
-            assert part in told
-        assert "otherwise denied" in told
+            assert part in page_text
+        assert "otherwise denied" in page_text
         answer = await send(page, approval, fields(card, f"/approvals/{approval}/decide"), verdict="approved")
     assert answer.status_code == 200
     assert "Approved by Approver (you)" in words(answer.text)
@@ -137,10 +137,10 @@ async def test_the_second_window_sees_who_was_first(gateway: GatewayRig) -> None
         await gateway.decide(approval, verdict="denied", reason="no budget", **{"as": "ana"})
         answer = await send(page, approval, form, verdict="approved")
     assert answer.status_code == 409
-    told = words(answer.text)
-    assert "Already decided" in told
-    assert "Denied by Ana" in told
-    assert "over the API" in told
+    page_text = words(answer.text)
+    assert "Already decided" in page_text
+    assert "Denied by Ana" in page_text
+    assert "over the API" in page_text
 
 
 async def test_a_form_sent_twice_is_one_answer(gateway: GatewayRig) -> None:
@@ -340,13 +340,13 @@ async def test_tools_explain_themselves(gateway: GatewayRig) -> None:
         assert "Asks unless a rule allows it" in listed
         form = fields((await page.get("/tools/small")).text, "/tools/small")
         base = {**form, "actor": "desk", "user": "guest"}
-        told = {
+        found = {
             args: words((await page.post("/tools/small", data={**base, "args": args})).text)
             for args in ('{"amount": 20, "to": "Bo"}', '{"amount": 80, "to": "Bo"}', '{"amount": "x"}', "[1]", "{")
         }
         refused = await page.post("/tools/small", data={"args": "{}"})
         missing = await page.get("/tools/smal")
-    ran, asks, wrong, listing, broken = told.values()
+    ran, asks, wrong, listing, broken = found.values()
     assert "It would run without asking anybody" in ran
     assert "cel-expr-python" in ran
     assert "It would ask approvers" in asks
@@ -405,7 +405,7 @@ async def test_a_conversation_says_that_the_model_is_asked_again(gateway: Gatewa
     key = await gateway.start(BUSY)
     async with browser(gateway) as page, asyncio.timeout(20):
         address = f"/turns/{key.tenant}.{key.session}.{key.turn}"
-        while "try 2: " not in (told := words((await page.get(address)).text)):
+        while "try 2: " not in (page_text := words((await page.get(address)).text)):
             await asyncio.sleep(0.05)
-    assert "try 2: the model's provider answered 503" in told
+    assert "try 2: the model's provider answered 503" in page_text
     await gateway.turns.signoff.cancel_turn(key)

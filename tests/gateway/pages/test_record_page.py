@@ -44,9 +44,9 @@ async def test_a_turn_told_record_by_record(rig: GatewayRig) -> None:
         for path in (f"/turns/{turn}", f"/approvals/{approval}"):
             assert f'href="/audit/{turn}"' in (await page.get(path)).text, path
         shown = (await page.get(f"/audit/{turn}")).text
-    told = words(shown)
-    assert "As it was written: no record of it is changed, missing or out of place." in told
-    assert "Approver (approver)" in told
+    page_text = words(shown)
+    assert "As it was written: no record of it is changed, missing or out of place." in page_text
+    assert "Approver (approver)" in page_text
     assert "&lt;b&gt;too&lt;/b&gt; expensive" in shown
     assert "<b>too" not in shown
     assert shown.count('<li class="" id="r') >= 4
@@ -70,10 +70,10 @@ async def test_beside_the_turns(rig: GatewayRig) -> None:
     await rig.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
     async with browser(rig) as page:
         assert 'href="/audit/admin%2Fmain"' in (await page.get("/freeze")).text
-        told = words((await page.get("/audit/admin%2Fmain")).text)
+        page_text = words((await page.get("/audit/admin%2Fmain")).text)
         missing = await page.get("/audit/main.nothing.nothing")
-    assert "What happened in main that belongs to no turn" in told
-    assert "drill" in told
+    assert "What happened in main that belongs to no turn" in page_text
+    assert "drill" in page_text
     assert (missing.status_code, "Nothing is recorded of" in words(missing.text)) == (404, True)
 
 

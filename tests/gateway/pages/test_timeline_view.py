@@ -24,14 +24,14 @@ def row(**given: Any) -> DeliveryRow:
     return DeliveryRow(token="t", address="T1:ana", **about, **times, **usual | given)
 
 
-def told(*rows: DeliveryRow) -> list[tuple[str, str, str, str]]:
+def summary(*rows: DeliveryRow) -> list[tuple[str, str, str, str]]:
     """The lines, each as it is read."""
     return [(each.who, each.channel, each.words, each.why) for each in delivery_lines(rows, DECLARED, PEOPLE, "en")]
 
 
 def test_each_card_is_a_line_of_who_where_and_what_became_of_it() -> None:
     """By the name of the manifest, and the kind where that is another; a channel that is gone by its name alone."""
-    assert told(row(state="read"), row(channel="email"), row(channel="old", state="closed")) == [
+    assert summary(row(state="read"), row(channel="email"), row(channel="old", state="closed")) == [
         ("Ana Sousa", "chat (slack)", "read", ""),
         ("Ana Sousa", "email", "sent", ""),
         ("Ana Sousa", "old", "says how it ended", ""),
@@ -43,7 +43,7 @@ def test_why_a_card_did_not_get_out_is_told_in_the_vendors_words() -> None:
     failed = row(state="failed", code="550", message="no such mailbox")
     again = row(state="planned", code="ratelimited")
     fine = row(state="sent", code="old trouble")
-    assert [each[2:] for each in told(failed, again, fine)] == [
+    assert [each[2:] for each in summary(failed, again, fine)] == [
         ("not delivered", "no such mailbox"),
         ("not sent yet", "ratelimited"),
         ("sent", ""),
@@ -52,4 +52,4 @@ def test_why_a_card_did_not_get_out_is_told_in_the_vendors_words() -> None:
 
 def test_what_nobody_needed_any_more_is_left_out() -> None:
     """It was never sent."""
-    assert told(row(state="dropped")) == []
+    assert summary(row(state="dropped")) == []

@@ -77,7 +77,7 @@ class Spoken:
     async def asked(self, text: str) -> tuple[ApprovalRequest, dict[str, DeliveryRow]]:
         """A request that waits, and the cards of whom the dispatcher told of it."""
         request = await self.rig.turns.signoff.request(await self.rig.asked(text))
-        return request, await told(self.rig.deps.store, request)
+        return request, await summary(self.rig.deps.store, request)
 
     async def post(self, **fields: Any) -> httpx.Response:
         """What the vendor would send, rightly marked."""
@@ -99,7 +99,7 @@ class Spoken:
         return self.channel.replies[before][1]
 
 
-async def told(store: Store, request: ApprovalRequest) -> dict[str, DeliveryRow]:
+async def summary(store: Store, request: ApprovalRequest) -> dict[str, DeliveryRow]:
     """The cards by person, once the dispatcher has sent all of them."""
     async with asyncio.timeout(30):
         while True:
@@ -409,7 +409,7 @@ async def test_an_answer_that_waits_for_a_worker_is_sent_once(client: Client, st
     deps = dataclasses.replace(running.deps, client=away)
     async with run_channels(deps, {"chat": channel}, RoutingRules()) as receiver:
         assert receiver is not None
-        token = (await told(store, request))["ana"].token
+        token = (await summary(store, request))["ana"].token
         await receiver.take("chat", channel.raw(key="k", identity="ana", token=token, verdict="approved"))
         async with asyncio.timeout(30):
             while (row := await InboundQueue(store).read("chat", "action", "k")) is None or row.attempts < 4:
@@ -446,7 +446,7 @@ async def test_a_burst_is_acknowledged_without_a_worker_and_each_decision_counts
             views = await asyncio.gather(*map(max_bytes.waiting, keys))
         requests = [next(call.approval for call in view.calls if call.approval is not None) for view in views]
         async with run_channels(deps, {"chat": channel}, RoutingRules()) as receiver:
-            cards = [await told(store, request) for request in requests]
+            cards = [await summary(store, request) for request in requests]
             decisive = [
                 channel.raw(key=f"yes {at}", identity=f"b{at}", token=cards[at][f"boss{at}"].token, verdict="approved")
                 for at in range(len(CROWD))
@@ -518,8 +518,8 @@ async def _bring(port: int, burst: list[tuple[InboundRequest, int]]) -> None:
 
 def _receipts(channel: RecordingChannel, status: str) -> list[str]:
     """The requests of which somebody was told this."""
-    told = (reply.receipt for _, reply in channel.replies if reply.receipt is not None)
-    return [receipt.approval_id for receipt in told if receipt.status == status]
+    found = (reply.receipt for _, reply in channel.replies if reply.receipt is not None)
+    return [receipt.approval_id for receipt in found if receipt.status == status]
 
 
 def _turn(request: ApprovalRequest) -> TurnKey:

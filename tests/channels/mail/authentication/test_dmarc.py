@@ -53,5 +53,5 @@ def test_a_domain_above_signs_by_the_record_that_says_so(records: dict[str, list
 def test_what_is_not_known_stops_it() -> None:
     """A name in between may say anything."""
     found = {"_dmarc.a.b.example.com": list[str](), "_dmarc.b.example.com": ["v=DMARC1"], "_dmarc.example.com": None}
-    told = may_not_sign("b.example.com", "a.b.example.com", txt_lookup_of(found))
-    assert told == "the sender's DMARC record cannot be looked up now"
+    result = may_not_sign("b.example.com", "a.b.example.com", txt_lookup_of(found))
+    assert result == "the sender's DMARC record cannot be looked up now"
