@@ -1,7 +1,7 @@
 """Hooks: the functions that a developer gives a tool beside its handler.
 
 Each is declared once, as a `Hook`: what it takes, how long it has, what it may answer. A new one is a field of `Tool`
-and a `Hook` here, and the gate or activity that asks it.
+and a `Hook` here, and the activity that asks it; gates are handed its answer.
 """
 
 import inspect

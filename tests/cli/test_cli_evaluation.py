@@ -1,9 +1,14 @@
 """`eval`: cases out of turns that ran, and played without anything that runs."""
 
+import asyncio
+import json
+import resource
+import sys
 from pathlib import Path
 
 import pytest
 from cli_kit import Cli, assert_one_sentence, waiting_request
+from documents import ROOT
 from served_stack import MANIFEST, PROJECT
 
 PIN = "4711-very-secret"
@@ -92,3 +97,26 @@ async def test_each_misfit_is_a_line_and_the_exit_code_2(cli: Cli, tmp_path: Pat
     assert "cases: 1; differences: 0, forbidden: 0; misfits: 3" in ran.out
     listed = await cli("eval", "run", str(path), *manifest, "--json")
     assert (listed.code, len(listed.data["misfits"]), len(listed.data["cases"])) == (2, 2, 1)
+
+
+async def test_a_case_takes_under_five_seconds(clean_env: pytest.MonkeyPatch) -> None:
+    """The travel desk's cases in a process of their own, its start and imports counted; by the processor's clock, which
+    no other work of the machine moves.
+    """
+    folder = ROOT / "examples" / "travel_desk"
+    cases = folder / "cases.yaml"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "signoff.cli.main", "eval", "run", str(cases), "--json"),
+        *("--manifest", str(folder / "signoff.yaml")),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await process.communicate()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    played = json.loads(output)["cases"]
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert process.returncode == 0
+    assert len(played) == cases.read_text().count("\n- name:") + cases.read_text().startswith("- name:")
+    assert len(played) >= 5
+    # All that this process waited for between the two looks, so at least what the command took.
+    assert spent / len(played) < 5
