@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from temporalio.client import Client
+from encrypted_client import encrypted_client
 from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns
 
 from signoff.contracts.completion import Completion, CompletionRequest
@@ -21,7 +21,6 @@ from signoff.registry.manifest.channel_sections import DeclaredChannel, RoutingR
 from signoff.registry.manifest.subscription_sections import Subscription
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import open_store
-from signoff.temporal.converter import DATA_CONVERTER
 from signoff.testing.scripted_model import ScriptedModel, calls, respond, results
 
 SECRET = "correct horse battery"
@@ -104,7 +103,7 @@ async def killable(address: str, folder: Path, queue: str, port: int) -> AsyncIt
 
 async def work(address: str, folder: Path, queue: str, port: int) -> None:
     """Run until killed."""
-    client = await Client.connect(address, data_converter=DATA_CONVERTER)
+    client = await encrypted_client(address)
     catalog = subscribed_catalog(folder, port, {})
     async with (
         open_store(store_url(folder)) as store,

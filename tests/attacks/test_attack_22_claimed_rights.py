@@ -1,9 +1,10 @@
 """What a permit and a task claim is told neither to the record nor to the tool."""
 
+import asyncio
 import json
 from typing import Any
 
-from attack_site import AttackSite, approval_id, is_turns_word, payee
+from attack_site import AttackSite, Caller, approval_id, is_turns_word, payee
 from impostor import ForgedTurn, Impostor
 
 from signoff.contracts import names
@@ -103,6 +104,15 @@ async def test_nobody_is_said_to_have_approved_an_automatic_call(site: AttackSit
     assert allowed["data"]["policy_hash"] == impostor.policy_hash("tip")
 
 
+async def ended_record(reader: Caller, key: TurnKey) -> list[dict[str, Any]]:
+    """The record of a turn once it says that the turn has ended."""
+    while True:
+        record = await reader.record(key)
+        if any("ended" in each["data"] for each in record):
+            return record
+        await asyncio.sleep(0.1)
+
+
 async def test_nobody_writes_into_anothers_record_by_a_permit(site: AttackSite, impostor: Impostor) -> None:
     """From a turn of Zoe's, permits that name Rui's turn, and one that never was: neither has a new record.
 
@@ -113,7 +123,9 @@ async def test_nobody_writes_into_anothers_record_by_a_permit(site: AttackSite, 
     key = await site.person("rui").ask([("pay", args)])
     await site.person("ana").approve(approval_id(key))
     await site.person("rui").result(key)
-    ctx, before = await impostor.ctx(key), await aud.record(key)
+    ctx = await impostor.ctx(key)
+    # The gateway writes down a moment later that a turn has ended: what comes after that is somebody else's.
+    before = await ended_record(aud, key)
     own = await site.person("zoe").ask([("look", {"place": "the yard"})])
     await site.person("zoe").result(own)
     forged, ghost = await impostor.stand(own), ctx.model_copy(update={"session": "never-was", "turn": "never-was"})

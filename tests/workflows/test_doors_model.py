@@ -114,7 +114,7 @@ class Story:
     chance: Random = field(init=False)
     model: ApprovalBook = field(default_factory=ApprovalBook)
     sent: list[Sent] = field(default_factory=list)
-    summary: list[str] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
 
     async def begin(self) -> None:
         """A turn that guest asked for, once it waits, with a key of its own."""
@@ -155,7 +155,7 @@ class Story:
             ("answer", "edit", "rotate", "retire", "repeat", "storm", "withdraw", "stop"),
             (10, 2, 2, 2, 2, 2, 0.4, 0.2),
         )[0]
-        self.told.append(kind)
+        self.steps.append(kind)
         match kind:
             case "answer" | "edit" | "storm":
                 await self.answer(edit=kind == "edit", times=3 if kind == "storm" else 1)
@@ -343,7 +343,7 @@ class Story:
         }
 
     def __repr__(self) -> str:
-        return f"seed {self.seed}, {self.first.tool}: {' '.join(self.told)}"
+        return f"seed {self.seed}, {self.first.tool}: {' '.join(self.steps)}"
 
 
 def summary(receipt: Receipt) -> Facts:
