@@ -1,6 +1,7 @@
 """Masks secret arguments in payloads that are decrypted for Temporal's UI and command line."""
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -13,15 +14,23 @@ from signoff.registry.catalog import Catalog
 _JSON: Final = b"json/"
 _DERIVED: Final = frozenset(("digest", "sha256", "seal", "preview", "args_preview", "question_hash", "signature"))
 """Fields from which, or with which, a hidden value could be guessed and checked."""
+_BINDS: Final = frozenset(("digest", "question_hash", "action", "recent", "doubt_of", "signature"))
+"""Fields that hash or sign a call's arguments and stand in messages without them, such as what the gates decided."""
+_BINDING: Final = re.compile(r"[0-9a-f]{8,64}|[A-Za-z0-9+/]{86}==")
 _WHOLE: Final = frozenset(("edited_args", "provider"))
 """Fields that may hold arguments of a tool which they do not name."""
+_CONTENT: Final = frozenset(("inline", "blob"))
+MAX_LEVELS: Final = 100
+"""How deep a payload may nest: three times what arguments may. Nothing of a deeper one is shown."""
+_NESTS: Final = (Mapping, list)
+_TOO_DEEP: Final = mask_text(None)
 
 
 def mask_payloads(payloads: Sequence[Payload], catalog: Catalog) -> list[Payload]:
     """Returns `payloads` with the secret arguments of every call in them masked, and their texts wherever else in them.
 
     Of a call whose tool the catalog lacks nobody can say which are secret: all its arguments are hidden. What is not
-    JSON, which nothing of ours writes, stays as it is.
+    JSON, which nothing of ours writes, stays as it is; JSON that is too deep to be looked through is hidden.
     """
     documents = [_read(each) for each in payloads]
 
@@ -53,14 +62,18 @@ class _Masked:
             return [self._without_arguments(each) for each in value]
         if not isinstance(value, Mapping):
             return value
-        names = self._names(str(value.get("tool", ""))) if "args" in value else ()
-        return {key: self._field(key, each, names) for key, each in value.items()}
+        called = "args" in value or "args_preview" in value
+        names = self._names(str(value.get("tool", ""))) if called else ()
+        return {key: self._field(key, each, names, called=called) for key, each in value.items()}
 
-    def _field(self, key: str, value: Any, names: tuple[str, ...] | None) -> Any:
+    def _field(self, key: str, value: Any, names: tuple[str, ...] | None, *, called: bool) -> Any:
         if key in _WHOLE and value is not None:
             return mask_text(None)
         if key == "args" and names != ():
             return _masked_content(value, names)
+        # The arguments that it hashes stand in another payload, which may not have been sent along.
+        if key in _BINDS and not called and _is_binding(value):
+            return mask_text(None)
         # Beside any secret, not of this call alone: a permit holds the digest of arguments that stand elsewhere.
         if key in _DERIVED and (names != () or self._texts):
             return mask_text(None)
@@ -70,9 +83,23 @@ class _Masked:
 def _masked_content(args: Any, names: Collection[str] | None) -> Any:
     if names is None or not isinstance(args, Mapping):
         return mask_text(None)
-    if "blob" in args and args["blob"] is not None:
+    if not _is_content(args):
+        return masked_args(args, names)
+    if args.get("blob") is not None:
         return {"blob": mask_text(None)}
-    return {**args, "inline": masked_args(args["inline"], names)} if "inline" in args else masked_args(args, names)
+    return {**args, "inline": masked_args(args.get("inline"), names)}
+
+
+def _is_content(args: Mapping[str, Any]) -> bool:
+    # With any other name beside these it is a tool's own arguments, one of which happens to be called so.
+    return bool(args) and args.keys() <= _CONTENT
+
+
+def _is_binding(value: Any) -> bool:
+    """Tells hashes and signatures from a number, and from an argument or a word of that name."""
+    if isinstance(value, list):
+        return any(map(_is_binding, value))
+    return isinstance(value, str) and _BINDING.fullmatch(value) is not None
 
 
 def _calls(document: Any) -> Iterator[tuple[str, Any]]:
@@ -85,7 +112,7 @@ def _calls(document: Any) -> Iterator[tuple[str, Any]]:
         elif isinstance(value, Mapping):
             args = value.get("args")
             if isinstance(args, Mapping):
-                yield str(value.get("tool", "")), args.get("inline", args)
+                yield str(value.get("tool", "")), args.get("inline") if _is_content(args) else args
             stack.extend(value.values())
 
 
@@ -93,9 +120,22 @@ def _read(payload: Payload) -> Any:
     if not payload.metadata.get("encoding", b"").startswith(_JSON):
         return None
     try:
-        return json.loads(payload.data)
-    except (ValueError, RecursionError):
+        document = json.loads(payload.data)
+    except ValueError:
         return None
+    except RecursionError:
+        return _TOO_DEEP
+    return document if _is_shallow(document) else _TOO_DEEP
+
+
+def _is_shallow(document: Any) -> bool:
+    level = [document]
+    for _ in range(MAX_LEVELS):
+        nested = (each.values() if isinstance(each, Mapping) else each for each in level if isinstance(each, _NESTS))
+        level = [each for values in nested for each in values]
+        if not level:
+            return True
+    return False
 
 
 def _mask_payload(payload: Payload, document: Any, masked: _Masked) -> Payload:

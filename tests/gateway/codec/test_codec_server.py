@@ -5,8 +5,9 @@ import base64
 import contextlib
 import dataclasses
 import json
+import threading
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import httpx
@@ -14,15 +15,17 @@ import pytest
 from gateway_login import STRANGER, bearer, token_of
 from gateway_rig import PASSWORD, PEOPLE, GatewayRig
 from google.protobuf.json_format import MessageToDict
-from temporalio.api.common.v1 import Payloads
+from temporalio.api.common.v1 import Payload, Payloads
 
 from signoff.audit.log import AuditLog
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
 from signoff.gateway.app import build_codec_app
+from signoff.gateway.codec import routes
 from signoff.gateway.transport.server import serve
 from signoff.people.directory import FixedDirectory
+from signoff.registry.catalog import Catalog
 from signoff.settings import Settings
 from signoff.temporal.embedded_server import ServerHandle, find_temporal, free_port
 from signoff.temporal.encryption import Encryption, is_encrypted
@@ -99,6 +102,42 @@ async def test_an_auditor_reads_a_history_without_its_secrets(gateway: GatewayRi
     last = [each async for each in AuditLog(codec.deps.store).records(kinds=("admin",))][-1]
     assert (last.subject, last.facts["act"], last.facts["payloads"]) == ("aud", "payloads decrypted", len(sent))
     assert len(last.facts["workflows"]) == 1
+
+
+async def test_every_workflow_that_is_read_is_in_the_record(gateway: GatewayRig, codec: GatewayRig) -> None:
+    """Also behind payloads that whoever asks has made up and put before the real ones."""
+    sent = [each for each in await history_of(gateway, await gateway.start("pay")) if data_of(each)][-1]
+    made_up = [
+        sent | {"data": base64.b64encode(number.to_bytes(16, "big") + data_of(sent)[16:]).decode()}
+        for number in range(120)
+    ]
+    assert (await ask(codec, "aud", [*made_up, sent])).status_code == 200
+    last = [each async for each in AuditLog(codec.deps.store).records(kinds=("admin",))][-3:]
+    named = [each for entry in last for each in entry.facts["workflows"]]
+    assert {entry.facts["payloads"] for entry in last} == {121}
+    assert len(named) == 121
+    assert data_of(sent)[:16].hex() in named
+
+
+async def test_masks_hold_up_nobody_else(
+    gateway: GatewayRig, codec: GatewayRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many secrets and many texts take seconds: they are looked through beside the loop that answers."""
+    genuine, threads = routes.mask_payloads, list[int]()
+
+    def noted(payloads: Sequence[Payload], catalog: Catalog) -> list[Payload]:
+        threads.append(threading.get_ident())
+        return genuine(payloads, catalog)
+
+    monkeypatch.setattr(routes, "mask_payloads", noted)
+    assert (await ask(codec, "aud", await history_of(gateway, await gateway.start("pay")))).status_code == 200
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
+
+
+def data_of(payload: Any) -> bytes:
+    """The bytes of a payload in JSON."""
+    return base64.b64decode(payload.get("data", ""))
 
 
 @pytest.mark.parametrize(

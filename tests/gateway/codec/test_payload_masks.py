@@ -37,6 +37,8 @@ def masked(*values: Any) -> list[Any]:
         {"tool": "login", "args": {"blob": {"sha256": "0" * 64, "preview": PASSWORD, "size": 9}}},
         {"tool": "unknown", "args": {"inline": LOGIN}},
         {"args": {"inline": LOGIN}},
+        {"tool": "login", "args": {"inline": "a name of an argument", **LOGIN}},
+        {"tool": "login", "state": "running", "args_preview": f"password={PASSWORD}"},
     ],
 )
 def test_a_secret_argument_is_nowhere(value: Any) -> None:
@@ -65,7 +67,34 @@ def test_nothing_tells_what_a_secret_could_be_tried_against() -> None:
     assert "d" * 64 not in json.dumps(shown)
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"[" * 5_000, b"null"])
+def test_what_the_gates_decided_tells_no_hash_of_hidden_arguments() -> None:
+    """It comes without the arguments, which may stand in a payload that nobody sent along."""
+    digest, action, signature = "d" * 64, "a" * 16, f"{'s' * 86}=="
+    decided = {"call": "c1.1", "kind": "run", "digest": digest, "action": action, "question": {"question_hash": digest}}
+    task = {"tally": {"calls": 1, "recent": [action[:12]]}, "denied": [{"action": action}], "doubt_of": digest}
+    task["ctx"] = {"user": {"user": "ana", "signature": signature}}
+    shown = json.dumps(masked({"gate_decisions": [decided]}) + masked(task))
+    assert digest not in shown
+    assert action[:12] not in shown
+    assert signature not in shown
+
+
+def test_words_that_are_called_like_a_hash_are_shown() -> None:
+    """An argument `action` is what a tool does, and who writes letters signs them."""
+    call = {"tool": "pay", "args": {"inline": {"action": "refund", "recent": [1, 2], "signature": "Ana"}}}
+    assert masked(call) == [call]
+
+
+@pytest.mark.parametrize("levels", [200, 400, 5_000])
+def test_what_is_too_deep_to_be_looked_through_is_hidden(levels: int) -> None:
+    """It is no way past the masks, and keeps nobody from the other payloads of the request."""
+    inner = json.dumps({"tool": "login", "args": {"inline": LOGIN}})
+    deep = Payload(metadata={"encoding": b"json/plain"}, data=f"{'[' * levels}{inner}{']' * levels}".encode())
+    shown = mask_payloads([deep, payload("seen")], CATALOG)
+    assert [json.loads(each.data) for each in shown] == ["hidden", "seen"]
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"null"])
 def test_what_is_no_json_stays_as_it_is(data: bytes) -> None:
     """And raises nothing."""
     sent = Payload(metadata={"encoding": b"json/plain"}, data=data)
