@@ -123,7 +123,10 @@ def create_encryption_key(path: Path, now: datetime) -> EncryptionKey:
     """Makes a new key in the file `path`, beside those that are there. Raises `ConfigError`."""
     known = read_encryption_keys(path).keys if path.exists() else ()
     made = new_encryption_key(now, known)
-    write_private(path, EncryptionKeys(keys=(*known, made)))
+    # The first one encrypts at once: of two that are made together, one must not take the place of the other.
+    write_private(path, EncryptionKeys(keys=(*known, made)), replace=bool(known))
+    if not known and read_encryption_keys(path).keys != (made,):
+        raise ConfigError(f"somebody else made a key in `{path}` just now; that one counts", field="encryption_keys")
     return made
 
 
@@ -171,7 +174,9 @@ class EncryptionKeyRing:
 
     async def writer(self) -> tuple[EncryptionKey, AESGCM]:
         """Returns the key that encrypts now, the newest whose time has come, and its cipher."""
-        await self._renew(RENEW_SECONDS)
+        # One waits for a source that takes its time; the others go on by the keys that they have.
+        if not self._renewing.locked():
+            await self._renew(RENEW_SECONDS)
         now = self._clock()
         due = [key for key in self._keys if key.writes_from <= now]
         # Where no time has come by this machine's clock, the oldest: nothing may be written in plain words for that.

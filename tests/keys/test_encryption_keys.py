@@ -1,9 +1,11 @@
 """Encryption keys: who encrypts when, what is refused, and what stays in force."""
 
+import asyncio
 import json
 import logging
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,6 +99,34 @@ async def test_keys_that_cannot_be_read_any_more_stay_in_force(
     assert "stay in force" in caplog.text
 
 
+async def test_a_source_that_does_not_answer_holds_up_one_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every task of every turn encrypts, and a vault may take ten seconds not to answer."""
+    made = encryption_keys.new_encryption_key(NOW)
+    content = encryption_keys.EncryptionKeys(keys=(made,)).model_dump_json()
+    asked, answers = asyncio.Event(), asyncio.Event()
+    answers.set()
+
+    class Vault:
+        async def read(self, name: str, tenant: str) -> str | None:
+            asked.set()
+            await answers.wait()
+            return content
+
+    keys = EncryptionKeyRing("secret:keys", SecretProvider(Vault()), clock=lambda: NOW)
+    await keys.load()
+    monkeypatch.setattr(encryption_keys, "RENEW_SECONDS", 0.0)
+    asked.clear()
+    answers.clear()
+    first = asyncio.create_task(keys.writer())
+    await asked.wait()
+    second = asyncio.create_task(keys.writer())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert (first.done(), second.done()) == (False, True)
+    answers.set()
+    assert (await first)[0] == second.result()[0] == made
+
+
 async def test_only_a_key_that_was_there_introduces_another(path: Path) -> None:
     """So it can be told apart from one that a stranger names."""
     first, second = (create_encryption_key(path, NOW) for _ in range(2))
@@ -106,6 +136,22 @@ async def test_only_a_key_that_was_there_introduces_another(path: Path) -> None:
     assert not keys.introduces(second.id, "00000000", second.introduction)
     assert not keys.introduces(second.id, first.id, "")
     assert not keys.introduces(second.id, "", "")
+
+
+def test_of_two_first_keys_one_counts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It encrypts at once, so another must not take its place: what it encrypted would be lost."""
+    genuine = encryption_keys.new_encryption_key
+    earlier: list[str] = []
+
+    def somebody_is_earlier(*given: Any) -> encryption_keys.EncryptionKey:
+        monkeypatch.setattr(encryption_keys, "new_encryption_key", genuine)
+        earlier.append(create_encryption_key(path, NOW).id)
+        return genuine(*given)
+
+    monkeypatch.setattr(encryption_keys, "new_encryption_key", somebody_is_earlier)
+    with pytest.raises(ConfigError, match="somebody else made a key"):
+        create_encryption_key(path, NOW)
+    assert [key.id for key in read_encryption_keys(path).keys] == earlier
 
 
 def test_what_others_may_read_is_refused(path: Path) -> None:
