@@ -42,7 +42,7 @@ from signoff.audit.config_snapshots import follow_people, note_catalog
 from signoff.contracts import names
 from signoff.contracts.errors import ConfigError, SignoffError
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
-from signoff.engine.connection import check_client, connect_installation, open_encryption
+from signoff.engine.connection import check_client, connect_installation, open_encryption, require_codec
 from signoff.keys.key_files import FileVerifier
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Verifier
@@ -250,9 +250,14 @@ class SignoffPlugin(SimplePlugin):
         return super().configure_client(config)
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
-        """See `SimplePlugin`; chooses the quicker sandbox where nothing needs the other."""
+        """See `SimplePlugin`; chooses the quicker sandbox where nothing needs the other.
+
+        Raises `ConfigError` where the installation encrypts and the worker's client does not.
+        """
         config = super().configure_worker(config)
         runner, client = config.get("workflow_runner"), config.get("client")
+        if self._encryption is not None and self._encryption.writes and client is not None:
+            require_codec(client)
         if runner is not None and client is not None:
             # The very class: of somebody else's runner nobody here knows what its contexts are good for.
             plain = type(runner) is SandboxedWorkflowRunner and not _wants_contexts(client)

@@ -22,13 +22,19 @@ async def connect_installation(
 
 def check_client(settings: Settings, client: Client) -> Client:
     """Returns a client that somebody else connected. Raises `ConfigError` where it does not encrypt and has to."""
-    if settings.encryption and client.data_converter.payload_codec is None:
+    if settings.encryption:
+        require_codec(client)
+    return client
+
+
+def require_codec(client: Client) -> None:
+    """Raises `ConfigError` for a client without a codec, by which all that a worker writes would be plain."""
+    if client.data_converter.payload_codec is None:
         raise ConfigError(
-            "the client given as `temporal` does not encrypt, and SIGNOFF_ENCRYPTION is on: connect it with "
-            "`SignoffPlugin`, give it a codec of its own, or leave it out",
+            "the client does not encrypt, and SIGNOFF_ENCRYPTION is on: connect it with `SignoffPlugin` among its "
+            "own `plugins`, give it a codec of its own, or leave `temporal` out",
             field="encryption",
         )
-    return client
 
 
 async def open_encryption(settings: Settings, secrets: SecretProvider) -> Encryption | None:

@@ -16,6 +16,7 @@ from served_stack import MANIFEST
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 from temporalio.converter import ActivitySerializationContext, WorkflowSerializationContext
+from temporalio.worker import Worker
 from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns, yes
 
 import signoff
@@ -265,3 +266,11 @@ async def test_a_plugin_makes_ones_own_client_encrypt(server: ServerHandle, tmp_
         converter = dataclasses.replace(connected.data_converter, payload_codec=own)
         kept = await Client.connect(server.address, plugins=[plugin], data_converter=converter)
         assert kept.data_converter.payload_codec is own
+
+
+async def test_a_plugin_runs_no_worker_on_a_client_that_does_not_encrypt(plain_client: Client, tmp_path: Path) -> None:
+    """Given to the worker alone it has no say in the client, and turns would stand there in plain words."""
+    settings = Settings(manifest=MANIFEST, state_dir=tmp_path, encryption=True)
+    async with signoff.SignoffPlugin.open(settings) as plugin:
+        with pytest.raises(ConfigError, match="does not encrypt, and SIGNOFF_ENCRYPTION is on"):
+            Worker(plain_client, task_queue="own", plugins=[plugin])
