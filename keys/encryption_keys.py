@@ -24,6 +24,10 @@ from signoff.keys.secrets import SecretProvider
 KEY_BYTES: Final = 32
 ROTATION_DELAY: Final = timedelta(minutes=10)
 """How long a second key is known before it encrypts, so that every process has its file by then."""
+INTRODUCTIONS: Final = 3
+"""By how many older keys a new one is introduced: so many rotations may pass by a process that still waits and loses
+nothing. Each is 25 bytes of every payload.
+"""
 RENEW_SECONDS: Final = 30.0
 """How long keys are taken for the present ones before they are read again."""
 _ASK_SECONDS: Final = 1.0
@@ -42,10 +46,10 @@ class EncryptionKey(BaseModel):
     id: str
     created_at: AwareDatetime
     writes_from: AwareDatetime
-    introduced_by: str = ""
-    """The id of the newest key that was there before; "" for the first."""
-    introduction: str = ""
-    """What `introduced_by` says of this key, in hex: whoever lacks this one knows by it that there is such a key."""
+    introductions: tuple[str, ...] = ()
+    """What the newest keys that were there before say of this one, each as its id, `:` and hex: whoever lacks this one
+    knows by any of them that there is such a key. None for the first key.
+    """
     secret: str = Field(repr=False)
 
     @model_validator(mode="after")
@@ -77,13 +81,12 @@ class EncryptionKeys(BaseModel):
 def new_encryption_key(now: datetime, known: Sequence[EncryptionKey] = ()) -> EncryptionKey:
     """Returns a fresh key, made at `now`; beside `known` ones it encrypts only after `ROTATION_DELAY`."""
     raw = secrets.token_bytes(KEY_BYTES)
-    before = max(known, key=lambda key: key.writes_from, default=None)
+    older = sorted(known, key=lambda key: key.writes_from, reverse=True)[:INTRODUCTIONS]
     return EncryptionKey(
         id=_id_of(raw),
         created_at=now,
-        writes_from=now if before is None else max(now, before.writes_from) + ROTATION_DELAY,
-        introduced_by="" if before is None else before.id,
-        introduction="" if before is None else _introduce(before.raw(), _id_of(raw)),
+        writes_from=max(now, older[0].writes_from) + ROTATION_DELAY if older else now,
+        introductions=tuple(f"{key.id}:{_introduce(key.raw(), _id_of(raw))}" for key in older),
         secret=base64.b64encode(raw).decode("ascii"),
     )
 
@@ -191,12 +194,11 @@ class EncryptionKeyRing:
             await self._renew(_ASK_SECONDS)
         return self._ciphers.get(key_id)
 
-    def introduces(self, key_id: str, introduced_by: str, introduction: str) -> bool:
+    def introduces(self, key_id: str, introductions: Sequence[str]) -> bool:
         """Returns whether a key that is known here says that there is a key `key_id`, which may be unknown here."""
-        known = next((key for key in self._keys if key.id == introduced_by), None)
-        return known is not None and hmac.compare_digest(
-            _introduce(known.raw(), key_id).encode(), introduction.encode("utf-8", "replace")
-        )
+        known = [f"{key.id}:{_introduce(key.raw(), key_id)}".encode() for key in self._keys]
+        given = [each.encode("utf-8", "replace") for each in introductions[:INTRODUCTIONS]]
+        return any(hmac.compare_digest(each, other) for each in given for other in known)
 
     def is_news(self, key_id: str) -> bool:
         """Returns whether nothing was said of a missing key in the last minute; "" is whatever nobody introduced."""

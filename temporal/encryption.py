@@ -35,7 +35,8 @@ _KEY: Final = "key"
 _JSON: Final = {"encoding": b"json/plain"}
 _PLAIN_JSON: Final = b"\1"
 _WHOLE: Final = b"\0"
-_INTRODUCTION: Final = "introduced"
+_INTRODUCTIONS: Final = "introduced"
+_INTRODUCTION_BYTES: Final = 200
 _log = logging.getLogger(__name__)
 
 
@@ -88,8 +89,8 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
             return list(payloads)
         key, cipher = await self._keys.writer()
         metadata = {"encoding": ENCODING, _KEY: key.id.encode()}
-        if key.introduced_by:
-            metadata[_INTRODUCTION] = f"{key.introduced_by}:{key.introduction}".encode()
+        if key.introductions:
+            metadata[_INTRODUCTIONS] = ",".join(key.introductions).encode()
         encoded = []
         for payload in payloads:
             nonce = secrets.token_bytes(_NONCE_BYTES)
@@ -114,8 +115,8 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         if cipher is None:
             # The id alone, shortened: whoever writes payloads names keys as they like.
             text = f"the encryption key {key_id[:16]!r} is not among those of `{self._keys.reference}`: add it there"
-            by, _, introduction = payload.metadata.get(_INTRODUCTION, b"").decode("ascii", "replace").partition(":")
-            introduced = self._keys.introduces(key_id, by, introduction)
+            introductions = payload.metadata.get(_INTRODUCTIONS, b"")[:_INTRODUCTION_BYTES].decode("ascii", "replace")
+            introduced = self._keys.introduces(key_id, introductions.split(","))
             # Once a minute: a list reads hundreds of payloads, and whoever sends some writes no log full.
             if self._keys.is_news(key_id if introduced else ""):
                 _log.log(logging.ERROR if introduced else logging.WARNING, "%s", text)

@@ -23,7 +23,12 @@ import signoff
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Principal
 from signoff.keys import encryption_keys
-from signoff.keys.encryption_keys import EncryptionKeyRing, EncryptionKeys, create_encryption_key, new_encryption_key
+from signoff.keys.encryption_keys import (
+    EncryptionKeyRing,
+    EncryptionKeys,
+    create_encryption_key,
+    new_encryption_key,
+)
 from signoff.keys.secrets import SecretProvider
 from signoff.registry.results.tool_result import ToolFailure
 from signoff.settings import Settings
@@ -114,6 +119,16 @@ async def test_a_key_that_is_introduced_and_not_here_yet_is_waited_for() -> None
         await (await codec_of(first)).decode([sealed])
     strangers = await codec_of(new_encryption_key(datetime.now(UTC)))
     assert await strangers.decode([sealed]) == [sealed]
+
+
+async def test_a_process_that_missed_several_keys_waits_for_the_last() -> None:
+    """Left unread, a message would be lost. Old keys may be gone from the file that the others have."""
+    keys = [new_encryption_key(datetime.now(UTC) - timedelta(days=9))]
+    for days in range(3):
+        keys.append(new_encryption_key(datetime.now(UTC) - timedelta(days=8 - days), keys))
+    (sealed,) = await (await codec_of(keys[-1])).encode([PLAIN])
+    with pytest.raises(EncryptionKeyMissing, match=keys[-1].id):
+        await (await codec_of(keys[0])).decode([sealed])
 
 
 async def test_what_was_encrypted_stays_readable_where_encryption_is_off() -> None:

@@ -131,11 +131,13 @@ async def test_only_a_key_that_was_there_introduces_another(path: Path) -> None:
     """So it can be told apart from one that a stranger names."""
     first, second = (create_encryption_key(path, NOW) for _ in range(2))
     keys = await ring_at(path, NOW)
-    assert keys.introduces(second.id, first.id, second.introduction)
-    assert not keys.introduces("00000000", first.id, second.introduction)
-    assert not keys.introduces(second.id, "00000000", second.introduction)
-    assert not keys.introduces(second.id, first.id, "")
-    assert not keys.introduces(second.id, "", "")
+    (said,) = second.introductions
+    assert keys.introduces(second.id, [said])
+    assert keys.introduces(second.id, ["", said])
+    assert not keys.introduces("00000000", [said])
+    assert not keys.introduces(second.id, [said.replace(first.id, "00000000")])
+    assert not keys.introduces(second.id, [said.partition(":")[0], f"{first.id}:", "", ":"])
+    assert not keys.introduces(second.id, [])
 
 
 def test_of_two_first_keys_one_counts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
