@@ -64,7 +64,7 @@ class _Runner:
                     executable=path,
                     cwd=folder,
                     env=env,
-                    # A group of its own, so that whatever it starts ends with it.
+                    # A group of its own, so that whatever it starts ends with it, unless that leaves the group.
                     start_new_session=True,
                 )
             except OSError as error:
