@@ -100,6 +100,8 @@ class Message(FrozenModel):
     """Whose message it is."""
     parts: tuple[Part, ...] = ()
     """Its parts."""
+    late: bool = False
+    """Whether it is a late result in words, which no person said."""
     provider: BlobRef | None = None
     """The model library's own serialised response, read back by the model activity only."""
 

@@ -111,12 +111,12 @@ class Conversation:
         injection = self._read(envelopes, LateResult)
         if isinstance(injection, SessionReceipt):
             return injection
+        injection = injection.model_copy(update={"message": _reduce_message(injection.message, late=True)})
         turn = self._latest(injection.turn)
         # Before its turn is missed: that may be forgotten by now, and a second delivery is no error for it.
         known = self._find_known(injection.id, injection, turn.turn if turn else "")
         if known is not None:
             return known
-        injection = injection.model_copy(update={"message": _reduce_message(injection.message)})
         if turn is None:
             return self._refuse("unknown", f"there is no turn `{injection.turn}` here")
         # Room was kept for it when its turn ended over the call: it is never refused.
@@ -464,11 +464,11 @@ def _view(turn: SessionTurn) -> SessionTurnView:
     )
 
 
-def _reduce_message(message: Message) -> Message:
+def _reduce_message(message: Message, *, late: bool = False) -> Message:
     """Reduces a message to what people can send: words, and nothing that only a model or the engine writes."""
     # Whoever may send could otherwise pass off an answer as the model's, or the result of a call that never was.
     words = tuple(part for part in message.parts if isinstance(part, TextPart))
-    return Message(role="user", parts=words)
+    return Message(role="user", parts=words, late=late)
 
 
 def _digest(item: FrozenModel) -> str:

@@ -49,7 +49,7 @@ class SessionLink:
         """Returns the late results since the last time, as messages."""
         new = [letter for letter in self._letters.values() if letter.id not in self._taken]
         self._taken += [letter.id for letter in new]
-        return tuple(letter.message for letter in new)
+        return tuple(letter.message.model_copy(update={"late": True}) for letter in new)
 
     def report_waiting(self) -> None:
         """Tells the session, once, that the next message need not wait for this turn."""

@@ -37,7 +37,7 @@ async def session_talk(
     for turn in view.turns:
         full = turns.get(turn.turn)
         if full is None:
-            entries += await _remembered_entries(deps, view, turn)
+            entries += await _remembered_entries(deps, view, turn, language)
         else:
             entries += await transcript_entries(
                 deps, full, language, after=turn.earlier, prefix=f"{turn.turn}-", traces=traces
@@ -72,14 +72,16 @@ async def _turn(deps: GatewayDeps, key: TurnKey) -> TurnView | None:
         return None
 
 
-async def _remembered_entries(deps: GatewayDeps, view: SessionView, turn: SessionTurnView) -> list[TranscriptEntry]:
+async def _remembered_entries(
+    deps: GatewayDeps, view: SessionView, turn: SessionTurnView, language: str
+) -> list[TranscriptEntry]:
     asker, place = display_name(deps.people, turn.requester, view.tenant), SessionKey(view.tenant, view.session)
     entries = [
         TranscriptEntry(
             f"{turn.turn}-m{turn.earlier + number}-0",
-            "person",
+            "result" if message.late else "person",
             await message_words(deps, message, place),
-            speaker=asker,
+            speaker=text("talk.late", language) if message.late else asker,
         )
         for number, message in enumerate(turn.messages)
     ]

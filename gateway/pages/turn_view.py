@@ -19,6 +19,7 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.call_view import CallLine, call_line
 from signoff.gateway.read_access import reads_record
 from signoff.store.content_store import load_in
+from signoff.texts.catalogue import text
 
 TEXT_CHARS: Final = 20_000
 _LIVE: Final = ("running", "suspended")
@@ -105,6 +106,8 @@ async def transcript_entries(
     entries += await _answer(deps, view, entries)
     asker = view.requester.name or view.requester.user
     speakers = {"person": asker, "agent": view.actor}
+    # Nobody said what came late: under the name of whoever asked it would read as their words.
+    speakers["result"] = text("talk.late", language)
     return [replace(entry, key=prefix + entry.key, speaker=speakers.get(entry.who, "")) for entry in entries]
 
 
@@ -141,7 +144,7 @@ async def _entries(
 ) -> list[TranscriptEntry]:
     if message.role == "tool":
         return []
-    who = "person" if message.role == "user" else "agent"
+    who = "agent" if message.role != "user" else "result" if message.late else "person"
     found: list[TranscriptEntry] = []
     for index, part in enumerate(message.parts):
         key = f"m{number}-{index}"

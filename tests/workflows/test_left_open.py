@@ -70,6 +70,8 @@ async def test_the_outcome_comes_to_the_session_as_a_new_turn(client: Client, st
         view = await turns.signoff.session(session.key)
         result = await turns.signoff.result(key)
         await turns.replays(key)
+    # Nobody said it, and pages must not put it into the mouth of whoever asked.
+    assert [[message.late for message in turn.messages] for turn in view.turns] == [[False], [False], [True]]
     assert [(turn.turn, turn.left_open) for turn in view.turns] == [("a", 0), ("b", 0), ("a-2", 0)]
     assert (result.text, [call.code for call in result.calls]) == ("asked for it", ["ok"])
     assert len(ledger.rows) == 1

@@ -75,7 +75,7 @@ def test_each_outcome_has_room_whatever_else_comes() -> None:
     for number in range(1, MAX_TURNS_PER_MESSAGE - 1):
         assert _outcome(talk, "first", number)[0] == "accepted"
         turn = _begin(talk)
-        assert turn.messages[-1] == user_message("paid")
+        assert turn.messages[-1] == user_message("paid").model_copy(update={"late": True})
         _end(talk, turn.turn_id)
     assert _outcome(talk, "first", MAX_TURNS_PER_MESSAGE)[0] == "refused"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
-from gateway_rig import BASE, BUSY, PASSWORD, GatewayRig
+from gateway_rig import BASE, BUSY, PASSWORD, GatewayRig, fresh
 
 from signoff.contracts.ids import show_code
 
@@ -409,3 +409,27 @@ async def test_a_conversation_says_that_the_model_is_asked_again(gateway: Gatewa
             await asyncio.sleep(0.05)
     assert "try 2: the model's provider answered 503" in page_text
     await gateway.turns.signoff.cancel_turn(key)
+
+
+async def test_what_came_late_stands_under_its_own_name(gateway: GatewayRig) -> None:
+    """A result that was handed in later stands under its own name, not under that of whoever asked."""
+    session = f"main.{fresh()}"
+    said = await gateway.http.post(
+        f"/v1/sessions/{session}/messages", json={"text": "hello", "actor": "desk", "id": "a"}
+    )
+    session = said.json()["id"]
+    late = await gateway.http.post(
+        f"/v1/sessions/{session}/results", json={"turn": "a", "text": "it arrived", "id": "r"}
+    )
+    assert late.status_code == 201
+    page = ""
+    while "You said: it arrived" not in page:
+        await asyncio.sleep(0.1)
+        page = (await gateway.http.get(f"/sessions/{session}")).text
+    entries = re.findall(r'<p class="speaker">(.*?)</p>\s*<div class="words" dir="auto">(.*?)</div>', page)
+    assert entries == [
+        ("Guest", "hello"),
+        ("desk", "You said: hello"),
+        ("Result that came later", "it arrived"),
+        ("desk", "You said: it arrived"),
+    ]

@@ -84,6 +84,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "talk.not_yours": "Nichts wurde gesagt: Dieses Gespräch gehört jemand anderem. Beginnen Sie ein eigenes.",
     "talk.with": "mit {actor}, für {who}",
     "talk.with_actor": "mit {actor}",
+    "talk.late": "Späteres Ergebnis",
     "talk.queued": "Noch nicht gelesen",
     "talk.stop_all": "Abbrechen, was läuft",
     "talk.another": "Ein anderes Gespräch beginnen",

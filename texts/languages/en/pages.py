@@ -82,6 +82,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "talk.not_yours": "Nothing was said: this conversation is somebody else's. Begin one of your own.",
     "talk.with": "with {actor}, for {who}",
     "talk.with_actor": "with {actor}",
+    "talk.late": "Result that came later",
     "talk.queued": "Not read yet",
     "talk.stop_all": "Stop what goes on",
     "talk.another": "Begin another conversation",

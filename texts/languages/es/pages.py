@@ -84,6 +84,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "talk.not_yours": "No se dijo nada: esta conversación es de otra persona. Empiece una propia.",
     "talk.with": "con {actor}, para {who}",
     "talk.with_actor": "con {actor}",
+    "talk.late": "Resultado posterior",
     "talk.queued": "Aún no leído",
     "talk.stop_all": "Detener lo que está en marcha",
     "talk.another": "Empezar otra conversación",

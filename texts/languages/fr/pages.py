@@ -84,6 +84,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "talk.not_yours": "Rien n’a été dit : cette conversation est celle de quelqu’un d’autre. Commencez la vôtre.",
     "talk.with": "avec {actor}, pour {who}",
     "talk.with_actor": "avec {actor}",
+    "talk.late": "Résultat ultérieur",
     "talk.queued": "Pas encore lu",
     "talk.stop_all": "Arrêter ce qui est en cours",
     "talk.another": "Commencer une autre conversation",

@@ -84,6 +84,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "talk.not_yours": "Non è stato detto nulla: questa conversazione è di qualcun altro. Iniziane una tua.",
     "talk.with": "con {actor}, per {who}",
     "talk.with_actor": "con {actor}",
+    "talk.late": "Risultato successivo",
     "talk.queued": "Non ancora letto",
     "talk.stop_all": "Ferma ciò che è in corso",
     "talk.another": "Inizia un’altra conversazione",

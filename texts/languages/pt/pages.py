@@ -84,6 +84,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "talk.not_yours": "Nada foi dito: esta conversa é de outra pessoa. Comece uma sua.",
     "talk.with": "com {actor}, para {who}",
     "talk.with_actor": "com {actor}",
+    "talk.late": "Resultado posterior",
     "talk.queued": "Ainda não lido",
     "talk.stop_all": "Parar o que está em curso",
     "talk.another": "Começar outra conversa",
