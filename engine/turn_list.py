@@ -78,12 +78,13 @@ async def turn_row(client: Client, requests: RequestLists, key: TurnKey) -> Turn
 async def closed_turns(client: Client, since: datetime) -> AsyncGenerator[TurnRow, None]:
     """Yields the turns of all tenants that ended since then, each run of one that was reset; in no order.
 
-    Raises `ServerUnavailable`.
+    Without what memos hold, title and requester: whoever asks again and again decrypts none. Raises
+    `ServerUnavailable`.
     """
     query = f'WorkflowType = "{names.ACTOR_TURN}" AND CloseTime >= "{_time(since)}"'
     try:
         async for row in client.list_workflows(query):
-            found = None if row.status in _GOES_ON else await _turn_row(row)
+            found = None if row.status in _GOES_ON else _row_without_memo(row)
             if found is not None and found.closed_at is not None:
                 yield found
     except RPCError as error:
@@ -226,10 +227,19 @@ def _key(row: TurnRow) -> TurnKey:
 
 
 async def _turn_row(row: WorkflowExecution) -> TurnRow | None:
+    found = _row_without_memo(row)
+    if found is None:
+        return None
+    memo = await _memo(row)
+    return found.model_copy(
+        update={"title": _text(memo, names.MEMO_TITLE), "requester": _text(memo, names.MEMO_REQUESTER)}
+    )
+
+
+def _row_without_memo(row: WorkflowExecution) -> TurnRow | None:
     key = parse_workflow_id(row.id)
     if key is None:
         return None
-    memo = await _memo(row)
     shown_as = row.typed_search_attributes
     return TurnRow(
         tenant=key.tenant,
@@ -239,8 +249,8 @@ async def _turn_row(row: WorkflowExecution) -> TurnRow | None:
         run_id=row.run_id,
         state=_state(row.status, str(shown_as.get(temporal_metadata.STATE) or "")),
         actor=str(shown_as.get(temporal_metadata.ACTOR) or ""),
-        title=_text(memo, names.MEMO_TITLE),
-        requester=_text(memo, names.MEMO_REQUESTER),
+        title="",
+        requester="",
         started_at=row.start_time,
         closed_at=row.close_time,
     )

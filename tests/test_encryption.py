@@ -22,6 +22,7 @@ from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns, yes
 import signoff
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Principal
+from signoff.engine.turn_list import closed_turns
 from signoff.keys import encryption_keys
 from signoff.keys.encryption_keys import (
     EncryptionKeyRing,
@@ -289,3 +290,19 @@ async def test_a_plugin_runs_no_worker_on_a_client_that_does_not_encrypt(plain_c
     async with signoff.SignoffPlugin.open(settings) as plugin:
         with pytest.raises(ConfigError, match="does not encrypt, and SIGNOFF_ENCRYPTION is on"):
             Worker(plain_client, task_queue="own", plugins=[plugin])
+
+
+async def test_a_list_of_ended_turns_decrypts_nothing(
+    client: Client, plain_client: Client, store: Store, task_queue: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is read every two seconds: a gateway without keys would write its log full of memos that it cannot read."""
+    since = datetime.now(UTC) - timedelta(minutes=1)
+    async with running_turns(client, store, task_queue, catalog_of([]), [respond("done")]) as turns:
+        key = await turns.start()
+        await turns.signoff.result(key)
+    found = None
+    while found is None:
+        rows = [row async for row in closed_turns(plain_client, since)]
+        found = next((row for row in rows if row.workflow_id == key.workflow_id), None)
+    assert (found.state, found.title) == ("complete", "")
+    assert "memo" not in caplog.text
