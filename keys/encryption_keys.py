@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from signoff.contracts.clock import Clock, system_clock
 from signoff.contracts.errors import ConfigError, SignoffError
-from signoff.keys.key_files import OPEN_TO_OTHERS, write_private
+from signoff.keys.key_files import parse_keys, read_private_file, write_private
 from signoff.keys.secrets import SecretProvider
 
 KEY_BYTES: Final = 32
@@ -32,7 +32,7 @@ RENEW_SECONDS: Final = 30.0
 """How long keys are taken for the present ones before they are read again."""
 _ASK_SECONDS: Final = 1.0
 """At most so often is a key that is missing looked for: whoever names keys that nobody has costs no more."""
-_TOLD_SECONDS: Final = 60.0
+_WARNING_SECONDS: Final = 60.0
 _ID_CHARS: Final = 8
 _MAKE: Final = "make one with `signoff keys create`, and give the file to every worker and gateway"
 _log = logging.getLogger(__name__)
@@ -93,33 +93,12 @@ def new_encryption_key(now: datetime, known: Sequence[EncryptionKey] = ()) -> En
 
 def read_encryption_keys(path: Path) -> EncryptionKeys:
     """Returns the keys of a file. Raises `ConfigError` where there are none, or other users can read them."""
-    try:
-        keys, mode = parse_encryption_keys(path.read_text("utf-8"), f"`{path}`"), path.stat().st_mode
-    except FileNotFoundError:
-        raise ConfigError(f"there is no file of encryption keys `{path}`: {_MAKE}", field="encryption_keys") from None
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
-        raise ConfigError(f"`{path}` cannot be read: {why}", field="encryption_keys") from None
-    if mode & OPEN_TO_OTHERS:
-        # Refused, not repaired: who could read the keys may have done so, and people must hear of it.
-        text = f"`{path}` holds encryption keys, and other users may read or change it: `chmod 600 {path}`"
-        raise ConfigError(text, field="encryption_keys")
-    return keys
+    return read_private_file(path, EncryptionKeys, "encryption_keys", _MAKE)
 
 
 def parse_encryption_keys(text: str, where: str) -> EncryptionKeys:
-    """Reads the JSON of a file of keys. Raises `ConfigError`, which repeats nothing of it."""
-    try:
-        return EncryptionKeys.model_validate_json(text)
-    except ValidationError as error:
-        # Never with the input: it may be a key.
-        fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(map(str, fault["loc"]))
-        what = fault["msg"].removeprefix("Value error, ").partition(":")[0].lower()
-        raise ConfigError(
-            f"{where} holds no encryption keys ({f'`{place}`: ' if place else ''}{what}): {_MAKE}",
-            field="encryption_keys",
-        ) from None
+    """Reads the JSON of a file of keys that came from `where`. Raises `ConfigError`, which repeats nothing of it."""
+    return parse_keys(text, where, EncryptionKeys, "encryption_keys", _MAKE)
 
 
 def create_encryption_key(path: Path, now: datetime) -> EncryptionKey:
@@ -154,7 +133,7 @@ class EncryptionKeyRing:
         self._keys: tuple[EncryptionKey, ...] = ()
         self._ciphers: dict[str, AESGCM] = {}
         self._read_at = 0.0
-        self._told: dict[str, float] = {}
+        self._warned: dict[str, float] = {}
         self._renewing = asyncio.Lock()
 
     @property
@@ -200,12 +179,15 @@ class EncryptionKeyRing:
         given = [each.encode("utf-8", "replace") for each in introductions[:INTRODUCTIONS]]
         return any(hmac.compare_digest(each, other) for each in given for other in known)
 
-    def is_news(self, key_id: str) -> bool:
-        """Returns whether nothing was said of a missing key in the last minute; "" is whatever nobody introduced."""
+    def take_warning(self, subject: str) -> bool:
+        """Takes the one warning a minute that there is of `subject`; returns False where it is taken.
+
+        A list reads hundreds of payloads, and whoever sends some must write no log full.
+        """
         now = time.monotonic()
-        if now - self._told.get(key_id, -_TOLD_SECONDS) < _TOLD_SECONDS:
+        if now - self._warned.get(subject, -_WARNING_SECONDS) < _WARNING_SECONDS:
             return False
-        self._told[key_id] = now
+        self._warned[subject] = now
         return True
 
     async def _renew(self, after: float) -> None:

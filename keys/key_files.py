@@ -16,8 +16,7 @@ from signoff.contracts.errors import ConfigError
 from signoff.formats.private_folder import make_private_folder
 from signoff.keys.signatures import PrivateKey, PrivateKeys, PublicKeys, Verifier, _Known, new_key
 
-OPEN_TO_OTHERS: Final = stat.S_IWGRP | stat.S_IRWXO
-"""The rights by which a file of private keys is refused."""
+_OPEN_TO_OTHERS: Final = stat.S_IWGRP | stat.S_IRWXO
 _MAKE: Final = "make one with `signoff keys create`"
 _EXPORT: Final = "take the one that `signoff keys export` writes where the gateway is"
 _log = logging.getLogger(__name__)
@@ -28,17 +27,34 @@ def read_private(path: Path) -> PrivateKeys:
     """Returns the gateway's keys. Raises `ConfigError` when there are none, they are no keys, or other users can read
     them.
     """
-    keys = _read(path, PrivateKeys, "signing_keys", _MAKE)
-    # Refused, not repaired: who could read the keys may have done so, and people must hear of it.
-    if path.stat().st_mode & OPEN_TO_OTHERS:
-        text = f"`{path}` holds private keys, and other users may read or change it: `chmod 600 {path}`"
-        raise ConfigError(text, field="signing_keys")
-    return keys
+    return read_private_file(path, PrivateKeys, "signing_keys", _MAKE)
 
 
 def read_public(path: Path) -> PublicKeys:
     """Returns a worker's keys. Raises `ConfigError` when there are none or they are no public keys."""
     return _read(path, PublicKeys, "public_keys", _EXPORT)
+
+
+def read_private_file(path: Path, shape: type[Keys], field: str, remedy: str) -> Keys:
+    """Returns the keys of a file that its owner alone may read, which the setting `field` names.
+
+    Raises `ConfigError` when there are none, they are no keys, or other users can read them; `remedy` ends its
+    sentence.
+    """
+    keys = _read(path, shape, field, remedy)
+    # Refused, not repaired: who could read the keys may have done so, and people must hear of it.
+    if path.stat().st_mode & _OPEN_TO_OTHERS:
+        text = f"`{path}` holds private keys, and other users may read or change it: `chmod 600 {path}`"
+        raise ConfigError(text, field=field)
+    return keys
+
+
+def parse_keys(text: str | bytes, where: str, shape: type[Keys], field: str, remedy: str) -> Keys:
+    """Reads the JSON of keys that came from `where`. Raises `ConfigError`, which repeats nothing of it."""
+    try:
+        return shape.model_validate_json(text)
+    except ValidationError as error:
+        raise ConfigError(f"{where} holds {_fault(error)}: {remedy}", field=field) from None
 
 
 def create_key(private: Path, public: Path, now: datetime) -> PrivateKey:
@@ -147,13 +163,12 @@ def _file_state(path: Path) -> tuple[int, int, int] | None:
 
 def _read(path: Path, shape: type[Keys], field: str, remedy: str) -> Keys:
     try:
-        return shape.model_validate_json(path.read_bytes())
+        content = path.read_bytes()
     except FileNotFoundError:
         raise ConfigError(f"there is no file of keys `{path}`: {remedy}", field=field) from None
     except OSError as error:
         raise ConfigError(f"`{path}` cannot be read: {error.strerror}", field=field) from None
-    except ValidationError as error:
-        raise ConfigError(f"`{path}` holds {_fault(error)}: {remedy}", field=field) from None
+    return parse_keys(content, f"`{path}`", shape, field, remedy)
 
 
 def _fault(error: ValidationError) -> str:

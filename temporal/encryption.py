@@ -107,8 +107,7 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         place, nonce = payload.data[:PLACE_BYTES], payload.data[PLACE_BYTES : PLACE_BYTES + _NONCE_BYTES]
         # Without a context nobody says whose payload this is. What was written without one belongs nowhere.
         if self._place != self._nowhere and place not in (self._place, self._nowhere):
-            _log.warning("an encrypted payload of another workflow was left unread")
-            return payload
+            return self._leave(payload, "an encrypted payload of another workflow was left unread")
         if len(payload.data) < PLACE_BYTES + _NONCE_BYTES + _TAG_BYTES:
             return payload
         cipher = await self._keys.reader(key_id)
@@ -117,18 +116,21 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
             text = f"the encryption key {key_id[:16]!r} is not among those of `{self._keys.reference}`: add it there"
             introductions = payload.metadata.get(_INTRODUCTIONS, b"")[:_INTRODUCTION_BYTES].decode("ascii", "replace")
             introduced = self._keys.introduces(key_id, introductions.split(","))
-            # Once a minute: a list reads hundreds of payloads, and whoever sends some writes no log full.
-            if self._keys.is_news(key_id if introduced else ""):
-                _log.log(logging.ERROR if introduced else logging.WARNING, "%s", text)
-            if introduced:
-                raise EncryptionKeyMissing(text)
-            return payload
+            if not introduced:
+                return self._leave(payload, text, "unknown key")
+            if self._keys.take_warning(key_id):
+                _log.error("%s", text)
+            raise EncryptionKeyMissing(text)
         try:
             plain = cipher.decrypt(nonce, payload.data[PLACE_BYTES + _NONCE_BYTES :], _bound(key_id, place))
             return _unpack(plain)
         except (InvalidTag, DecodeError):
-            _log.warning("an encrypted payload was changed, and left unread")
-            return payload
+            return self._leave(payload, "an encrypted payload was changed, and left unread")
+
+    def _leave(self, payload: Payload, why: str, subject: str = "") -> Payload:
+        if self._keys.take_warning(subject or why):
+            _log.warning("%s", why)
+        return payload
 
 
 def place_of(namespace: str, workflow: str) -> bytes:

@@ -103,6 +103,18 @@ async def test_no_bytes_raise(body: bytes, key: bytes, introduced: bytes) -> Non
     assert await codec.decode([sent]) == [sent]
 
 
+async def test_whoever_sends_many_changed_payloads_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    """One line a minute for each way in which a payload cannot be read."""
+    codec = await codec_of(new_encryption_key(datetime.now(UTC)))
+    (sealed,) = await codec.encode([PLAIN])
+    changed = Payload(metadata=sealed.metadata, data=sealed.data[:-1] + bytes([sealed.data[-1] ^ 1]))
+    moved = Payload(metadata=sealed.metadata, data=b"x" * 16 + sealed.data[16:])
+    for number in range(50):
+        strange = Payload(metadata={**sealed.metadata, "key": f"{number:08x}".encode()}, data=sealed.data)
+        assert await codec.decode([changed, moved, strange]) == [changed, moved, strange]
+    assert len(caplog.records) == 3
+
+
 async def test_the_same_words_never_look_the_same() -> None:
     """Nobody sees by their bytes that two turns say the same."""
     codec = await codec_of(new_encryption_key(datetime.now(UTC)))

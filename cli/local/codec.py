@@ -19,7 +19,7 @@ from signoff.engine.connection import open_encryption
 from signoff.engine.turn_client import TurnClient
 from signoff.gateway.app import build_codec_app
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.transport.server import serve
+from signoff.gateway.transport.server import running_server
 from signoff.settings import Settings
 from signoff.store.store import Store, make_state_dir, working_store
 from signoff.temporal.embedded_server import DEFAULT_ADDRESS, configured_namespace
@@ -56,19 +56,8 @@ async def running_codec(
         settings=settings.model_copy(update={"public_url": settings.codec_url}),
     )
     served = build_codec_app(deps, encryption.codec(namespace), _origins(settings))
-    stop, ready = asyncio.Event(), asyncio.Event()
-    task = asyncio.create_task(serve(served, settings.host, settings.codec_port, stop=stop, ready=ready.set))
-    waiting = asyncio.create_task(ready.wait())
-    try:
-        # Whichever is first: where the port is taken the server ends and is never ready.
-        await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            task.result()
+    async with running_server(served, settings.host, settings.codec_port) as task:
         yield task
-    finally:
-        waiting.cancel()
-        stop.set()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _codec(out: Output, port: int | None, manifest: Path | None) -> int:

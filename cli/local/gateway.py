@@ -18,7 +18,7 @@ from signoff.gateway.app import build_app
 from signoff.gateway.auth.provider_people import with_provider_people
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.runtime import gateway_signer, gateway_tasks
-from signoff.gateway.transport.server import serve
+from signoff.gateway.transport.server import running_server
 from signoff.store.store import Store, make_state_dir, working_store
 from signoff.temporal.embedded_server import check_server
 
@@ -58,21 +58,11 @@ async def running_gateway(
         secrets=place.secrets,
     )
     deps = with_provider_people(deps)
-    stop, ready = asyncio.Event(), asyncio.Event()
-    async with gateway_tasks(deps, place.people) as receiver:
-        app = build_app(deps, receiver)
-        task = asyncio.create_task(serve(app, settings.host, settings.port, stop=stop, ready=ready.set))
-        waiting = asyncio.create_task(ready.wait())
-        try:
-            # Whichever is first: where the port is taken the gateway ends and is never ready.
-            await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                task.result()
-            yield task
-        finally:
-            waiting.cancel()
-            stop.set()
-            await asyncio.gather(task, return_exceptions=True)
+    async with (
+        gateway_tasks(deps, place.people) as receiver,
+        running_server(build_app(deps, receiver), settings.host, settings.port) as task,
+    ):
+        yield task
 
 
 async def _gateway(out: Output, port: int | None, manifest: Path | None, address: str | None) -> int:

@@ -6,7 +6,7 @@ import errno
 import logging
 import resource
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from typing import Final
 
 import uvicorn
@@ -59,6 +59,24 @@ async def serve(
             asked.cancel()
             server.should_exit = True
             await asyncio.shield(running)
+
+
+@contextlib.asynccontextmanager
+async def running_server(app: FastAPI, host: str, port: int) -> AsyncIterator[asyncio.Task[None]]:
+    """Serves `app`, which answers when the block begins, until it ends. Raises as `serve`."""
+    stop, ready = asyncio.Event(), asyncio.Event()
+    task = asyncio.create_task(serve(app, host, port, stop=stop, ready=ready.set))
+    waiting = asyncio.create_task(ready.wait())
+    try:
+        # Whichever is first: where the port is taken the server ends and is never ready.
+        await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        yield task
+    finally:
+        waiting.cancel()
+        stop.set()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def allow_connections() -> int:

@@ -172,7 +172,7 @@ def test_what_is_no_file_of_keys_is_one_sentence(text: str) -> None:
     """Which repeats nothing of it."""
     with pytest.raises(ConfigError) as caught:
         parse_encryption_keys(text, "`keys.json`")
-    assert "`keys.json` holds no encryption keys" in caught.value.message
+    assert "`keys.json` holds no keys (" in caught.value.message
     assert "signoff keys create" in caught.value.message
     assert "c2VjcmV0" not in caught.value.message
 
