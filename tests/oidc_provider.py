@@ -1,6 +1,5 @@
 """A small OpenID Connect provider on a port of its own: real HTTP, real RS256 keys, codes that work once."""
 
-import asyncio
 import base64
 import contextlib
 import functools
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-import uvicorn
+from app_server import running_app
 from authlib.oidc.core.util import create_half_hash
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
@@ -130,14 +129,5 @@ async def running_provider() -> AsyncIterator[Provider]:
     """The provider, listening."""
     port = free_port()
     provider = Provider(f"http://127.0.0.1:{port}")
-    config = uvicorn.Config(provider.app(), host="127.0.0.1", port=port, log_level="warning", lifespan="off")
-    server = uvicorn.Server(config)
-    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign]
-    running = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.01)
-    try:
+    async with running_app(provider.app(), port):
         yield provider
-    finally:
-        server.should_exit = True
-        await running

@@ -1,6 +1,5 @@
 """The model adapter against an OpenAI-compatible server on loopback, which refuses what the vendor's would refuse."""
 
-import asyncio
 import contextlib
 import dataclasses
 import json
@@ -9,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-import uvicorn
+from app_server import running_app
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from temporalio.client import Client
@@ -73,17 +72,10 @@ class Vendor:
 async def serving(vendor: Vendor, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Vendor]:
     """The vendor on a loopback port that the provider is pointed at."""
     port = free_port()
-    server = uvicorn.Server(uvicorn.Config(vendor.app, port=port, log_level="error", lifespan="off"))
     monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{port}/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "test-key")
-    task = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.01)
-    try:
+    async with running_app(vendor.app, port):
         yield vendor
-    finally:
-        server.should_exit = True
-        await task
 
 
 def said(text: str = "", *called: tuple[str, dict[str, Any]]) -> dict[str, Any]:

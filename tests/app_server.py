@@ -1,0 +1,24 @@
+"""Serves an ASGI application of a test on a loopback port."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import uvicorn
+
+
+@contextlib.asynccontextmanager
+async def running_app(app: Any, port: int) -> AsyncIterator[None]:
+    """Serves `app`, which answers when the block begins, until it ends; its sockets are closed by then."""
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning", lifespan="off"))
+    # The signals are those of the test run.
+    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign]
+    serving = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving
