@@ -18,7 +18,7 @@ CALL = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20}))
 RULING = GateDecision(call="c1.1", kind="ask", digest="d" * 64, grant="g", override="o")
 
 
-def said(subject: str, **fields: str) -> Decision:
+def approval_by(subject: str, **fields: str) -> Decision:
     """A yes by somebody."""
     return a_decision(revision=None, subject=subject, **fields)
 
@@ -28,7 +28,7 @@ def test_a_permit_takes_along_what_nobody_signed_and_nothing_that_the_store_has(
 
     That an answer is about the permit's own call need not be said.
     """
-    signed, raw = said("ana", signature="s", key_id="k"), said("bo")
+    signed, raw = approval_by("ana", signature="s", key_id="k"), approval_by("bo")
     votes = tuple(Vote(subject=each.subject, verdict="approved", at=NOW, decision=each) for each in (signed, raw))
     request = ApprovalRequest(
         id="main.s.t.c1.1", revision=3, tenant="main", turn="t", call="c1.1", tool="pay", args=CALL.args,

@@ -39,13 +39,13 @@ def _react(request: CompletionRequest) -> Completion:
 
 async def _told_after(turns: RunningTurns, session: Talk) -> list[str]:
     """What the turns after the first were told by others than their models, in order."""
-    said: list[str] = []
+    texts: list[str] = []
     for turn in (await turns.signoff.session(session.key)).turns[1:]:
         # A session lists a turn a moment before the server has it.
         with contextlib.suppress(NotFound, ServerUnavailable):
             own = (await turns.signoff.transcript(session.turn_key(turn.turn)))[turn.earlier :]
-            said += [words(message) for message in own if message.role == "user"]
-    return said
+            texts += [words(message) for message in own if message.role == "user"]
+    return texts
 
 
 @pytest.mark.row("B65")
@@ -91,11 +91,11 @@ async def test_two_outcomes_at_once_are_each_told_once(client: Client, store: St
         while len(await _told_after(turns, session)) < 2:
             await asyncio.sleep(0.05)
         await session.until(lambda seen: all(turn.state == "complete" for turn in seen.turns))
-        said = await _told_after(turns, session)
+        texts = await _told_after(turns, session)
         await turns.replays(key)
-    assert sorted(text.split()[2] for text in said) == ["c1.1", "c1.2"]
+    assert sorted(text.split()[2] for text in texts) == ["c1.1", "c1.2"]
     assert [call.code for call in result.calls] == ["denied", "ok"]
-    assert '"type": "ToolDenied"' in next(text for text in said if text.startswith("Outcome of c1.1"))
+    assert '"type": "ToolDenied"' in next(text for text in texts if text.startswith("Outcome of c1.1"))
     assert len(ledger.rows) == 1
 
 

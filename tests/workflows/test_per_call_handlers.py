@@ -58,8 +58,8 @@ async def test_a_factory_makes_the_tool_of_each_user(client: Client, store: Stor
         found = [(await turns.signoff.result(key)).calls[0] for key in keys]
         await turns.replays(keys[0])
     assert [each.code for each in found] == ["ok", "ok", "ok", "execution_failed", "execution_failed"]
-    said = [str(each.value.inline) for each in found]
-    assert said[:3] == [f'Found 1 results for "tea" of {user} at main' for user in ("ana", "ben", "ana")]
-    assert "no data of this user" in said[3]
-    assert "what `per_call` made for this call is no function" in said[4]
+    texts = [str(each.value.inline) for each in found]
+    assert texts[:3] == [f'Found 1 results for "tea" of {user} at main' for user in ("ana", "ben", "ana")]
+    assert "no data of this user" in texts[3]
+    assert "what `per_call` made for this call is no function" in texts[4]
     assert sorted(made) == ["ana", "ana", "ben", "cid", "dan"]

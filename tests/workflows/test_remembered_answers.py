@@ -37,7 +37,7 @@ def catalog_with(ledger: Ledger, **policy: Any) -> Catalog:
     return catalog_of([pay_tool(ledger, ApprovalPolicy(**({"allow_remember": True} | policy)))])
 
 
-async def said(found: RunningTurns, decision: Decision) -> Receipt:
+async def receipt_of(found: RunningTurns, decision: Decision) -> Receipt:
     """The turn's receipt of an answer that came by the gateway, which remembers it."""
     rows = await Questions(found.store).read(decision.approval_id)
     assert rows is not None
@@ -61,7 +61,7 @@ async def test_an_approval_is_remembered_for_calls_like_it_until_it_is_spent(
     async with running_turns(client, store, task_queue, catalog_with(ledger), ScriptedModel(react)) as found:
         first = await found.start("20")
         await found.waiting(first)
-        receipt = await said(found, yes(first, remember=SMALL))
+        receipt = await receipt_of(found, yes(first, remember=SMALL))
         assert receipt.status == "accepted"
         await ended(found, first)
         (grant,) = await Grants(store).all("main")
@@ -90,7 +90,7 @@ async def test_turns_that_race_for_the_last_use_run_it_once_and_ask_for_the_othe
     async with running_turns(client, store, task_queue, catalog_with(ledger), ScriptedModel(react)) as found:
         first = await found.start("20")
         await found.waiting(first)
-        await said(found, yes(first, remember=SMALL.model_copy(update={"uses": 1})))
+        await receipt_of(found, yes(first, remember=SMALL.model_copy(update={"uses": 1})))
         await ended(found, first)
         keys = await asyncio.gather(*(found.start(str(amount)) for amount in range(1, 7)))
         views = [await found.until(key, lambda view: view.result is not None or _asks(view)) for key in keys]
@@ -115,7 +115,7 @@ async def test_a_denial_is_remembered_and_names_who_denied(client: Client, store
         first = await found.start("700")
         await found.waiting(first)
         wish = GrantRequest(scope="tenant", where="args.amount > 500.0", seconds=600, uses=5)
-        assert (await said(found, no(first, remember=wish))).status == "accepted"
+        assert (await receipt_of(found, no(first, remember=wish))).status == "accepted"
         result = await ended(found, await found.start("800"))
         (outcome,) = result.calls
         assert outcome.denied is not None

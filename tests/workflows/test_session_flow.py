@@ -50,9 +50,9 @@ async def test_two_messages_are_answered_while_the_first_turn_waits_for_a_person
         receipt = await turns.signoff.decide(yes(session.turn_key("a")))
         assert receipt.status == "accepted"
         assert await session.answer("a") == "pay: ok"
-        heard = await session.handle.query(names.TRANSCRIPT, result_type=list)
+        messages = await session.handle.query(names.TRANSCRIPT, result_type=list)
     assert len(ledger.rows) == 1
-    assert [part["text"]["inline"] for each in heard for part in each["parts"]][:3] == ["pay", "pay: ok", "hello"]
+    assert [part["text"]["inline"] for each in messages for part in each["parts"]][:3] == ["pay", "pay: ok", "hello"]
 
 
 async def test_what_a_person_denied_is_denied_at_once_in_every_later_turn_of_the_session(

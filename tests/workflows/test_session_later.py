@@ -15,7 +15,7 @@ from signoff.testing.scripted_model import ScriptedModel, last_user_text, respon
 ACTORS = [Actor(name="desk", model="first"), Actor(name="bank", model="second", tools=())]
 
 
-def heard(request: CompletionRequest) -> str:
+def text_read(request: CompletionRequest) -> str:
     """Everything a model reads, in order."""
     return " | ".join(words(message) for message in request.messages)
 
@@ -34,7 +34,9 @@ def passing(request: CompletionRequest) -> Completion:
 @pytest.mark.row("B61")
 async def test_a_passed_turn_goes_on_at_once_with_the_next_actor(client: Client, store: Store, task_queue: str) -> None:
     """The next actor reads what was said, has its own tools, and is who the session talks to from then on."""
-    driver = ScriptedModel(lambda request: passing(request) if request.model == "first" else respond(heard(request)))
+    driver = ScriptedModel(
+        lambda request: passing(request) if request.model == "first" else respond(text_read(request))
+    )
     async with running_turns(
         client, store, task_queue, catalog_of([pay_tool(Ledger())], actors=ACTORS), driver
     ) as turns:
@@ -79,7 +81,7 @@ async def test_a_late_result_goes_to_the_turn_that_waits_for_people(
     read: list[str] = []
 
     def driver(request: CompletionRequest) -> Completion:
-        read.append(heard(request))
+        read.append(text_read(request))
         return react(request) if len(read) == 1 else respond("done")
 
     tool = pay_tool(Ledger())
@@ -108,7 +110,9 @@ async def test_a_late_result_of_an_answered_turn_is_taken_up_at_once_by_its_own_
     client: Client, store: Store, task_queue: str
 ) -> None:
     """A turn that ended `awaiting` goes on as its own next turn, before anybody says another word."""
-    driver = ScriptedModel(lambda request: passing(request) if request.model == "first" else respond(heard(request)))
+    driver = ScriptedModel(
+        lambda request: passing(request) if request.model == "first" else respond(text_read(request))
+    )
     async with running_turns(client, store, task_queue, catalog_of([], actors=ACTORS), driver) as turns:
         session = talk(turns)
         await session.say("report", "a")
@@ -157,7 +161,7 @@ async def test_a_turn_whose_actor_is_gone_says_so_and_the_next_message_is_answer
 async def test_parts_of_an_answer_come_with_it(client: Client, store: Store, task_queue: str) -> None:
     """Parts beside the text are in the result and in the session's view; the next turn reads the words alone."""
     parts = [{"type": "citation", "content": "page 3"}, {"type": "domain-data", "content": {"n": [1, 2]}}]
-    driver = ScriptedModel(lambda request: respond(heard(request), parts=parts))
+    driver = ScriptedModel(lambda request: respond(text_read(request), parts=parts))
     async with running_turns(client, store, task_queue, catalog_of([]), driver) as turns:
         session = talk(turns)
         await session.say("one", "a")

@@ -29,7 +29,7 @@ def session(**fields: Any) -> Conversation:
     return Conversation(SessionInput(engine=names.ENGINE, session_id="s", actor="desk", **fields))
 
 
-def said(found: Conversation, message_id: str, **fields: Any) -> SessionReceipt:
+def receipt_of(found: Conversation, message_id: str, **fields: Any) -> SessionReceipt:
     """What the session answers to a message."""
     return found.say([message("go", message_id, **fields).model_dump(mode="json")], NOW)
 
@@ -43,7 +43,7 @@ def begun(found: Conversation) -> TurnInput:
 
 def passed_on(found: Conversation, message_id: str = "a") -> None:
     """A turn of this id is begun, and passes the session on to `bank`, whose turn answers."""
-    said(found, message_id)
+    receipt_of(found, message_id)
     begun(found)
     found.report([TurnReport(turn=message_id, state="passed", pass_to="bank").model_dump(mode="json")], NOW)
     found.report([TurnReport(turn=begun(found).turn_id, state="complete").model_dump(mode="json")], NOW)
@@ -54,13 +54,13 @@ def test_a_route_of_nobody_knows_whom_is_refused_once_the_session_was_passed_on(
     """At the door, with what to do; the same message with its actor, and one without a route, are taken."""
     found = session()
     passed_on(found)
-    refused = said(found, "b", **place)
+    refused = receipt_of(found, "b", **place)
     assert (refused.status, refused.code, refused.message) == ("refused", "malformed", WHOSE)
     assert found.next(NOW) is None
-    assert said(found, "c").status == "accepted"
+    assert receipt_of(found, "c").status == "accepted"
     given = begun(found)
     assert (given.actor, given.route) == ("bank", "")
-    assert said(found, "b", actor="desk", **place).status == "accepted"
+    assert receipt_of(found, "b", actor="desk", **place).status == "accepted"
     found.step_aside("c")
     given = begun(found)
     assert (given.actor, given.route, given.step) == ("desk", place.get("route", ""), place.get("step", ""))
@@ -70,21 +70,21 @@ def test_whoever_was_chosen_by_name_needs_no_name_again() -> None:
     """By the last message that names somebody, also while that waits its turn."""
     found = session()
     passed_on(found)
-    assert said(found, "b", actor="bank", route="loan").status == "accepted"
-    assert said(found, "c", route="loan").status == "accepted"
+    assert receipt_of(found, "b", actor="bank", route="loan").status == "accepted"
+    assert receipt_of(found, "c", route="loan").status == "accepted"
     for _ in "bc":
         given = begun(found)
         found.step_aside(given.turn_id)
         assert (given.actor, given.route) == ("bank", "loan")
-    assert said(found, "d", route="loan").status == "accepted"
+    assert receipt_of(found, "d", route="loan").status == "accepted"
 
 
 def test_a_message_that_waits_keeps_the_actor_whose_route_it_names() -> None:
     """The turn before it passes the session on; whoever has the route answers all the same."""
     found = session()
-    said(found, "a")
+    receipt_of(found, "a")
     begun(found)
-    receipts = [said(found, "b", route="trip"), said(found, "b", route="trip")]
+    receipts = [receipt_of(found, "b", route="trip"), receipt_of(found, "b", route="trip")]
     assert [(each.status, each.code) for each in receipts] == [("accepted", ""), ("accepted", "duplicate")]
     found.report([TurnReport(turn="a", state="passed", pass_to="bank").model_dump(mode="json")], NOW)
     heir = begun(found)
@@ -99,9 +99,9 @@ def test_a_session_knows_whom_people_chose_in_its_next_run() -> None:
     found = session()
     passed_on(found)
     kept = found.snapshot().model_dump(mode="json")
-    assert said(Conversation(SessionInput.model_validate(kept)), "b", route="trip").message == WHOSE
+    assert receipt_of(Conversation(SessionInput.model_validate(kept)), "b", route="trip").message == WHOSE
     del kept["chosen"]
-    assert said(Conversation(SessionInput.model_validate(kept)), "b", route="trip").status == "accepted"
+    assert receipt_of(Conversation(SessionInput.model_validate(kept)), "b", route="trip").status == "accepted"
 
 
 async def test_a_person_is_told_whose_route_to_name(client: Client, store: Store, task_queue: str) -> None:

@@ -24,7 +24,7 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 EVE = (Principal(user="eve", name="Eve"),)
 
 
-async def heard(session: Talk, turn: str) -> list[Record]:
+async def records_of(session: Talk, turn: str) -> list[Record]:
     """What a turn has written down of its session."""
     key = session.turn_key(turn)
     return [
@@ -66,8 +66,8 @@ async def test_what_a_session_refused_is_found_in_the_record(client: Client, sto
         await session.until(lambda view: view.refusals == 5)
         await session.say("pay", "c")
         await session.answer("c")
-        records = await heard(session, "c")
-        assert await heard(session, "a") == []
+        records = await records_of(session, "c")
+        assert await records_of(session, "a") == []
     assert summary(records) == [
         ("eve", "message", "b", "refused", "not_allowed"),
         ("guest", "message", "a", "refused", "conflict"),
@@ -94,7 +94,7 @@ async def test_a_late_result_is_recorded_once(client: Client, store: Store, task
         await session.answer("a-2")
         await session.say("pay", "c")
         await session.answer("c")
-        found = summary(await heard(session, "a-2")) + summary(await heard(session, "c"))
+        found = summary(await records_of(session, "a-2")) + summary(await records_of(session, "c"))
     assert found == [("", "result", "i1", "accepted", "")]
 
 
@@ -108,7 +108,7 @@ async def test_a_turn_that_was_terminated_is_told_of(client: Client, store: Stor
         await session.turn("a", "error")
         await session.say("hello", "b")
         await session.answer("b")
-        records = await heard(session, "b")
+        records = await records_of(session, "b")
     assert summary(records) == [("", "turn", "a", "refused", "stopped")]
     assert [each.what for each in timeline(records)] == ["turn a of the session is gone: stopped"]
 
@@ -123,7 +123,7 @@ async def test_a_turn_whose_id_was_taken_hands_the_record_on(client: Client, sto
         await session.until(lambda view: view.refusals == 2)
         await session.say("pay", "c")
         await session.answer("c")
-        found = summary(await heard(session, "c"))
+        found = summary(await records_of(session, "c"))
     assert found == [("eve", "message", "x", "refused", "not_allowed"), ("", "turn", "b", "refused", "conflict")]
 
 
@@ -143,7 +143,7 @@ async def test_what_is_not_written_yet_goes_along_into_the_next_run(
             count += 1
         await session.say("pay", "c")
         await session.answer("c")
-        found = summary(await heard(session, "c"))
+        found = summary(await records_of(session, "c"))
     assert found == [("eve", "message", f"x{n}", "refused", "not_allowed") for n in range(count)]
 
 

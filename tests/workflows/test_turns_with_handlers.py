@@ -20,10 +20,10 @@ SAYS: dict[str, Any] = {}
 async def limit(call: HandlerCall, context: dict[str, Any]) -> Any:
     """What `SAYS` has for the payee; a list is used up, its last one stays."""
     payee = call.args["to"]
-    said = SAYS[payee]
-    if isinstance(said, list):
-        return said.pop(0) if len(said) > 1 else said[0]
-    return said
+    answer = SAYS[payee]
+    if isinstance(answer, list):
+        return answer.pop(0) if len(answer) > 1 else answer[0]
+    return answer
 
 
 @pytest.fixture(autouse=True)

@@ -251,9 +251,9 @@ async def test_a_turn_that_broke_off_has_changed_what_it_changed(client: Client,
     ledger = Ledger()
 
     def stops(request: CompletionRequest) -> Completion:
-        said = last_user_text(request)
+        text = last_user_text(request)
         entries = [part for each in request.messages for part in each.parts if isinstance(part, ResultPart)]
-        if said == "go":
+        if text == "go":
             return calls(BOOK) if entries else calls(choose("Porto"))
         return react(request)
 

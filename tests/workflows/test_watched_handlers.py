@@ -207,8 +207,8 @@ async def denies(site: Site) -> None:
 async def contradicts(site: Site, door: Door) -> None:
     """Yes and no at the same moment; whoever is told `accepted` is right, and that is one."""
     key = await site.asked()
-    said = [verdict(key, subject=f"p{n}") for n, verdict in enumerate([yes, no] * (CROWD // 2))]
-    receipts = await asyncio.gather(*(door(each) for each in said))
+    decisions = [verdict(key, subject=f"p{n}") for n, verdict in enumerate([yes, no] * (CROWD // 2))]
+    receipts = await asyncio.gather(*(door(each) for each in decisions))
     await site.ended(key, receipts)
     assert [each.status for each in receipts].count("accepted") <= 1, receipts
 
@@ -240,8 +240,8 @@ async def says_it_happened(site: Site, door: Door) -> None:
     await site.turns.store.claim(ticket_key(digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
     await door(yes(key, subject="p0"))
     await site.turns.until(key, doubted)
-    said = [yes(key, subject=f"p{n}", revision=2, verdict="happened", result="paid") for n in (1, 2)]
-    receipts = await asyncio.gather(*(door(each) for each in said))
+    decisions = [yes(key, subject=f"p{n}", revision=2, verdict="happened", result="paid") for n in (1, 2)]
+    receipts = await asyncio.gather(*(door(each) for each in decisions))
     result = await site.ended(key, receipts)
     assert [each.value.inline for each in result.calls] == ["paid"]
 

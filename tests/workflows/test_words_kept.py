@@ -56,8 +56,8 @@ async def test_a_lost_call_that_happened_is_asked_about_once(client: Client, sto
     assert ticket is not None
     assert ticket.outcome is not None
     assert (ticket.state, ticket.outcome.value.inline, ticket.outcome.decided_by) == ("done", "booking 7", "approver")
-    said = [(each.code, each.value, each.decided_by) for each in first.calls]
-    assert [(each.code, each.value, each.decided_by) for each in again.calls] == said
+    outcomes = [(each.code, each.value, each.decided_by) for each in first.calls]
+    assert [(each.code, each.value, each.decided_by) for each in again.calls] == outcomes
     assert not doubted(view)
     assert ledger.rows == []
     written = [record.facts for record in await AuditLog(store).stream(key.workflow_id) if record.kind == "outcome"]

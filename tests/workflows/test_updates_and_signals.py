@@ -1,4 +1,4 @@
-"""Whole turns in production, through both doors, against the pure rules: whatever people and keys do.
+"""Whole turns in production, by Update and by Signal, against the pure rules: whatever people and keys do.
 
 Each story is drawn from a seed. Every event goes to a real turn and to a book of `approvals/` alone, in the same order;
 both must say the same of it. What ran in the end is then judged a third time, from what was sent.
@@ -260,15 +260,15 @@ class Story:
         return self.model.settle(decision, who, now, asked.model_copy(update=hashed))
 
     async def send(self, sent: Sent, times: int) -> None:
-        """Through one door, or several times through both at once."""
+        """By Update or by Signal, or several times by both at once."""
         self.sent.append(sent)
         await self.keep(sent)
         before = (self.model.refused, facts(self.request))
         expected = [summary(self.expected(sent)) for _ in range(times)]
         seen = (self.model.refused, facts(self.request))
-        # What shows nowhere is sent through the door that answers.
-        doors = [times > 1 or (seen != before and self.chance.random() < 0.5), *(False for _ in range(times - 1))]
-        receipts = await asyncio.gather(*(self.deliver(sent.decision, signal) for signal in doors))
+        # What shows nowhere is sent by Update, which answers.
+        by_signal = [times > 1 or (seen != before and self.chance.random() < 0.5), *(False for _ in range(times - 1))]
+        receipts = await asyncio.gather(*(self.deliver(sent.decision, signal) for signal in by_signal))
         await self.agree()
         assert [each for each in receipts if each is not None and summary(each) not in expected] == [], self
         if times == 1 and receipts[0] is not None:
@@ -392,7 +392,7 @@ async def lived(story: Story, ledger: Ledger) -> str:
     return await story.end(ledger)
 
 
-async def test_both_doors_do_what_the_pure_rules_say(
+async def test_updates_and_signals_do_what_the_pure_rules_say(
     client: Client, store: Store, task_queue: str, tmp_path: Path
 ) -> None:
     """Receipts, requests and records agree; what ran was approved, once, by enough people who were vouched for."""
