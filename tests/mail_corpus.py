@@ -81,21 +81,21 @@ def parted(*parts: tuple[str, str], kind: str = "alternative") -> bytes:
     return f"{head}preamble\n{inner}--limit--\nepilogue\n".replace("\n", "\r\n").encode()
 
 
-def first_line(said: MailAnswer) -> str:
+def first_line(mail_answer: MailAnswer) -> str:
     """The first line that may decide; nothing where none may."""
-    return said.above[0] if said.above and not said.unclear else ""
+    return mail_answer.above[0] if mail_answer.above and not mail_answer.unclear else ""
 
 
-def comment(said: MailAnswer) -> str:
+def comment(mail_answer: MailAnswer) -> str:
     """All that was newly written."""
-    return "\n".join((*said.above, *said.below))
+    return "\n".join((*mail_answer.above, *mail_answer.below))
 
 
-def read_by(said: MailAnswer, locale: str, *names: str) -> ParsedAnswer:
+def read_by(mail_answer: MailAnswer, locale: str, *names: str) -> ParsedAnswer:
     """What a mail says, written by somebody of that language."""
-    if said.unclear:
+    if mail_answer.unclear:
         return ParsedAnswer(None)
-    return read_mail_answer(said.above, said.below, AnswerSender(locale, names))
+    return read_mail_answer(mail_answer.above, mail_answer.below, AnswerSender(locale, names))
 
 
 def work(run: Callable[[], object]) -> int:

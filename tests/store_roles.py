@@ -68,7 +68,7 @@ async def store_command(url: str, folder: Path, *words: str) -> tuple[int, str]:
 
 async def given_roles(urls: RoleUrls, folder: Path) -> None:
     """Give the roles their rights by `signoff store roles`."""
-    code, said = await store_command(
+    code, output = await store_command(
         urls.owner, folder, "roles", "--worker", urls.names["worker"], "--gateway", urls.names["gateway"]
     )
-    assert code == 0, said
+    assert code == 0, output

@@ -359,3 +359,14 @@ def test_names_and_comments_say_what_things_are() -> None:
         found += [f"{name}:{line} {word}: {why}" for line, word, why in _unclear(source) if (name, word) not in LITERAL]
         found += [f"{name}:{line} {function}: name it by a verb" for line, function in _participles(source)]
     assert found == []
+
+
+def test_variables_of_tests_say_what_they_hold() -> None:
+    """Nor does a variable of a test say only that something was said, heard or ruled."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line} {name}: {UNCLEAR_NAMES[name]}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for line, name in _own_names(path.read_text())
+        if name in ("said", "heard", "ruling")
+    ]
+    assert found == []

@@ -19,7 +19,7 @@ class Inner(WorkflowRunner, WorkflowInstance):
     """Begins the local activities it is told to when asked to start, and writes down what it hears."""
 
     def __init__(self) -> None:
-        self.heard: list[list[str]] = []
+        self.jobs: list[list[str]] = []
         self.times: list[int] = []
 
     def prepare_workflow(self, defn: Any) -> None:
@@ -32,7 +32,7 @@ class Inner(WorkflowRunner, WorkflowInstance):
     def activate(self, act: Any) -> Any:
         """One command a job: what it was."""
         self.times.append(act.timestamp.seconds)
-        self.heard.append([_name(job) for job in act.jobs])
+        self.jobs.append([_name(job) for job in act.jobs])
         done = WorkflowActivationCompletion()
         done.successful.SetInParent()
         for job in act.jobs:
@@ -100,7 +100,7 @@ async def test_what_ended_before_a_query_was_answered_is_heard_before_what_the_n
     looks.record_sent()
     instance.activate(act(2, "query_workflow"))
     done = instance.activate(act(3, "signal_workflow", "do_update", "resolve_activity"))
-    assert inner.heard[2:] == [["resolve_activity 3"], ["signal_workflow", "do_update"]]
+    assert inner.jobs[2:] == [["resolve_activity 3"], ["signal_workflow", "do_update"]]
     assert inner.times == [1, 2, 1, 3]
     entries = [command.set_patch_marker.patch_id for command in done.successful.commands]
     assert entries == ["resolve_activity 3", "signal_workflow", "do_update"]
@@ -115,7 +115,7 @@ async def test_what_ended_after_the_answer_is_heard_as_the_sdk_tells_it(inner: I
     await looks.end(RUN, "who", done=True)
     looks.record_sent()
     instance.activate(act(3, "signal_workflow", "resolve_activity"))
-    assert inner.heard[2:] == [["signal_workflow", "resolve_activity 3"]]
+    assert inner.jobs[2:] == [["signal_workflow", "resolve_activity 3"]]
 
 
 async def test_a_query_that_ends_no_task_changes_nothing(inner: Inner) -> None:
@@ -126,7 +126,7 @@ async def test_a_query_that_ends_no_task_changes_nothing(inner: Inner) -> None:
     looks.record_sent()
     instance.activate(act(2, "query_workflow", query="legacy_query"))
     instance.activate(act(3, "signal_workflow", "resolve_activity"))
-    assert inner.heard[2:] == [["signal_workflow", "resolve_activity 3"]]
+    assert inner.jobs[2:] == [["signal_workflow", "resolve_activity 3"]]
 
 
 async def test_a_run_that_is_kept_no_longer_is_forgotten(inner: Inner) -> None:

@@ -256,9 +256,9 @@ async def test_declared_hosts_are_reached(tmp_path: Path) -> None:
     """By HTTPS, at their own port, or at this machine by HTTP; the reply is plain data."""
     hosts = network("api.example.com", "db.example.com:8443", "localhost:8080")
     reply = await hosts.request("POST", "https://API.example.com/v1", headers={"X-A": "1"}, content=b"hi")
-    said = reply.json()
-    assert (reply.status, said["method"], said["body"], said["header"]) == (200, "POST", "hi", "1")
-    assert set(said["waits"].values()) == {capability_backends.NETWORK_SECONDS} == {30.0}
+    body = reply.json()
+    assert (reply.status, body["method"], body["body"], body["header"]) == (200, "POST", "hi", "1")
+    assert set(body["waits"].values()) == {capability_backends.NETWORK_SECONDS} == {30.0}
     assert reply.headers["content-type"] == "application/json"
     assert '"asked"' in reply.text
     for url in ("https://api.example.com:443/", "https://db.example.com:8443/", "http://localhost:8080/"):

@@ -80,7 +80,7 @@ async def test_no_path_runs_a_tool_of_a_frozen_tenant(
         GateActivity(deps).gate,
         GateTask(ctx=ctx, calls=(CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS)),)),
     )
-    assert [ruling.kind for ruling in gated.gate_decisions] == ["settled"]
+    assert [gate_decision.kind for gate_decision in gated.gate_decisions] == ["settled"]
     assert gated.gate_decisions[0].outcome is not None
     assert gated.gate_decisions[0].outcome.code == "denied"
     assert ledger.rows == []

@@ -73,10 +73,10 @@ async def test_a_free_call_may_run(store: Store) -> None:
     """Its digest is the one the tool activity will compute; there is no request and no outcome."""
     tool = free(LEDGER)
     deps = worker_deps(store, tool)
-    ruling = (await gate(deps)).gate_decisions[0]
-    assert ruling.digest == permit_for(tool).digest
-    assert (ruling.request, ruling.outcome) == (None, None)
-    assert ruling.rule == REQUIRES_APPROVAL
+    gate_decision = (await gate(deps)).gate_decisions[0]
+    assert gate_decision.digest == permit_for(tool).digest
+    assert (gate_decision.request, gate_decision.outcome) == (None, None)
+    assert gate_decision.rule == REQUIRES_APPROVAL
 
 
 async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
@@ -98,18 +98,18 @@ async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
     )
     tool = pay_tool(LEDGER, policy, title="Payment", effect="Pay {amount}")
     deps = worker_deps(store, tool)
-    ruling = (await gate(deps, agent_says="as you asked")).gate_decisions[0]
-    request = request_of(ruling.request)
+    gate_decision = (await gate(deps, agent_says="as you asked")).gate_decisions[0]
+    request = request_of(gate_decision.request)
     digest = permit_for(tool).digest
     assert (request.id, read_code(request.code)) == ("main.s.t.c1.1", request.code)
-    assert (request.revision, request.digest, ruling.digest) == (1, digest, digest)
+    assert (request.revision, request.digest, gate_decision.digest) == (1, digest, digest)
     assert request.question_hash == question_hash(request)
     assert request.definition == definition_hash(tool)
     assert (request.tenant, request.session, request.turn) == tuple(TURN)
     assert (request.actor, request.call, request.tool) == ("desk", "c1.1", "pay")
     assert (request.args.inline, request.secrets) == (ARGS, ("to",))
     assert (request.rule, request.rule_text) == (RuleReference(name="require_approval_if"), "args.amount > 10.0")
-    assert request.rule == ruling.rule
+    assert request.rule == gate_decision.rule
     assert request.policy_hash == deps.catalog.policy("pay").hash
     assert request.approvers == ("role:finance", "user:ana")
     assert (request.quorum, request.veto, request.allow_self, request.edit) == (2, False, True, "off")
@@ -136,8 +136,8 @@ async def test_a_card_shows_only_what_the_policy_lets_it(store: Store) -> None:
 async def test_defaults_hold_where_no_policy_is_written(store: Store) -> None:
     """`requires_approval: true` asks the default approvers, one of them, within a day; why is told."""
     deps = worker_deps(store, pay_tool(LEDGER), default_approvers=("role:boss",))
-    ruling = (await gate(deps)).gate_decisions[0]
-    request = request_of(ruling.request)
+    gate_decision = (await gate(deps)).gate_decisions[0]
+    request = request_of(gate_decision.request)
     assert (request.approvers, request.quorum, request.veto) == (("role:boss",), 1, True)
     assert (request.timeout, request.grant_ttl, request.revision) == (86_400.0, 86_400.0, 1)
     assert (request.allow_self, request.min_assurance, request.accept_unsigned) == (False, "channel", False)
@@ -156,9 +156,13 @@ async def test_route_to_chooses_who_is_asked(store: Store) -> None:
 async def test_a_requester_the_directory_does_not_bear_out_is_asked_about(store: Store) -> None:
     """What a rule would let run is asked when the requester is not who the directory says."""
     tool = free(LEDGER)
-    ruling = (await gate(worker_deps(store, tool, people=[Person(id="guest", tier="trusted")]))).gate_decisions[0]
-    assert (ruling.kind, ruling.rule) == ("ask", REQUESTER_RULE)
-    assert request_of(ruling.request).rule_text == "who asked for this is not, or no longer, who the directory says"
+    gate_decision = (await gate(worker_deps(store, tool, people=[Person(id="guest", tier="trusted")]))).gate_decisions[
+        0
+    ]
+    assert (gate_decision.kind, gate_decision.rule) == ("ask", REQUESTER_RULE)
+    assert (
+        request_of(gate_decision.request).rule_text == "who asked for this is not, or no longer, who the directory says"
+    )
 
 
 OPTIONS = RunOptions(
@@ -200,8 +204,8 @@ BYPASS: dict[str, Any] = {
 )
 async def test_how_a_tool_is_to_be_run(store: Store, tool: Tool, expected: dict[str, Any]) -> None:
     """Times, retries and budget come from the declaration; local is only what is bypass, read-only and never asks."""
-    ruling = (await gate(worker_deps(store, tool))).gate_decisions[0]
-    assert ruling.options == OPTIONS.model_copy(update=expected)
+    gate_decision = (await gate(worker_deps(store, tool))).gate_decisions[0]
+    assert gate_decision.options == OPTIONS.model_copy(update=expected)
 
 
 @pytest.mark.parametrize(
@@ -216,8 +220,10 @@ async def test_how_an_actors_calls_are_to_be_run(
 ) -> None:
     """One after the other, or stopped by a failure: then none of them is a local activity, which cannot be stopped."""
     actor = Actor(name="desk", model="scripted", **fields)
-    ruling = (await gate(worker_deps(store, free(LEDGER, read_only=True, **BYPASS), actors=[actor]))).gate_decisions[0]
-    assert ruling.options == OPTIONS.model_copy(update=READS | expected)
+    gate_decision = (
+        await gate(worker_deps(store, free(LEDGER, read_only=True, **BYPASS), actors=[actor]))
+    ).gate_decisions[0]
+    assert gate_decision.options == OPTIONS.model_copy(update=READS | expected)
 
 
 async def test_what_stands_in_for_a_tool_is_recorded(store: Store) -> None:
@@ -240,8 +246,8 @@ async def test_what_stands_in_for_a_tool_is_recorded(store: Store) -> None:
 async def test_a_doubted_read_is_no_local_activity(store: Store) -> None:
     """A bypass call that has to be asked after all goes the ordinary way."""
     deps = worker_deps(store, free(LEDGER, read_only=True, **BYPASS), people=[Person(id="guest", tier="trusted")])
-    ruling = (await gate(deps)).gate_decisions[0]
-    assert (ruling.kind, ruling.options.local) == ("ask", False)
+    gate_decision = (await gate(deps)).gate_decisions[0]
+    assert (gate_decision.kind, gate_decision.options.local) == ("ask", False)
 
 
 async def test_a_batch_shares_one_budget_of_characters(store: Store) -> None:
@@ -298,21 +304,27 @@ async def test_a_denied_call_tells_the_model_so(
     store: Store, tool: Tool, policies: Any, rule: RuleReference | None, reason: str
 ) -> None:
     """The outcome holds a `ToolDenied` of the policy, as value and as field."""
-    ruling = (await gate(worker_deps(store, tool, policies=policies))).gate_decisions[0]
-    outcome = ruling.outcome
-    assert (ruling.kind, outcome.code, outcome.rule) == ("settled", "denied", rule)
+    gate_decision = (await gate(worker_deps(store, tool, policies=policies))).gate_decisions[0]
+    outcome = gate_decision.outcome
+    assert (gate_decision.kind, outcome.code, outcome.rule) == ("settled", "denied", rule)
     assert outcome.denied == ToolDenied(source="policy", tool="pay", call_id="c1.1", reason=outcome.denied.reason)
     assert outcome.value.inline == json.loads(outcome.denied.model_dump_json())
     assert (outcome.denied.reason == reason) or reason.split(",")[0] in outcome.denied.reason
-    assert ruling.request is None
+    assert gate_decision.request is None
 
 
 async def test_wrong_arguments_go_back_to_the_model(store: Store) -> None:
     """A settled call has no digest, no request and its reason as text."""
-    ruling = (await gate(worker_deps(store, pay_tool(LEDGER)), proposed(args={"amount": "much"}))).gate_decisions[0]
-    assert (ruling.kind, ruling.outcome.code, ruling.outcome.gate) == ("settled", "input_invalid", "schema")
-    assert "`amount`" in ruling.outcome.value.inline
-    assert (ruling.outcome.denied, ruling.outcome.rule, ruling.digest) == (None, None, "")
+    gate_decision = (
+        await gate(worker_deps(store, pay_tool(LEDGER)), proposed(args={"amount": "much"}))
+    ).gate_decisions[0]
+    assert (gate_decision.kind, gate_decision.outcome.code, gate_decision.outcome.gate) == (
+        "settled",
+        "input_invalid",
+        "schema",
+    )
+    assert "`amount`" in gate_decision.outcome.value.inline
+    assert (gate_decision.outcome.denied, gate_decision.outcome.rule, gate_decision.digest) == (None, None, "")
 
 
 async def test_a_dry_run_asks_nobody(store: Store) -> None:
@@ -329,9 +341,11 @@ async def test_arguments_in_the_store_are_judged_whole(store: Store) -> None:
     args = {"amount": 1, "to": "é" * 10_000}
     content = await to_content(store, args, PLACE)
     assert content.blob is not None
-    ruling = (await gate(worker_deps(store, tool), CallPart(call="c1.1", tool="pay", args=content))).gate_decisions[0]
-    assert ruling.digest == permit_for(tool, args).digest
-    assert request_of(ruling.request).args == content
+    gate_decision = (
+        await gate(worker_deps(store, tool), CallPart(call="c1.1", tool="pay", args=content))
+    ).gate_decisions[0]
+    assert gate_decision.digest == permit_for(tool, args).digest
+    assert request_of(gate_decision.request).args == content
 
 
 async def test_a_lost_blob_is_the_worlds_failure(store: Store, tmp_path: Any) -> None:
@@ -366,6 +380,9 @@ async def test_a_denial_stands_before_what_waits(store: Store) -> None:
     action = (await gate(deps)).gate_decisions[0].action
     waiting = WaitingCall(action=action, approval_id="a1", code="K7Q2FM")
     denial = Denial(action=action, approval_id="a0", decided_by="ana")
-    ruling = (await gate(deps, proposed(call="c2.1"), waiting=(waiting,), denied=(denial,))).gate_decisions[0]
-    assert ruling.outcome is not None
-    assert (ruling.outcome.code, ruling.outcome.denied and ruling.outcome.denied.source) == ("denied", "repeat")
+    gate_decision = (await gate(deps, proposed(call="c2.1"), waiting=(waiting,), denied=(denial,))).gate_decisions[0]
+    assert gate_decision.outcome is not None
+    assert (gate_decision.outcome.code, gate_decision.outcome.denied and gate_decision.outcome.denied.source) == (
+        "denied",
+        "repeat",
+    )

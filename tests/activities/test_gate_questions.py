@@ -45,7 +45,7 @@ LEDGER = Ledger()
 FORGED = "who asked, or for what, is not what the gateway signed for"
 
 
-async def ruling(
+async def gate_decision(
     deps: WorkerDeps, args: Any = ARGS, tool: str = "pay", call: str = "c1.1", **fields: Any
 ) -> GateDecision:
     """The ruling on one call."""
@@ -65,7 +65,7 @@ async def test_a_request_has_what_time_does_by_the_policy(store: Store) -> None:
         edit="off",
         allow_remember=True,
     )
-    request = request_of((await ruling(worker_deps(store, pay_tool(LEDGER, policy)))).request)
+    request = request_of((await gate_decision(worker_deps(store, pay_tool(LEDGER, policy)))).request)
     assert (request.remind_after, request.escalate_after, request.escalate_to) == (60.0, 120.0, ("role:cfo",))
     assert (request.on_timeout, request.edit, request.allow_remember) == ("escalate", "off", True)
     assert (request.kind, request.reminded, request.escalated, request.extended) == ("approval", 0, False, False)
@@ -75,10 +75,10 @@ async def test_calls_that_do_the_same_have_the_same_action(store: Store) -> None
     """However the arguments are written, whichever call it is; another tool or value is another action."""
     deps = worker_deps(store, pay_tool(LEDGER), pay_tool(LEDGER, name="wire"))
     actions = [
-        (await ruling(deps, {"amount": 20, "to": "Ana"})).action,
-        (await ruling(deps, {"to": "Ana", "amount": 20.0})).action,
-        (await ruling(deps, {"amount": 21, "to": "Ana"})).action,
-        (await ruling(deps, {"amount": 20, "to": "Ana"}, tool="wire")).action,
+        (await gate_decision(deps, {"amount": 20, "to": "Ana"})).action,
+        (await gate_decision(deps, {"to": "Ana", "amount": 20.0})).action,
+        (await gate_decision(deps, {"amount": 21, "to": "Ana"})).action,
+        (await gate_decision(deps, {"amount": 20, "to": "Ana"}, tool="wire")).action,
     ]
     assert actions[0] == actions[1] != ""
     assert len(set(actions)) == 3
@@ -90,7 +90,7 @@ EDITABLE = ApprovalPolicy(auto_approve_if="true", edit="approve")
 async def edited(deps: WorkerDeps, args: Any, **fields: Any) -> GateDecision:
     """The ruling on one call whose arguments the approver changed to these."""
     request = await asked(deps, deps.catalog.tool_view(pinned()).tool("pay"))
-    return await ruling(deps, args, edit=about(request, edited_args=args, **fields))
+    return await gate_decision(deps, args, edit=about(request, edited_args=args, **fields))
 
 
 async def test_an_edit_is_always_asked(store: Store) -> None:
@@ -119,8 +119,8 @@ async def test_a_change_that_nobody_made_of_this_is_not_asked(store: Store, chan
     """The gates look at the decision itself: a turn's word for who changed what to what counts for nothing."""
     deps = worker_deps(store, pay_tool(LEDGER, EDITABLE))
     request = await asked(deps, deps.catalog.tool_view(pinned()).tool("pay"))
-    said = about(request, edited_args={"amount": 1}).model_copy(update=change)
-    found = await ruling(deps, {"amount": 1}, edit=said)
+    decision = about(request, edited_args={"amount": 1}).model_copy(update=change)
+    found = await gate_decision(deps, {"amount": 1}, edit=decision)
     assert (found.kind, found.request) == ("settled", None)
     assert found.outcome is not None
     assert found.outcome.value.inline == why
@@ -145,7 +145,7 @@ async def test_a_change_of_a_tool_that_was_changed_itself_is_not_asked(store: St
     """Its editor saw another tool's card."""
     before, now = pay_tool(LEDGER, EDITABLE), pay_tool(LEDGER, EDITABLE, version="2")
     request = await asked(worker_deps(store, before), before)
-    found = await ruling(worker_deps(store, now), {"amount": 1}, edit=about(request, edited_args={"amount": 1}))
+    found = await gate_decision(worker_deps(store, now), {"amount": 1}, edit=about(request, edited_args={"amount": 1}))
     assert found.outcome is not None
     page_text = "the tool changed while you were asked; approve or deny, it is asked anew"
     assert found.outcome.value.inline == page_text
@@ -167,11 +167,11 @@ async def test_what_a_person_wrote_is_asked_whenever_it_is_judged_again(store: S
 
     for check, amount, note in ((None, 1, ""), (whole, 2, "The arguments were corrected (`amount`): whole ")):
         deps = worker_deps(store, pay_tool(LEDGER, policy, validate_input=check))
-        found = await ruling(deps, {"amount": 1}, changed_by="ana")
+        found = await gate_decision(deps, {"amount": 1}, changed_by="ana")
         request = request_of(found.request)
         assert (found.kind, request.args.inline) == ("ask", {"amount": amount})
         assert request.card.note.startswith(note)
-        assert (await ruling(deps, {"amount": 1}, call="c2.1")).kind == "run"
+        assert (await gate_decision(deps, {"amount": 1}, call="c2.1")).kind == "run"
 
 
 async def test_an_edit_that_a_rule_denies_is_settled(store: Store) -> None:
@@ -191,7 +191,7 @@ async def test_a_doubt_is_asked_whatever_the_policy_says_now(policy: Any, store:
     tool = pay_tool(LEDGER, policy)
     digest = permit_for(tool).digest
     await begun(store, ticket_key(digest, 3))
-    found = await ruling(worker_deps(store, tool), doubt=3, doubt_of=digest)
+    found = await gate_decision(worker_deps(store, tool), doubt=3, doubt_of=digest)
     request = request_of(found.request)
     assert (found.kind, found.action) == ("ask", "")
     assert (request.kind, request.digest, request.doubt_of) == ("in_doubt", doubt_digest(digest, 3), 3)
@@ -203,13 +203,13 @@ async def test_a_doubt_is_asked_on_the_terms_on_which_the_call_was(store: Store)
     """Also where the policy denies it by now, or asks for less: of one alone it was not to be run the first time."""
     terms = [{"when": "args.amount > 10", "approvers": ["user:cfo"], "reason": "it is much"}]
     then = ApprovalPolicy.model_validate({"terms": terms})
-    first = request_of((await ruling(worker_deps(store, pay_tool(LEDGER, then)))).request)
+    first = request_of((await gate_decision(worker_deps(store, pay_tool(LEDGER, then)))).request)
     digest = permit_for(pay_tool(LEDGER, then)).digest
     await begun(store, digest)
     assert (first.quorum, len(first.groups)) == (2, 2)
     for now in (then, ApprovalPolicy.model_validate({"terms": terms, "deny_if": "true"}), ApprovalPolicy()):
         deps = worker_deps(store, pay_tool(LEDGER, now))
-        doubt = request_of((await ruling(deps, doubt=1, doubt_of=digest)).request)
+        doubt = request_of((await gate_decision(deps, doubt=1, doubt_of=digest)).request)
         assert (doubt.quorum, doubt.groups, doubt.applied) == (2, first.groups, first.applied)
 
 
@@ -224,18 +224,18 @@ async def test_what_people_denied_is_not_asked_again(store: Store) -> None:
     Seen to be asked anew, of others who saw nothing of the denial.
     """
     deps = worker_deps(store, pay_tool(LEDGER))
-    asked = request_of((await ruling(deps)).request)
+    asked = request_of((await gate_decision(deps)).request)
     no = Decision(
         approval_id=asked.id, verdict="denied", subject="ana", revision=1, question_hash=asked.question_hash,
         reason="never", delivery_id="d1",
     )  # fmt: skip
     await answer(store, no)
-    again = await ruling(deps)
+    again = await gate_decision(deps)
     assert (again.kind, again.request) == ("settled", None)
     assert again.outcome is not None
     assert again.outcome.denied is not None
     assert (again.outcome.denied.decided_by, again.outcome.denied.reason) == ("ana", "never")
-    assert request_of((await ruling(deps, {"amount": 21})).request).revision == 2
+    assert request_of((await gate_decision(deps, {"amount": 21})).request).revision == 2
 
 
 async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(store: Store) -> None:
@@ -246,13 +246,13 @@ async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(
     tool = pay_tool(LEDGER, policy)
     deps = worker_deps(store, tool)
     of_call = permit_for(tool).digest
-    first = request_of((await ruling(deps, agent_says="as you asked")).request)
+    first = request_of((await gate_decision(deps, agent_says="as you asked")).request)
     assert (first.approvers, first.confirm) == (("user:ana",), "type")
     assert (first.edit, first.allow_remember) == ("approve", True)
     digest = doubt_digest(of_call, 1)
     note = "Nobody knows whether this happened: the tool was begun and never answered."
     await begun(store, of_call)
-    found = await ruling(deps, agent_says="as you asked", doubt=1, doubt_of=of_call)
+    found = await gate_decision(deps, agent_says="as you asked", doubt=1, doubt_of=of_call)
     request = request_of(found.request)
     moments = ("judged_at", "opened_at", "expires_at", "remind_at", "escalate_at")
     changed = first.model_copy(
@@ -287,18 +287,18 @@ async def test_what_was_done_is_told_and_not_asked_again(store: Store) -> None:
     await store.claim(digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
     done = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid"))
     await store.record(digest, done)
-    found = await ruling(deps)
+    found = await gate_decision(deps)
     assert (found.kind, found.request, found.outcome) == ("settled", None, done)
-    other = request_of((await ruling(deps, {"amount": 21})).request)
+    other = request_of((await gate_decision(deps, {"amount": 21})).request)
     assert other.note == "under this call something else ran already: pay"
-    assert request_of((await ruling(deps, {"amount": 21})).request).revision == other.revision
+    assert request_of((await gate_decision(deps, {"amount": 21})).request).revision == other.revision
 
 
 async def test_what_was_begun_and_never_ended_is_asked_with_a_word_of_it(store: Store) -> None:
     """Whoever denies it after a reset must know that its effect may stand."""
     tool = pay_tool(LEDGER)
     await store.claim(permit_for(tool).digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
-    asked = request_of((await ruling(worker_deps(store, tool))).request)
+    asked = request_of((await gate_decision(worker_deps(store, tool))).request)
     assert asked.note == "this very call was begun before, and nobody knows whether it happened"
 
 
@@ -338,7 +338,7 @@ async def test_a_question_whose_answers_are_used_up_is_asked_under_a_later_revis
     Once only: the activity may be tried again.
     """
     deps = worker_deps(store, pay_tool(LEDGER))
-    asked = [request_of((await ruling(deps, spent=spent)).request).revision for spent in (0, 0, 1, 1)]
+    asked = [request_of((await gate_decision(deps, spent=spent)).request).revision for spent in (0, 0, 1, 1)]
     assert asked == [1, 1, 2, 2]
 
 
@@ -359,7 +359,7 @@ async def test_a_doubt_is_asked_of_nothing_but_what_was_begun(store: Store) -> N
     await begun(store, other, call="c1.1")
     tries = [{"doubt": number, "doubt_of": digest} for number in (-1, 1, 2, 3, 4)]
     for each in (*tries, {"doubt": 1, "doubt_of": other}):
-        settled = await ruling(deps, **each)
+        settled = await gate_decision(deps, **each)
         assert (settled.kind, settled.outcome and settled.outcome.code) == ("settled", "refused")
 
 
@@ -369,12 +369,12 @@ async def test_a_tool_that_still_runs_is_not_doubted(store: Store) -> None:
     deps, digest = worker_deps(store, tool), permit_for(tool).digest
     await begun(store, digest, runs=True)
     with pytest.raises(ApplicationError, match="may still be running") as still:
-        await ruling(deps, doubt=1, doubt_of=digest)
+        await gate_decision(deps, doubt=1, doubt_of=digest)
     assert still.value.next_retry_delay is not None
     assert 15 < still.value.next_retry_delay.total_seconds() < 21
     paid = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid"))
     await store.record(digest, paid)
-    assert (await ruling(deps, doubt=1, doubt_of=digest)).outcome == paid
+    assert (await gate_decision(deps, doubt=1, doubt_of=digest)).outcome == paid
 
 
 async def test_a_doubt_is_not_asked_in_a_frozen_tenant_nor_once_people_have_said(store: Store) -> None:
@@ -384,11 +384,11 @@ async def test_a_doubt_is_not_asked_in_a_frozen_tenant_nor_once_people_have_said
     doubts: dict[str, Any] = {"doubt": 1, "doubt_of": digest}
     await begun(store, digest)
     await Freezes(store).freeze("main", reason="incident", by="adm")
-    assert (await ruling(deps, **doubts)).request is None
+    assert (await gate_decision(deps, **doubts)).request is None
     await Freezes(store).thaw("main")
-    request = request_of((await ruling(deps, **doubts)).request)
+    request = request_of((await gate_decision(deps, **doubts)).request)
     await answer(store, about(request, verdict="happened"))
-    result = await ruling(deps, **doubts)
+    result = await gate_decision(deps, **doubts)
     assert (result.request, result.outcome and result.outcome.code) == (None, "ok")
     assert result.outcome is not None
     assert result.outcome.note == HAPPENED_NOTE
@@ -418,7 +418,7 @@ async def test_a_doubt_that_nobody_could_answer_is_left_as_it_is(store: Store) -
     """The tool is gone, or there are no approvers: the model is told that nobody knows."""
     deps = worker_deps(store, pay_tool(LEDGER, False), default_approvers=())
     for tool in ("gone", "pay"):
-        settled = await ruling(deps, tool=tool, doubt=1, doubt_of="d" * 64)
+        settled = await gate_decision(deps, tool=tool, doubt=1, doubt_of="d" * 64)
         assert (settled.kind, settled.request) == ("settled", None)
         assert settled.outcome == CallOutcome(
             call="c1.1", tool=tool, code="in_doubt", gate="execute", value=Content(inline=IN_DOUBT_TEXT)

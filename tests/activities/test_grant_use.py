@@ -84,9 +84,9 @@ def asking(ledger: Ledger, policy: ApprovalPolicy = ALLOWED, **fields: Any) -> T
 async def approved(deps: WorkerDeps, tool: Tool, *decisions: Decision, **fields: Any) -> None:
     """Run one call that people approved, with what they want remembered."""
     request = await asked(deps, tool)
-    said = [each.model_copy(update={"question_hash": request.question_hash}) for each in decisions]
+    answers = [each.model_copy(update={"question_hash": request.question_hash}) for each in decisions]
     rows = await Questions(deps.store).read(request.id)
-    for each in said if rows is not None and not rows.answers else ():
+    for each in answers if rows is not None and not rows.answers else ():
         await answer(deps.store, each)
     permit = permit_for(tool, **{"kind": "approved", "decisions": ()} | fields)
     assert summary(await run(deps, tool, task_for(tool, permit)))[0] == "ok"
@@ -111,9 +111,9 @@ async def question(deps: WorkerDeps) -> ApprovalRequest:
     return request_of((await ruled(deps, turn=TURN.turn)).request)
 
 
-async def denied(deps: WorkerDeps, request: ApprovalRequest, **said: Any) -> Authority:
+async def denied(deps: WorkerDeps, request: ApprovalRequest, **fields: Any) -> Authority:
     """A denial, signed unless it is not to be, with what its author wants remembered."""
-    given = {"verdict": "denied", "assurance": "session", "received_at": ASKED, **said}
+    given = {"verdict": "denied", "assurance": "session", "received_at": ASKED, **fields}
     signs = given.pop("signed", True)
     said_so = about(request, **given)
     if signs:
@@ -134,11 +134,11 @@ async def denied(deps: WorkerDeps, request: ApprovalRequest, **said: Any) -> Aut
     return await environment("signoff.identify", is_local=True).run(IdentifyActivity(deps).identify, task)
 
 
-async def given(deps: WorkerDeps, tool: Tool, turn: str, wish: GrantRequest, **said: Any) -> str:
+async def given(deps: WorkerDeps, tool: Tool, turn: str, wish: GrantRequest, **fields: Any) -> str:
     """The id of what is remembered of an answer to a call of another turn."""
     request = await asked(deps, tool, ctx=pinned(turn=turn))
-    await answer(deps.store, about(request, approval_id=request.id, remember=wish, **said))
-    return grant_id(request.id, 1, said.get("verdict", "approved"))
+    await answer(deps.store, about(request, approval_id=request.id, remember=wish, **fields))
+    return grant_id(request.id, 1, fields.get("verdict", "approved"))
 
 
 def judged(deps: WorkerDeps) -> LocalGateDecision:
@@ -266,8 +266,8 @@ async def test_a_remembered_denial_ends_the_next_call_and_names_the_first(store:
         denied=repeated,
     )
     for _ in range(2):
-        ruling = await ruled(deps)
-        assert (ruling.kind, ruling.request, ruling.outcome) == ("settled", None, outcome)
+        gate_decision = await ruled(deps)
+        assert (gate_decision.kind, gate_decision.request, gate_decision.outcome) == ("settled", None, outcome)
     assert [each.uses_left for each in await kept(store)] == [2]
     assert (await ruled(deps, {**ARGS, "amount": 21})).kind == "ask"
     for turn in ("third", "fourth"):
@@ -354,8 +354,12 @@ async def test_the_next_call_like_it_runs_by_the_grant(store: Store) -> None:
     deps = deps_with(store, tool)
     await approved(deps, tool, decision(remember=SMALL))
     (grant,) = await kept(store)
-    ruling = await ruled(deps, {"amount": 50}, session="other")
-    assert (ruling.kind, ruling.grant, ruling.rule) == ("run", grant.id, RuleReference(kind="grant", name=grant.id))
+    gate_decision = await ruled(deps, {"amount": 50}, session="other")
+    assert (gate_decision.kind, gate_decision.grant, gate_decision.rule) == (
+        "run",
+        grant.id,
+        RuleReference(kind="grant", name=grant.id),
+    )
     assert (await ruled(deps, {"amount": 51})).kind == "ask"
     assert (await ruled(deps, {"amount": 50}, tenant="other")).kind == "ask"
 

@@ -48,10 +48,10 @@ def absent(person: Person, *to: str, hours: float = 1, **fields: Any) -> Person:
     return person.model_copy(update={"delegations": tuple(Delegation(to=each, until=until) for each in to)} | fields)
 
 
-def asked(said: dict[str, Any] | None = None, **fields: Any) -> IdentifyTask:
+def asked(change: dict[str, Any] | None = None, **fields: Any) -> IdentifyTask:
     """May Ana's answer, given in a session, decide guest's request?"""
     given_: dict[str, Any] = {
-        "decision": decision(**{"subject": "ana", "assurance": "session"} | (said or {})),
+        "decision": decision(**{"subject": "ana", "assurance": "session"} | (change or {})),
         "tenant": "main",
         "approvers": ("role:approvers",),
         "requester": "guest",
@@ -302,7 +302,7 @@ def test_allowed_means_every_rule_was_kept(
 
 
 @pytest.mark.parametrize(
-    ("profile", "said", "tenant", "code"),
+    ("profile", "change", "tenant", "code"),
     [
         ("development", {}, "main", ""),
         ("development", {}, "other", "not_allowed"),
@@ -312,13 +312,13 @@ def test_allowed_means_every_rule_was_kept(
     ],
 )
 async def test_the_activity_looks_in_the_tenant_of_the_turn(
-    store: Store, profile: Any, said: dict[str, Any], tenant: str, code: str
+    store: Store, profile: Any, change: dict[str, Any], tenant: str, code: str
 ) -> None:
     """The directory is asked at the moment of the decision, in the request's own tenant and the worker's profile."""
     deps = worker_deps(store, pay_tool(Ledger()), people=[ANA], profile=profile)
-    found = await environment().run(IdentifyActivity(deps).identify, asked(said, tenant=tenant))
+    found = await environment().run(IdentifyActivity(deps).identify, asked(change, tenant=tenant))
     assert (found.allowed, found.code) == (not code, code)
-    assert found.subject != UNSIGNED or said == {"subject": ""}
+    assert found.subject != UNSIGNED or change == {"subject": ""}
 
 
 class Moody(FixedDirectory):
@@ -349,8 +349,8 @@ async def test_a_room_without_keys_believes_no_signature(store: Store) -> None:
     """Its verifier accepts nothing, so what is signed is refused there, also in development."""
     deps = worker_deps(store, pay_tool(Ledger()), people=[ANA])
     assert deps.verifier.key_ids == ()
-    for said in ({"signature": "anything"}, {"key_id": "k"}, {"signature": "anything", "key_id": "k"}):
-        found = await environment().run(IdentifyActivity(deps).identify, asked(said, accept_unsigned=True))
+    for change in ({"signature": "anything"}, {"key_id": "k"}, {"signature": "anything", "key_id": "k"}):
+        found = await environment().run(IdentifyActivity(deps).identify, asked(change, accept_unsigned=True))
         assert found == Authority(allowed=False, code="assurance")
 
 

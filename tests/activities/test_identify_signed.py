@@ -35,10 +35,10 @@ def signed(**fields: Any) -> Decision:
     return SIGNER.sign_decision(decision(**GIVEN | fields))
 
 
-def task_of(said: Decision, *, accept: bool = False) -> IdentifyTask:
+def task_of(answer: Decision, *, accept: bool = False) -> IdentifyTask:
     """The question who gave an answer, as it comes to a worker."""
     return IdentifyTask(
-        decision=Decision.model_validate_json(said.model_dump_json()),
+        decision=Decision.model_validate_json(answer.model_dump_json()),
         tenant="main",
         approvers=("role:approvers",),
         requester="guest",
@@ -49,12 +49,12 @@ def task_of(said: Decision, *, accept: bool = False) -> IdentifyTask:
 
 
 async def identified(
-    store: Store, said: Decision, verifier: Verifier, *, accept: bool = False, profile: Any = "production"
+    store: Store, decision: Decision, verifier: Verifier, *, accept: bool = False, profile: Any = "production"
 ) -> Authority:
     """What a worker with this verifier says of an answer."""
     plain = worker_deps(store, pay_tool(Ledger()), people=[ANA, BO], profile=profile)
     activity = IdentifyActivity(dataclasses.replace(plain, verifier=verifier, clock=lambda: NOW))
-    return await environment().run(activity.identify, task_of(said, accept=accept))
+    return await environment().run(activity.identify, task_of(decision, accept=accept))
 
 
 FOUND = Authority(allowed=True, subject="ana", person_id="ana", name="Ana", assurance="session", received_at=RECEIVED)
@@ -64,9 +64,9 @@ async def taken(store: Store, **fields: Any) -> Decision:
     """A signed answer that lies in the store, as the gateway takes it."""
     tool = pay_tool(Ledger())
     request = await asked(worker_deps(store, tool), tool)
-    said = SIGNER.sign_decision(about(request, **GIVEN | fields))
-    await answer(store, said, authority=FOUND)
-    return said
+    decision = SIGNER.sign_decision(about(request, **GIVEN | fields))
+    await answer(store, decision, authority=FOUND)
+    return decision
 
 
 async def test_what_the_gateway_vouched_for_counts(store: Store) -> None:
@@ -77,9 +77,9 @@ async def test_what_the_gateway_vouched_for_counts(store: Store) -> None:
 async def test_a_signed_answer_that_is_not_stored_counts_nowhere(store: Store) -> None:
     """Nothing signed leaves the gateway that does not lie in the store: who was first is decided there."""
     assert await identified(store, signed(), SIGNER.verifier()) == UNPROVEN.model_copy(update={"subject": "ana"})
-    said = await taken(store)
+    decision = await taken(store)
     for other in ({"delivery_id": "another"}, {"reason": "because"}, {"revision": 2}):
-        again = SIGNER.sign_decision(said.model_copy(update=other))
+        again = SIGNER.sign_decision(decision.model_copy(update=other))
         assert not (await identified(store, again, SIGNER.verifier(), profile="development")).allowed
 
 
@@ -102,24 +102,24 @@ async def test_a_signed_answer_that_is_not_stored_counts_nowhere(store: Store) -
 @pytest.mark.parametrize("profile", ["production", "development"])
 async def test_an_altered_answer_is_refused_everywhere(store: Store, altered: dict[str, Any], profile: Any) -> None:
     """A field changed, or half of the proof taken off: refused in both profiles, also where unsigned ones are taken."""
-    said = (await taken(store)).model_copy(update=altered)
-    assert await identified(store, said, SIGNER.verifier(), accept=True, profile=profile) == UNPROVEN
+    decision = (await taken(store)).model_copy(update=altered)
+    assert await identified(store, decision, SIGNER.verifier(), accept=True, profile=profile) == UNPROVEN
 
 
 async def test_without_its_proof_a_signed_answer_is_an_unsigned_one(store: Store) -> None:
     """Both halves taken off, nothing claims to be signed: production refuses it as that."""
-    said = signed().model_copy(update={"signature": "", "key_id": ""})
-    found = await identified(store, said, SIGNER.verifier())
+    decision = signed().model_copy(update={"signature": "", "key_id": ""})
+    found = await identified(store, decision, SIGNER.verifier())
     assert found == Authority(allowed=False, code="assurance", unsigned=True)
 
 
 async def test_a_key_that_is_unknown_or_retired_proves_nothing(store: Store) -> None:
     """Another gateway's key; and this one's, from the moment it was retired."""
-    said = await taken(store)
-    assert await identified(store, said, Verifier()) == UNPROVEN
+    decision = await taken(store)
+    assert await identified(store, decision, Verifier()) == UNPROVEN
     for retired_at, allowed in ((RECEIVED, False), (RECEIVED + timedelta(microseconds=1), True)):
         keys = PrivateKeys(keys=(KEY.model_copy(update={"retired_at": retired_at}),))
-        found = await identified(store, said, Verifier(keys.public().keys))
+        found = await identified(store, decision, Verifier(keys.public().keys))
         assert found.allowed is allowed
 
 
@@ -127,7 +127,9 @@ def test_a_delegation_is_judged_when_the_answer_was_given() -> None:
     """Bo answered half an hour ago, Ana's delegation ends now; what is received now is too late."""
     people = FixedDirectory([ANA, BO])
     for moment, expected in ((RECEIVED, (True, "bo", "ana")), (NOW, (False, "bo", ""))):
-        said = signed(subject="bo", received_at=moment)
-        found = check_authority(task_of(said), SignatureEvidence("signed", moment, moment), people, development=False)
+        decision = signed(subject="bo", received_at=moment)
+        found = check_authority(
+            task_of(decision), SignatureEvidence("signed", moment, moment), people, development=False
+        )
         assert (found.allowed, found.subject, found.on_behalf) == expected
         assert found.code == ("" if found.allowed else "not_allowed")

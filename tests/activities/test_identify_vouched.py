@@ -42,9 +42,9 @@ async def signed_in(store: Store, person: Person = CY, *, signer: Signer = SIGNE
 
 def task_of(subject: str) -> IdentifyTask:
     """The question who gave a signed approval."""
-    said = decision(subject=subject, channel="inbox", assurance="session", received_at=NOW)
+    answer = decision(subject=subject, channel="inbox", assurance="session", received_at=NOW)
     return IdentifyTask(
-        decision=SIGNER.sign_decision(said),
+        decision=SIGNER.sign_decision(answer),
         tenant="main",
         approvers=("role:approvers",),
         requester="guest",

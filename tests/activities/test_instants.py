@@ -130,8 +130,8 @@ async def test_a_global_rule_reads_the_instant_too(store: Store) -> None:
 async def ruled(deps: WorkerDeps, **ctx: Any) -> GateDecision:
     """What the gates say of the one call."""
     call = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20, "to": "Ana"}))
-    (ruling,) = (await GateActivity(deps).gate(GateTask(ctx=pinned(**ctx), calls=(call,)))).gate_decisions
-    return ruling
+    (gate_decision,) = (await GateActivity(deps).gate(GateTask(ctx=pinned(**ctx), calls=(call,)))).gate_decisions
+    return gate_decision
 
 
 def on_time(call: HandlerCall, context: dict[str, Any]) -> HandlerVerdict:

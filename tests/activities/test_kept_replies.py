@@ -67,9 +67,9 @@ async def attempt(deps: WorkerDeps, run: str, number: int, span: timedelta = SPA
 def question_in(reply: ModelReply) -> ApprovalRequest:
     """What people are asked about the only call of a reply."""
     assert reply.gates is not None
-    (ruling,) = reply.gates.gate_decisions
-    assert ruling.kind == "ask"
-    return request_of(ruling.request)
+    (gate_decision,) = reply.gates.gate_decisions
+    assert gate_decision.kind == "ask"
+    return request_of(gate_decision.request)
 
 
 async def amounts(store: Store) -> list[Any]:
@@ -140,8 +140,8 @@ async def test_no_time_that_a_caller_names_opens_a_way_past_a_denial(store: Stor
 
     await answer(store, about(request_of((await judged(denied)).request), verdict="denied"))
     assert (await judged(bait)).kind == "ask"
-    ruling = await judged(again)
-    assert (ruling.kind, ruling.outcome and ruling.outcome.code) == ("settled", "denied")
+    gate_decision = await judged(again)
+    assert (gate_decision.kind, gate_decision.outcome and gate_decision.outcome.code) == ("settled", "denied")
 
 
 async def test_what_was_remembered_meanwhile_does_not_overtake_the_question(store: Store) -> None:

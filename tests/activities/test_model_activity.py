@@ -254,8 +254,8 @@ async def test_endless_names_are_cut_and_long_texts_stored(store: Store) -> None
     assert await load(store, reply.message.parts[0].text) == text
     assert reply.message.parts[0].text.blob is not None
     assert (parts(reply)[0].tool, parts(reply)[0].provider_call) == ("t" * 200, "i" * 200)
-    said = await asked(store, respond(text))
-    assert await load(store, said.response.text) == text
+    reply = await asked(store, respond(text))
+    assert await load(store, reply.response.text) == text
 
 
 @pytest.mark.parametrize(

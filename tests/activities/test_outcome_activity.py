@@ -179,8 +179,8 @@ async def test_a_stored_word_is_written_and_the_turns_own_copy_of_a_signed_one_i
 )
 async def test_a_word_that_nobody_gave_is_not_written(store: Store, word: Any) -> None:
     """By somebody without a seat, about another try or call, or under a wrong signature: the ticket stays open."""
-    said = (await begun(store)).model_copy(update=word)
-    assert await asked(store, people=[APPROVER], **HELD | {"happened": said}) == ToolReply()
+    decision = (await begun(store)).model_copy(update=word)
+    assert await asked(store, people=[APPROVER], **HELD | {"happened": decision}) == ToolReply()
     assert (await store.read_ticket(PERMIT.digest)).state == "claimed"
 
 
@@ -280,8 +280,8 @@ async def test_whom_a_call_asked_does_not_hang_on_whether_it_could_be_made_now(s
     word = about(asks.gate_decisions[0].request, **SAID)
     written = []
     for subject in ("bo", "ana"):
-        said = word.model_copy(update={"subject": subject})
-        task = OutcomeTask(permit=permit, tool="pay", **HELD | {"happened": said})
+        answer = word.model_copy(update={"subject": subject})
+        task = OutcomeTask(permit=permit, tool="pay", **HELD | {"happened": answer})
         written.append(await environment(OUTCOME, activity_id="17").run(OutcomeActivity(deps).outcome, task))
     assert written[0] == ToolReply()
     assert summary(written[1]) == ("ok", "booking 7")

@@ -123,9 +123,9 @@ async def test_another_digest_is_stale(store: Store, kind: Any) -> None:
 async def test_one_decision_about_this_call_is_enough(store: Store, leaves_out: tuple[str, ...]) -> None:
     """An unsigned decision may leave hash and revision out; what it names has to be right."""
     request = await put(store, GATED)
-    said = about(request).model_copy(update={"question_hash": "", "revision": None} if len(leaves_out) == 2 else {})
-    said = said.model_copy(update={"question_hash": ""}) if leaves_out else said
-    assert await weighed(store, GATED, permit_for(GATED, kind="approved", decisions=(said,))) == RUN
+    decision = about(request).model_copy(update={"question_hash": "", "revision": None} if len(leaves_out) == 2 else {})
+    decision = decision.model_copy(update={"question_hash": ""}) if leaves_out else decision
+    assert await weighed(store, GATED, permit_for(GATED, kind="approved", decisions=(decision,))) == RUN
 
 
 OTHER = "a decision is about something else"
@@ -168,14 +168,14 @@ async def test_a_signed_decision_counts_from_the_store_alone(store: Store) -> No
     ctx = pinned(user=signed_asker(signer, GUEST, *TURN, at=now))
     tool = pay_tool(LEDGER)
     request = await asked(worker_deps(store, tool), tool, ctx=ctx)
-    said = signer.sign_decision(about(request, received_at=now, assurance="session"))
-    permit = permit_for(tool, kind="approved", ctx=ctx, decisions=(said,))
+    decision = signer.sign_decision(about(request, received_at=now, assurance="session"))
+    permit = permit_for(tool, kind="approved", ctx=ctx, decisions=(decision,))
     assert await weighed(store, tool, permit, strict) == PermitCheck("refuse", FEW)
     lax = SignaturePolicy(signer.verifier(), development=True)
-    named = permit.model_copy(update={"decisions": (said.model_copy(update={"signature": ""}),)})
+    named = permit.model_copy(update={"decisions": (decision.model_copy(update={"signature": ""}),)})
     for each in (permit, named):
         assert await weighed(store, tool, each, lax) == PermitCheck("refuse", FEW)
-    await answer(store, said)
+    await answer(store, decision)
     bare = permit.model_copy(update={"decisions": ()})
     assert await weighed(store, tool, bare, strict) == RUN
 

@@ -78,7 +78,7 @@ async def serving(vendor: Vendor, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         yield vendor
 
 
-def said(text: str = "", *called: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+def completion(text: str = "", *called: tuple[str, dict[str, Any]]) -> dict[str, Any]:
     """A chat-completions answer."""
     calls = [
         {"id": f"call_{n}", "type": "function", "function": {"name": name, "arguments": json.dumps(args)}}
@@ -102,7 +102,7 @@ def asked(*messages: Message) -> CompletionRequest:
 
 async def test_a_completion_comes_back_in_our_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """Text, calls with the provider's own ids, usage; the instructions and tools went out."""
-    vendor = Vendor(lambda _: (200, said("Hm.", ("pay", {"amount": 3})), {}))
+    vendor = Vendor(lambda _: (200, completion("Hm.", ("pay", {"amount": 3})), {}))
     async with serving(vendor, monkeypatch):
         completion = await ProviderModel(MODEL).complete(asked(user_message("pay 3")))
     assert completion.text == "Hm."
@@ -118,7 +118,7 @@ async def test_strict_reaches_a_provider_that_knows_it(
     monkeypatch: pytest.MonkeyPatch, strict: bool, sent: bool | None
 ) -> None:
     """As the tool declares it: `strict: true` stands in what the vendor is sent, `false` keeps it out."""
-    vendor = Vendor(lambda _: (200, said("Hm."), {}))
+    vendor = Vendor(lambda _: (200, completion("Hm."), {}))
     catalog = catalog_of([pay_tool(Ledger(), strict=strict)])
     offered = catalog.definitions(a_call_context(), frozenset())
     request = dataclasses.replace(asked(user_message("pay 3")), tools=offered)
@@ -253,8 +253,8 @@ async def test_a_whole_turn_over_a_real_provider(
     def answer(messages: list[dict[str, Any]]) -> tuple[int, dict[str, Any], dict[str, str]]:
         results = [message for message in messages if message["role"] == "tool"]
         if not results:
-            return 200, said("", ("pay", {"amount": 900, "to": "Ana"})), {}
-        return 200, said("", ("respond", {"text": f"sorry: {results[0]['content'][:200]}"})), {}
+            return 200, completion("", ("pay", {"amount": 900, "to": "Ana"})), {}
+        return 200, completion("", ("respond", {"text": f"sorry: {results[0]['content'][:200]}"})), {}
 
     vendor, ledger = Vendor(answer), Ledger()
     async with serving(vendor, monkeypatch):

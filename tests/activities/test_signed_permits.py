@@ -208,7 +208,7 @@ def test_the_gateway_vouches_for_who_asks(development: bool) -> None:
 def test_the_gateway_vouches_for_a_decision(development: bool, accept_unsigned: bool) -> None:
     """What nobody signed counts where the profile or the policy takes it; half a signature counts nowhere."""
     policy = SignaturePolicy(SIGNER.verifier(), development)
-    said = SIGNER.sign_decision(decision(received_at=NOW, question_hash="0" * 64))
+    answer = SIGNER.sign_decision(decision(received_at=NOW, question_hash="0" * 64))
     unsigned = "" if development or accept_unsigned else "a decision in the permit is not signed"
     forged = "a decision in the permit is not what the gateway signed"
     for change, problem in (
@@ -218,7 +218,7 @@ def test_the_gateway_vouches_for_a_decision(development: bool, accept_unsigned: 
         ({"signature": ""}, forged),
         ({"subject": "somebody"}, forged),
     ):
-        given = said.model_copy(update=change)
+        given = answer.model_copy(update=change)
         assert policy.decision_problem(given, accept_unsigned=accept_unsigned) == problem
 
 
@@ -226,8 +226,8 @@ def test_a_signed_decision_that_names_nothing_is_refused(store: Store) -> None:
     """What fits any question proves no consent to this one."""
     signature_policy = PermitKit(store).deps.signature_policy
     for vague in ({"question_hash": ""}, {"revision": None}):
-        said = SIGNER.sign_decision(decision(**{"received_at": NOW, "question_hash": "0" * 64} | vague))
-        problem = signature_policy.decision_problem(said, accept_unsigned=False)
+        answer = SIGNER.sign_decision(decision(**{"received_at": NOW, "question_hash": "0" * 64} | vague))
+        problem = signature_policy.decision_problem(answer, accept_unsigned=False)
         assert problem == "a signed decision in the permit does not say what it is about"
 
 
@@ -351,10 +351,10 @@ async def test_the_gates_refuse_a_forged_requester(store: Store) -> None:
     for policy in (False, True):
         deps = PermitKit(store, policy).deps
         for user in (GUEST, asks(signer=STRANGER)):
-            [ruling] = (await gated(deps, user)).gate_decisions
-            assert ruling.request is None
-            assert ruling.outcome is not None
-            assert (ruling.kind, ruling.outcome.code) == ("settled", "refused")
+            [gate_decision] = (await gated(deps, user)).gate_decisions
+            assert gate_decision.request is None
+            assert gate_decision.outcome is not None
+            assert (gate_decision.kind, gate_decision.outcome.code) == ("settled", "refused")
         [good] = (await gated(deps, asks())).gate_decisions
         assert good.kind == ("ask" if policy else "run")
         assert (good.request is None) == (not policy)
@@ -362,10 +362,10 @@ async def test_the_gates_refuse_a_forged_requester(store: Store) -> None:
 
 async def test_the_question_carries_the_proof_of_who_asked(store: Store) -> None:
     """Whoever reads it checks that the gateway vouches for who asked, without asking the turn."""
-    [ruling] = (await gated(PermitKit(store).deps, asks())).gate_decisions
-    assert ruling.request is not None
-    assert ruling.request.requester == asks()
-    rows = await Questions(store).read(ruling.request.id)
+    [gate_decision] = (await gated(PermitKit(store).deps, asks())).gate_decisions
+    assert gate_decision.request is not None
+    assert gate_decision.request.requester == asks()
+    rows = await Questions(store).read(gate_decision.request.id)
     assert rows is not None
     assert SIGNER.verifier().check_asker(rows.latest)
 
@@ -495,14 +495,14 @@ async def test_no_other_word_frees_the_second_ticket(store: Store, wrong: str) -
     await answer(store, call)
     await store.claim(kit.permit().digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
     request = await kit.ask(doubt=1)
-    said = {
+    answers = {
         "the call": signed(request, question_hash=call.question_hash),
         "another try": signed(request, question_hash="0" * 64),
         "unsigned": about(request),
         "a stranger": signed(request, STRANGER),
         "denied": signed(request, verdict="denied"),
     }
-    why = await kit.refused_with(said[wrong], ticket=2)
+    why = await kit.refused_with(answers[wrong], ticket=2)
     assert ("too few people have said that it did not" in why, kit.ledger.rows) == (True, [])
 
 

@@ -591,8 +591,8 @@ async def test_structured_results_have_a_limit(
     tool = answering(ToolResult("told", structured="x" * (size - 2)))
     reply = await run(worker_deps(store, tool), tool, task_for(tool))
     assert (reply.outcome.structured is not None) is kept
-    said = "the structured result of pay is over 1048576 bytes: left out"
-    assert [line[: len(said)] for line in caplog.messages] == ([] if kept else [said])
+    message = "the structured result of pay is over 1048576 bytes: left out"
+    assert [line[: len(message)] for line in caplog.messages] == ([] if kept else [message])
 
 
 @pytest.mark.parametrize("error", TRANSIENT)
@@ -763,7 +763,7 @@ async def test_an_effect_waits_for_the_store(
     tmp_path: Any, caplog: pytest.LogCaptureFixture, refusals: int, answer: Any
 ) -> None:
     """The handler ran once; its outcome is written when the store answers again, bulky ones included."""
-    said = "the outcome of pay waits for the store"
+    message = "the outcome of pay waits for the store"
     ledger = Ledger()
     store = await MoodyStore.open(f"sqlite:///{tmp_path}/moody.db")
     assert isinstance(store, MoodyStore)
@@ -775,7 +775,7 @@ async def test_an_effect_waits_for_the_store(
         assert store.refusals == 0
         assert codes([reply]) == ["execution_failed" if isinstance(answer, ToolFailure) else "ok"]
         assert len(ledger.rows) == 1
-        assert [line[: len(said)] for line in caplog.messages] == [said] * refusals
+        assert [line[: len(message)] for line in caplog.messages] == [message] * refusals
         assert (await store.read_ticket(task.permit.digest)).outcome == reply.outcome
     finally:
         await store.close()

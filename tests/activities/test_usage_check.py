@@ -105,7 +105,7 @@ async def ruled(deps: WorkerDeps, call: str = "c1.1", **fields: Any) -> GateDeci
     return (await environment(GATE, is_local=True).run(GateActivity(deps).gate, task)).gate_decisions[0]
 
 
-def said(outcome: CallOutcome | None) -> tuple[str, str, str]:
+def summary(outcome: CallOutcome | None) -> tuple[str, str, str]:
     """Gate, code and words of an outcome."""
     assert outcome is not None
     return outcome.gate, outcome.code, text_of(outcome.value)
@@ -143,10 +143,10 @@ async def test_hours_are_looked_at_where_a_call_is_judged_and_where_it_runs(stor
     closed_deps = dataclasses.replace(deps, clock=lambda: SUNDAY)
     assert (await ruled(open_deps)).kind == "run"
     away = ("available", "not_available", "Tool pay is not currently available")
-    assert said((await ruled(closed_deps)).outcome) == away
-    assert said((await run(closed_deps, paid, task_for(paid))).outcome) == away
+    assert summary((await ruled(closed_deps)).outcome) == away
+    assert summary((await run(closed_deps, paid, task_for(paid))).outcome) == away
     assert ledger.rows == []
-    assert said((await run(open_deps, paid, task_for(paid))).outcome)[:2] == ("execute", "ok")
+    assert summary((await run(open_deps, paid, task_for(paid))).outcome)[:2] == ("execute", "ok")
 
 
 @pytest.mark.row("F18")
@@ -156,13 +156,13 @@ async def test_the_limit_is_looked_at_before_and_taken_with_the_ticket(store: St
     paid = tool(ledger, usage_limit=ONCE)
     deps = worker_deps(store, paid)
     assert (await ruled(deps)).kind == "run"
-    assert said((await run(deps, paid, task_for(paid))).outcome)[1] == "ok"
-    gate, code, words = said((await ruled(deps, turn="t2")).outcome)
+    assert summary((await run(deps, paid, task_for(paid))).outcome)[1] == "ok"
+    gate, code, words = summary((await ruled(deps, turn="t2")).outcome)
     assert (gate, code) == ("usage", "not_available")
     assert words.startswith("Tool pay was used once in this tenant within 1d, which is all it may be; it is possible")
     late = permit_for(paid, ctx=pinned(turn="t2"))
     other = environment(workflow_id="turn/main/s/t2")
-    assert said((await run(deps, paid, task_for(paid, late), other)).outcome)[:2] == ("usage", "not_available")
+    assert summary((await run(deps, paid, task_for(paid, late), other)).outcome)[:2] == ("usage", "not_available")
     assert len(ledger.rows) == 1
 
 
@@ -173,7 +173,7 @@ async def test_the_call_that_took_the_last_use_is_not_stopped_by_it(store: Store
     deps = worker_deps(store, paid)
     for _ in range(3):
         assert (await ruled(deps)).kind == "run"
-        assert said((await run(deps, paid, task_for(paid))).outcome)[1] == "ok"
+        assert summary((await run(deps, paid, task_for(paid))).outcome)[1] == "ok"
     assert len(ledger.rows) == 1
 
 
@@ -202,7 +202,7 @@ async def test_a_read_that_was_lost_gives_its_use_back(store: Store) -> None:
     assert not await left(store, paid)
     lost = OutcomeTask(permit=permit, tool="pay", args=Content(inline=ARGS))
     reply = await environment(OUTCOME, activity_id="o").run(OutcomeActivity(deps).outcome, lost)
-    assert said(reply.outcome)[1] == "execution_failed"
+    assert summary(reply.outcome)[1] == "execution_failed"
     assert await left(store, paid)
 
 
@@ -231,7 +231,7 @@ async def test_a_call_that_was_stopped_before_it_began_gives_its_use_back(
     ends = [each.facts for each in await AuditLog(slow).stream(TURN.workflow_id) if each.kind == "outcome"]
     assert [each["code"] for each in ends] == ["skipped"]
     again = task_for(paid, ticket=2)
-    assert said((await run(deps, paid, again)).outcome)[1] == "ok"
+    assert summary((await run(deps, paid, again)).outcome)[1] == "ok"
 
 
 async def test_a_call_that_began_once_keeps_its_use_when_it_is_stopped_before_it_begins_again(
@@ -314,7 +314,7 @@ async def test_one_registered_tool_has_one_count_wherever_it_stands(store: Store
     use = use_of(deps.catalog, found, pinned(), "c1.1")
     await store.claim("t", workflow=TURN.workflow_id, call="c1.1", tool="pay", use=use)
     again = await ruled(deps, "c2.1", route="trip", step="end")
-    assert said(again.outcome)[:2] == ("usage", "not_available")
+    assert summary(again.outcome)[:2] == ("usage", "not_available")
 
 
 def test_one_tool_at_several_places_of_an_actor_has_one_count(store: Store) -> None:

@@ -64,15 +64,15 @@ def without(name: str, **fields: Any) -> dict[str, Person]:
     return PEOPLE | {name: PEOPLE[name].model_copy(update=fields)}
 
 
-def said(subject: str, **fields: Any) -> Decision:
+def approval_by(subject: str, **fields: Any) -> Decision:
     """Their approval of the one call, an hour before delegations end; `signed` makes it the gateway's."""
     return decision(**{"received_at": NOW - HOUR, "assurance": "session", "subject": subject} | fields)
 
 
-def signed(said: Decision, request: ApprovalRequest) -> Decision:
+def signed(decision: Decision, request: ApprovalRequest) -> Decision:
     """What somebody said of a question, as the gateway vouches for it."""
     named = {"revision": request.revision, "question_hash": request.question_hash}
-    return SIGNER.sign_decision(said.model_copy(update=named))
+    return SIGNER.sign_decision(decision.model_copy(update=named))
 
 
 async def tried(
@@ -144,15 +144,15 @@ async def outcome(store: Store, policy: ApprovalPolicy, *stored: Decision, **fie
 )
 async def test_two_approvals_need_two_seats(store: Store, who: tuple[str, ...], found: str) -> None:
     """Who stands in and who they stand in for are one, in either order; who stands in for two takes the free seat."""
-    assert await outcome(store, TWO, *map(said, who)) == found
+    assert await outcome(store, TWO, *map(approval_by, who)) == found
 
 
 async def test_one_seat_for_all_who_stand_in_for_one(store: Store) -> None:
     """Three who all stand in for one person, and that person, are one; so two of them are not two."""
     people = {"ana": approver("ana", delegations=lends("bo", "cy", "di"))}
     people |= {name: Person(id=name) for name in ("guest", "bo", "cy", "di")}
-    assert await outcome(store, TWO, *map(said, ("bo", "cy", "di", "ana")), people=people) == "again"
-    assert await outcome(store, ApprovalPolicy(), *map(said, ("bo", "cy", "di", "ana")), people=people) == "ok"
+    assert await outcome(store, TWO, *map(approval_by, ("bo", "cy", "di", "ana")), people=people) == "again"
+    assert await outcome(store, ApprovalPolicy(), *map(approval_by, ("bo", "cy", "di", "ana")), people=people) == "ok"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ async def test_one_seat_for_all_who_stand_in_for_one(store: Store) -> None:
 )
 async def test_who_left_since_does_not_count(store: Store, people: dict[str, Person], found: str) -> None:
     """Their signed approval was good when it was given: it is asked anew, neither run nor refused."""
-    assert await outcome(store, ApprovalPolicy(), said("eve"), people=people) == found
+    assert await outcome(store, ApprovalPolicy(), approval_by("eve"), people=people) == found
 
 
 @pytest.mark.parametrize(
@@ -185,15 +185,15 @@ async def test_a_signature_alone_gives_nobody_a_seat(
 ) -> None:
     """Known or not, and who stands in for the requester or for somebody who left: what the gateway signed is not
     counted."""
-    assert await outcome(store, ApprovalPolicy(), said(who), people=people) == found
+    assert await outcome(store, ApprovalPolicy(), approval_by(who), people=people) == found
 
 
 async def test_a_stranger_beside_enough_others_hinders_nothing(store: Store) -> None:
     """Not counted is not held against the others: what a turn says of anybody beside two who did answer."""
     accepting = ApprovalPolicy(accept_unsigned=True, quorum=2)
-    assert await outcome(store, accepting, said("cfo"), said("eve")) == "again"
+    assert await outcome(store, accepting, approval_by("cfo"), approval_by("eve")) == "again"
     raw = (decision(subject="cfo"),)
-    assert await outcome(store, accepting, said("ana"), said("eve"), raw=raw) == "ok"
+    assert await outcome(store, accepting, approval_by("ana"), approval_by("eve"), raw=raw) == "ok"
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ async def test_a_delegation_is_judged_when_the_answer_was_received(
     store: Store, received_at: datetime | None, found: str
 ) -> None:
     """It has ended meanwhile: what was received before counts by the time that is signed, all else by now."""
-    assert await outcome(store, ApprovalPolicy(), said("bo", received_at=received_at)) == found
+    assert await outcome(store, ApprovalPolicy(), approval_by("bo", received_at=received_at)) == found
 
 
 async def test_an_unproved_time_gives_no_seat(store: Store) -> None:
@@ -223,8 +223,8 @@ NOBODY = decision(subject=UNSIGNED)
     [
         ((NOBODY,), (), "refused"),
         ((NOBODY, decision(subject=UNSIGNED, delivery_id="d2")), (), "refused"),
-        ((NOBODY,), (said("eve"),), "ok"),
-        ((NOBODY,), (said("cfo"),), "again"),
+        ((NOBODY,), (approval_by("eve"),), "ok"),
+        ((NOBODY,), (approval_by("cfo"),), "again"),
     ],
 )
 async def test_answers_that_name_nobody_are_one(
@@ -249,28 +249,28 @@ async def test_answers_that_name_nobody_are_one(
 )
 async def test_the_present_policy_says_who_is_asked(store: Store, policy: ApprovalPolicy, who: str, found: str) -> None:
     """Those it names or routes these very arguments to; other decisions are of another policy, or came too early."""
-    assert await outcome(store, policy, said(who)) == found
+    assert await outcome(store, policy, approval_by(who)) == found
 
 
 @pytest.mark.parametrize(("who", "code"), [("eve", "ok"), ("bo", "ok"), ("cfo", "refused"), ("guest", "refused")])
 async def test_only_who_may_decide_frees_the_next_ticket(store: Store, who: str, code: str) -> None:
     """That a try did not happen is a person's word: who has no seat cannot give it, signed or not."""
-    assert await outcome(store, ApprovalPolicy(), said("eve"), doubts=(said(who),), ticket=2) == code
+    assert await outcome(store, ApprovalPolicy(), approval_by("eve"), doubts=(approval_by(who),), ticket=2) == code
 
 
 @pytest.mark.parametrize(("two", "code"), [(("ana", "cy"), "refused"), (("cy", "eve"), "ok")])
 async def test_a_second_ticket_needs_as_many_seats_as_the_first(store: Store, two: tuple[str, str], code: str) -> None:
     """Somebody and who stands in for them say one thing."""
-    doubts = tuple(map(said, two))
-    assert await outcome(store, TWO, said("ana"), said("eve"), doubts=doubts, ticket=2) == code
+    doubts = tuple(map(approval_by, two))
+    assert await outcome(store, TWO, approval_by("ana"), approval_by("eve"), doubts=doubts, ticket=2) == code
 
 
 @pytest.mark.parametrize(("quorum", "code"), [(1, "ok"), (2, "refused")])
 async def test_a_second_ticket_needs_as_many_as_the_question_asked(store: Store, quorum: int, code: str) -> None:
     """By the row of the question, although the policy asks for one by now."""
     before = ApprovalPolicy(quorum=quorum)
-    votes = (said("ana"), said("eve"))
-    found = await outcome(store, ApprovalPolicy(), *votes, before=before, doubts=(said("eve"),), ticket=2)
+    votes = (approval_by("ana"), approval_by("eve"))
+    found = await outcome(store, ApprovalPolicy(), *votes, before=before, doubts=(approval_by("eve"),), ticket=2)
     assert found == code
 
 
@@ -278,8 +278,8 @@ async def test_a_second_ticket_needs_as_many_as_the_question_asked(store: Store,
 async def test_who_was_asked_and_who_is_asked_now_both_count(store: Store, now: tuple[str, ...], found: str) -> None:
     """A person has to be one of those the question asked, and one of those the present policy asks."""
     before, present = ApprovalPolicy(), ApprovalPolicy(approvers=now)
-    assert await outcome(store, present, said("cfo"), before=before) == "again"
-    reply, _ = await tried(store, present, said("eve"), before=before)
+    assert await outcome(store, present, approval_by("cfo"), before=before) == "again"
+    reply, _ = await tried(store, present, approval_by("eve"), before=before)
     assert (reply.again and "again") or (reply.outcome and reply.outcome.code) == found
 
 
@@ -288,7 +288,7 @@ async def test_who_is_escalated_to_has_a_seat_from_then_on(store: Store, late: f
     """By the row's own opening and the store's clock; what came in before is nobody's answer."""
     escalating = ApprovalPolicy(escalate_to=("user:cfo",), escalate_after=60.0)
     since = datetime.now(UTC) + timedelta(seconds=60)
-    early = said("cfo", received_at=since + timedelta(seconds=30 * late))
+    early = approval_by("cfo", received_at=since + timedelta(seconds=30 * late))
     assert await outcome(store, escalating, early) == found
 
 
@@ -298,7 +298,7 @@ async def test_an_escalation_that_comes_later_by_now_gives_no_seat_before(
 ) -> None:
     """Who answered between the moment of the row and that of the policy was nobody who may decide by now."""
     before, present = (ApprovalPolicy(escalate_to=("user:cfo",), escalate_after=span) for span in (60.0, 3_600.0))
-    given = said("cfo", received_at=datetime.now(UTC) + timedelta(seconds=seconds))
+    given = approval_by("cfo", received_at=datetime.now(UTC) + timedelta(seconds=seconds))
     assert await outcome(store, present, given, before=before) == found
 
 
@@ -310,7 +310,7 @@ async def test_a_yes_that_is_voided_while_its_call_is_judged_runs_nothing(store:
         # Once the rows were read, beside which this runs.
         await asyncio.sleep(0.05)
         if permit.kind == "approved":
-            voided.append(await answers.void(request.id, said("eve").delivery_id))
+            voided.append(await answers.void(request.id, approval_by("eve").delivery_id))
         return Permission.allow()
 
     tool = pay_tool(ledger, TWO, check_permissions=check)
@@ -323,7 +323,7 @@ async def test_a_yes_that_is_voided_while_its_call_is_judged_runs_nothing(store:
     permit = permit_for(tool, ctx=ctx)
     request = await asked(deps, tool, ctx=ctx)
     for name in ("ana", "eve"):
-        await answer(store, signed(said(name), request))
+        await answer(store, signed(approval_by(name), request))
     permit = permit_for(tool, kind="approved", ctx=ctx, decisions=())
     reply = await run(deps, tool, task_for(tool, permit))
     assert (voided, reply.again, ledger.rows) == ([True], "stale", [])
@@ -345,14 +345,14 @@ async def test_who_was_asked_first_fills_no_place_of_others_as_if_it_had_escalat
 ) -> None:
     """By the default in a group beside that of a term, or asked first by a policy of before: two of them are not one
     of each."""
-    assert await outcome(store, present, said("ana"), said("eve"), before=before) == "again"
+    assert await outcome(store, present, approval_by("ana"), approval_by("eve"), before=before) == "again"
 
 
 def test_one_person_takes_one_seat() -> None:
     """However often they answer, and for however many they stand in."""
 
     def proved(who: str, **fields: Any) -> Decision:
-        return SIGNER.sign_decision(said(who, **fields))
+        return SIGNER.sign_decision(approval_by(who, **fields))
 
     table = ApproverSpec("main", ("role:approvers",), "guest", False)
     seats = VoterSet(FixedDirectory(PEOPLE.values()), (table,), NOW)
@@ -370,7 +370,7 @@ async def test_entries_of_one_human_are_one_seat_where_the_tool_runs(store: Stor
         "al": approver("al", delegations=lends("guest-2", "adm")),
     }
     for who in (("ana", "adm"), ("adm", "bo"), ("guest-2", "al"), ("di", "al")):
-        assert await outcome(store, TWO, *map(said, who), people=people) == "again"
+        assert await outcome(store, TWO, *map(approval_by, who), people=people) == "again"
 
 
 async def test_a_tool_is_told_the_human_who_asked(store: Store) -> None:
@@ -438,7 +438,7 @@ OFFICE = {
 )
 async def test_each_group_is_filled_by_another_person(store: Store, people: tuple[str, ...], found: str) -> None:
     """Two of finance are not enough, nor is one who has both roles; who stands in fills a place that is open."""
-    reply, ledger = await tried(store, BOTH, *(said(each) for each in people), people=OFFICE)
+    reply, ledger = await tried(store, BOTH, *(approval_by(each) for each in people), people=OFFICE)
     ran = reply.outcome is not None and reply.outcome.code == "ok"
     assert (ran, len(ledger.rows)) == ((found == "ok"), int(found == "ok"))
 
@@ -456,7 +456,7 @@ async def test_groups_hold_by_the_question_and_by_the_present_policy(
     store: Store, before: ApprovalPolicy, now: ApprovalPolicy, people: tuple[str, ...], found: str
 ) -> None:
     """Groups that came with a deploy are asked for, and those that went with one are not forgotten."""
-    given = [said(each) for each in people]
+    given = [approval_by(each) for each in people]
     assert await outcome(store, now, *given, people=OFFICE, before=before) == found
 
 
@@ -465,7 +465,7 @@ async def test_whom_groups_are_escalated_to_fills_one_place(store: Store) -> Non
     since = datetime.now(UTC) + timedelta(seconds=60)
     policy = BOTH.model_copy(update={"escalate_to": ("user:cfo",), "escalate_after": 60.0})
     for late, found in ((-30, "again"), (30, "ok")):
-        given = said("cfo", received_at=since + timedelta(seconds=late)), said("fay")
+        given = approval_by("cfo", received_at=since + timedelta(seconds=late)), approval_by("fay")
         assert await outcome(store, policy, *given, people=OFFICE) == found
 
 
@@ -485,7 +485,7 @@ async def test_terms_that_came_with_a_deploy_hold_where_the_tool_runs(
     """Each term of the present policy is asked for, as far as it applies to this call; then it runs."""
     now = ApprovalPolicy.model_validate({"terms": [term]})
     late = datetime.now(UTC) + timedelta(minutes=5)
-    yes = said("eve", received_at=late)
+    yes = approval_by("eve", received_at=late)
     reply, ledger = await tried(store, now, yes, before=ApprovalPolicy())
     assert (reply.again, reply.note) == (("policy", note) if note else ("", ""))
     assert len(ledger.rows) == (0 if note else 1)
@@ -494,6 +494,6 @@ async def test_terms_that_came_with_a_deploy_hold_where_the_tool_runs(
 async def test_the_terms_of_the_question_hold_though_the_policy_dropped_them(store: Store) -> None:
     """Two were asked for this amount; one of them is too few under a policy that wants one."""
     before = ApprovalPolicy.model_validate({"terms": [{"when": "args.amount > 10", "quorum": 2}]})
-    reply, ledger = await tried(store, ApprovalPolicy(), said("eve"), before=before)
+    reply, ledger = await tried(store, ApprovalPolicy(), approval_by("eve"), before=before)
     assert (reply.outcome is not None and reply.outcome.code, ledger.rows) == ("refused", [])
-    assert await outcome(store, ApprovalPolicy(), said("eve"), said("ana"), before=before) == "ok"
+    assert await outcome(store, ApprovalPolicy(), approval_by("eve"), approval_by("ana"), before=before) == "ok"

@@ -679,7 +679,7 @@ def test_what_no_hash_can_be_made_of_is_told_all_the_same() -> None:
     )
 
 
-def heard(**fields: Any) -> SessionEvent:
+def refused_result(**fields: Any) -> SessionEvent:
     """A result that a session refused."""
     given: dict[str, Any] = {"at": AT, "what": "result", "id": "r1", "subject": "crm", "status": "refused"}
     return SessionEvent(**given | {"code": "late", "body": BODY} | fields)
@@ -720,12 +720,12 @@ HEARD = {"session": "s1", "session_event": "result", "id": "r1", "status": "refu
             id="somebody who may not wants it stopped",
         ),
         pytest.param(
-            lambda: audit_events.session_entry("acme", "s1", "t1", heard()),
+            lambda: audit_events.session_entry("acme", "s1", "t1", refused_result()),
             entry("attempt", f"session_event/result/r1/refused/late/{WHEN}/{BODY_START}", "crm", **HEARD),
             id="a result came late",
         ),
         pytest.param(
-            lambda: audit_events.session_entry("acme", "s1", "t1", heard(more=3)),
+            lambda: audit_events.session_entry("acme", "s1", "t1", refused_result(more=3)),
             entry("attempt", f"session_event/result/r1/refused/late/{WHEN}/{BODY_START}", "crm", **HEARD, more=3),
             id="and three more like it",
         ),

@@ -48,8 +48,8 @@ def test_what_was_asked_since_the_reply_was_kept_is_this_very_question(state: An
     assert repeat_note((before, later), "c1.1", "d", "p", NOW, 1) == NOT_RUN
     first = asked(state=state, opened_at=NOW)
     assert repeat_note((first,), "c1.1", "d", "p", NOW) == ""
-    heard = NOT_RUN if state == "approved" else ""
-    assert repeat_note((first,), "c1.1", "d", "p", NOW, 1) == heard
+    note = NOT_RUN if state == "approved" else ""
+    assert repeat_note((first,), "c1.1", "d", "p", NOW, 1) == note
     older = (asked(2, "approved", opened_at=NOW - timedelta(milliseconds=1)),)
     assert repeat_note(older, "c1.1", "d", "p", NOW) == NOT_RUN
     assert repeat_note((later.model_copy(update={"definition": "old"}),), "c1.1", "d", "p", NOW) == TOOL_CHANGED

@@ -237,13 +237,13 @@ def test_a_grant_belongs_to_the_revision_whose_answer_it_is() -> None:
 
 def test_a_grant_is_what_the_stored_answers_agree_on() -> None:
     """Also where its question ended later, and where its wish is used less than it allows."""
-    said = vote("ana", EXACT)
-    agreed = AgreedGrant("approved", EXACT, (said,))
-    assert checked(grant(), question(), said) == agreed
+    decision = vote("ana", EXACT)
+    agreed = AgreedGrant("approved", EXACT, (decision,))
+    assert checked(grant(), question(), decision) == agreed
     ended = question(ended_at=NOW + timedelta(minutes=5), ended_as="lapsed")
-    assert checked(grant(), ended, said) == agreed
-    assert checked(grant(uses=2, expires_at=NOW), question(), said) == agreed
-    assert checked(grant(expires_at=NOW + timedelta(minutes=2, milliseconds=1)), question(), said) == agreed
+    assert checked(grant(), ended, decision) == agreed
+    assert checked(grant(uses=2, expires_at=NOW), question(), decision) == agreed
+    assert checked(grant(expires_at=NOW + timedelta(minutes=2, milliseconds=1)), question(), decision) == agreed
     no = vote("ana", EXACT, "denied")
     assert checked(grant(verdict="denied"), question(veto=True), no) == AgreedGrant("denied", EXACT, (no,))
 

@@ -61,7 +61,7 @@ class ApprovalModel(RuleBasedStateMachine):
         self.quorum, self.veto, self.doubt, self.may_put_off = quorum, veto, doubt, put_off
         self.now, self.last = START, START + HOUR * (20 if put_off else 10)
         self.revision, self.amount, self.ended = 1, AMOUNTS[0], ""
-        self.said: list[tuple[str, str, str]] = []
+        self.votes: list[tuple[str, str, str]] = []
         self.receipts: dict[str, Receipt] = {}
         self.book = ApprovalBook()
         self.book.open(
@@ -149,15 +149,15 @@ class ApprovalModel(RuleBasedStateMachine):
     def count(self, person: str, seat: str, verdict: str, amount: int) -> None:
         """The model's own rule."""
         if amount:
-            self.revision, self.amount, self.said = self.revision + 1, amount, []
+            self.revision, self.amount, self.votes = self.revision + 1, amount, []
             self.last = self.now + HOUR * (20 if self.may_put_off else 10)
-        touched = [each for each in self.said if each[0] == person or each[1] == seat]
+        touched = [each for each in self.votes if each[0] == person or each[1] == seat]
         repeats = any(each[2] == verdict for each in touched)
         stands_in = seat != person and verdict != "denied" and any(each[0] != person for each in touched)
         if repeats or stands_in:
             return
-        self.said = [each for each in self.said if each not in touched] + [(person, seat, verdict)]
-        verdicts = [each[2] for each in self.said]
+        self.votes = [each for each in self.votes if each not in touched] + [(person, seat, verdict)]
+        verdicts = [each[2] for each in self.votes]
         if "happened" in verdicts:
             self.ended = "happened"
         elif verdicts.count("denied") >= (1 if self.veto or self.doubt else self.quorum):

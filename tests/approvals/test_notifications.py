@@ -97,8 +97,8 @@ def test_what_time_brings_is_told_while_it_waits(
 
 def test_each_revision_is_told_on_its_own_channels() -> None:
     """Of one without any, nobody hears; nor is it closed for whom it was never opened."""
-    silent, heard = request(notify=()), request(revision=2)
+    silent, notified = request(notify=()), request(revision=2)
     assert summary(None, silent) == []
     assert summary(silent, silent.model_copy(update=ENDING)) == []
-    assert summary(silent, heard) == [("opened", heard)]
+    assert summary(silent, notified) == [("opened", notified)]
     assert [kind for kind, _ in summary(request(), request(notify=(), revision=2))] == ["closed"]

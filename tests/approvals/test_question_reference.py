@@ -46,8 +46,8 @@ def asked(**fields: Any) -> ApprovalRequest:
 
 def kept(request: ApprovalRequest) -> ApprovalRequest:
     """What the turn makes of it."""
-    ruling = GateDecision(call="c1.1", kind="ask", digest=request.digest, rule=request.rule)
-    return request_from_reference(reference_from_request(request, CALL), ruling, CALL, CTX)
+    gate_decision = GateDecision(call="c1.1", kind="ask", digest=request.digest, rule=request.rule)
+    return request_from_reference(reference_from_request(request, CALL), gate_decision, CALL, CTX)
 
 
 @pytest.mark.parametrize("fields", [{}, {"kind": "in_doubt", "doubt_of": 1}, {"edit": "approve"}])

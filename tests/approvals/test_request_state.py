@@ -37,7 +37,7 @@ def question(amount: int = 5, **fields: Any) -> Question:
     return Question(**given | fields)
 
 
-def said(
+def an_answer(
     number: int, who: str, verdict: Any = "approved", *, minutes: float = 1, revision: int = 1, **fields: Any
 ) -> Any:
     """An answer in its place in the order, given so many minutes after the question was asked."""
@@ -58,17 +58,19 @@ def test_a_question_that_nobody_answered_waits() -> None:
 
 def test_answers_count_in_the_order_in_which_they_were_taken() -> None:
     """Who was first is the order of their numbers, whatever their clocks say; the others change nothing."""
-    answers = (said(1, "ana", "denied", minutes=3), said(2, "bo", minutes=2))
+    answers = (an_answer(1, "ana", "denied", minutes=3), an_answer(2, "bo", minutes=2))
     request = request_at(question(), answers, NOW + 5 * MINUTE)
     assert (request.state, request.decided_by, len(request.votes)) == ("denied", "ana", 1)
-    turned = request_at(question(), (said(1, "bo", minutes=2), said(2, "ana", "denied", minutes=1)), NOW + 5 * MINUTE)
+    turned = request_at(
+        question(), (an_answer(1, "bo", minutes=2), an_answer(2, "ana", "denied", minutes=1)), NOW + 5 * MINUTE
+    )
     assert (turned.state, turned.decided_by) == ("approved", "bo")
 
 
 @pytest.mark.parametrize(("minutes", "state"), [(59, "approved"), (60, "approved"), (61, "timed_out")])
 def test_an_answer_counts_at_its_own_time(minutes: int, state: str) -> None:
     """In time is in time, however long afterwards it is read; what came in late does not undo the end."""
-    request = request_at(question(), (said(1, "ana", minutes=minutes),), NOW + timedelta(days=7))
+    request = request_at(question(), (an_answer(1, "ana", minutes=minutes),), NOW + timedelta(days=7))
     assert request.state == state
 
 
@@ -85,16 +87,16 @@ def test_the_deadline_is_put_off_once_for_those_escalated_to() -> None:
     put_off = request_at(asked, (), NOW + 61 * MINUTE)
     assert (put_off.state, put_off.extended, put_off.escalated) == ("pending", True, True)
     assert (put_off.approvers, put_off.expires_at) == (("user:ana", "user:cfo"), NOW + 120 * MINUTE)
-    late = (said(1, "cfo", minutes=90),)
+    late = (an_answer(1, "cfo", minutes=90),)
     assert request_at(asked, late, NOW + timedelta(days=7)).state == "approved"
     assert request_at(asked, (), NOW + 121 * MINUTE).state == "timed_out"
 
 
 def test_a_quorum_takes_two_people() -> None:
     """One waits for the other; the same one twice is one."""
-    twice = (said(1, "ana"), said(2, "ana", minutes=2))
+    twice = (an_answer(1, "ana"), an_answer(2, "ana", minutes=2))
     assert request_at(question(quorum=2), twice, NOW + 5 * MINUTE).state == "pending"
-    both = request_at(question(quorum=2), (*twice, said(3, "bo", minutes=3)), NOW + 5 * MINUTE)
+    both = request_at(question(quorum=2), (*twice, an_answer(3, "bo", minutes=3)), NOW + 5 * MINUTE)
     assert (both.state, both.decided_by, both.decided_at) == ("approved", "bo", NOW + 3 * MINUTE)
 
 
@@ -103,7 +105,7 @@ EDIT = {"edited_args": {"amount": 3}}
 
 def test_an_edit_is_a_yes_to_the_next_revision_and_none_to_its_own() -> None:
     """Who changes the arguments has not agreed to those that were asked."""
-    given = said(1, "ana", **EDIT)
+    given = an_answer(1, "ana", **EDIT)
     answers = (given._replace(vote=given.vote.model_copy(update={"name": "Ana Sousa"})),)
     assert request_at(question(), answers, NOW + MINUTE).state == "pending"
     second = question(3, revision=2, edit_of=1, edit_delivery="d1", opened_at=NOW + 2 * MINUTE)
@@ -119,7 +121,7 @@ def test_a_change_to_other_arguments_is_no_yes_to_these() -> None:
 
     Seen to count, and to complete a quorum of two, while only the revision was compared.
     """
-    answers = (said(1, "bo", edited_args={"amount": 4}), said(2, "ana", **EDIT))
+    answers = (an_answer(1, "bo", edited_args={"amount": 4}), an_answer(2, "ana", **EDIT))
     second = question(3, revision=2, edit_of=1, edit_delivery="d2", quorum=2, opened_at=NOW + 2 * MINUTE)
     request = request_at(second, answers, NOW + 3 * MINUTE)
     assert (request.state, [vote.subject for vote in request.votes]) == ("pending", ["ana"])
@@ -129,7 +131,7 @@ def test_who_only_proposed_a_change_has_not_approved_it() -> None:
     """The others decide."""
     changed = {"edit_of": 1, "edit_delivery": "d1", "proposers": ("ana",)}
     second = question(3, revision=2, opened_at=NOW + 2 * MINUTE, **changed)
-    assert request_at(second, (said(1, "ana", **EDIT),), NOW + 3 * MINUTE).state == "pending"
+    assert request_at(second, (an_answer(1, "ana", **EDIT),), NOW + 3 * MINUTE).state == "pending"
 
 
 def test_only_the_change_that_was_taken_is_a_yes() -> None:
@@ -137,7 +139,7 @@ def test_only_the_change_that_was_taken_is_a_yes() -> None:
 
     Without `edit_delivery` one refused change and another person's made a quorum of two.
     """
-    answers = (said(1, "ana", **EDIT), said(2, "bo", **EDIT))
+    answers = (an_answer(1, "ana", **EDIT), an_answer(2, "bo", **EDIT))
     second = question(3, revision=2, edit_of=1, edit_delivery="d2", quorum=2, opened_at=NOW + 2 * MINUTE)
     request = request_at(second, answers, NOW + 3 * MINUTE)
     assert (request.state, [vote.subject for vote in request.votes]) == ("pending", ["bo"])
@@ -146,11 +148,11 @@ def test_only_the_change_that_was_taken_is_a_yes() -> None:
 @pytest.mark.parametrize(
     "meanwhile",
     [
-        pytest.param(said(2, "bo", "denied")._replace(settles=True), id="somebody denies"),
-        pytest.param(said(2, "guest", "withdrawn")._replace(settles=True), id="who asked withdraws"),
-        pytest.param(said(2, "ana", edited_args={"amount": 4}), id="its author changes it otherwise"),
-        pytest.param(said(2, "ana"), id="its author approves what was asked"),
-        pytest.param(said(2, "bo")._replace(settles=True), id="another approves what was asked"),
+        pytest.param(an_answer(2, "bo", "denied")._replace(settles=True), id="somebody denies"),
+        pytest.param(an_answer(2, "guest", "withdrawn")._replace(settles=True), id="who asked withdraws"),
+        pytest.param(an_answer(2, "ana", edited_args={"amount": 4}), id="its author changes it otherwise"),
+        pytest.param(an_answer(2, "ana"), id="its author approves what was asked"),
+        pytest.param(an_answer(2, "bo")._replace(settles=True), id="another approves what was asked"),
     ],
 )
 def test_a_change_is_worth_nothing_after_another_answer(meanwhile: StoredAnswer) -> None:
@@ -158,7 +160,7 @@ def test_a_change_is_worth_nothing_after_another_answer(meanwhile: StoredAnswer)
 
     Without `edit_stands` 4,000 EUR were paid that had been denied, withdrawn or corrected.
     """
-    answers = (said(1, "ana", **EDIT), meanwhile)
+    answers = (an_answer(1, "ana", **EDIT), meanwhile)
     second = question(3, revision=2, edit_of=1, edit_delivery="d1", opened_at=NOW + 2 * MINUTE)
     assert request_at(second, answers[:1], NOW + 3 * MINUTE).state == "approved"
     assert request_at(second, answers, NOW + 3 * MINUTE).state == "pending"
@@ -168,16 +170,16 @@ def test_a_change_is_worth_nothing_after_another_answer(meanwhile: StoredAnswer)
 def test_a_change_stands_where_its_author_has_said_nothing_else() -> None:
     """Also where no answer of theirs was stored, as of a raw message."""
     assert edit_stands((), 1, "d1")
-    assert edit_stands((said(1, "bo", **EDIT), said(2, "ana", minutes=2)), 1, "d9")
-    assert edit_stands((said(1, "ana", "denied", revision=2)._replace(settles=True),), 1, "d9")
-    assert not edit_stands((said(1, "bo", **EDIT), said(2, "bo", minutes=2)), 1, "d1")
+    assert edit_stands((an_answer(1, "bo", **EDIT), an_answer(2, "ana", minutes=2)), 1, "d9")
+    assert edit_stands((an_answer(1, "ana", "denied", revision=2)._replace(settles=True),), 1, "d9")
+    assert not edit_stands((an_answer(1, "bo", **EDIT), an_answer(2, "bo", minutes=2)), 1, "d1")
 
 
 def test_a_yes_that_its_turn_did_not_take_counts_for_nothing() -> None:
     """Nor does a change of arguments; what such a yes had settled waits again."""
-    yes = said(1, "ana")._replace(settles=True, void=True)
+    yes = an_answer(1, "ana")._replace(settles=True, void=True)
     assert request_at(question(), (yes,), NOW + 3 * MINUTE).state == "pending"
-    change = said(1, "ana", **EDIT)._replace(void=True)
+    change = an_answer(1, "ana", **EDIT)._replace(void=True)
     second = question(3, revision=2, edit_of=1, edit_delivery="d1", opened_at=NOW + 2 * MINUTE)
     assert request_at(second, (change,), NOW + 3 * MINUTE).state == "pending"
 
@@ -185,13 +187,15 @@ def test_a_yes_that_its_turn_did_not_take_counts_for_nothing() -> None:
 def test_answers_to_another_revision_say_nothing_of_this_one() -> None:
     """A yes to what was asked before is none to what is asked now."""
     second = question(revision=2, opened_at=NOW + 2 * MINUTE)
-    assert request_at(second, (said(1, "ana"),), NOW + 3 * MINUTE).state == "pending"
-    assert request_at(second, (said(1, "ana"), said(2, "bo", revision=2)), NOW + 3 * MINUTE).decided_by == "bo"
+    assert request_at(second, (an_answer(1, "ana"),), NOW + 3 * MINUTE).state == "pending"
+    assert (
+        request_at(second, (an_answer(1, "ana"), an_answer(2, "bo", revision=2)), NOW + 3 * MINUTE).decided_by == "bo"
+    )
 
 
 def test_a_withdrawal_ends_it() -> None:
     """And no yes behind it counts."""
-    answers = (said(1, "guest", "withdrawn"), said(2, "ana", minutes=2))
+    answers = (an_answer(1, "guest", "withdrawn"), an_answer(2, "ana", minutes=2))
     request = request_at(question(), answers, NOW + 5 * MINUTE)
     assert (request.state, request.decided_by, request.votes) == ("cancelled", "guest", ())
 
@@ -202,10 +206,10 @@ def test_a_withdrawal_ends_it() -> None:
         ((), "cancelled", "cancelled"),
         ((), "superseded", "cancelled"),
         ((), "not_asked", "cancelled"),
-        ((said(1, "ana"),), "lapsed", "lapsed"),
-        ((said(1, "ana"),), "superseded", "lapsed"),
-        ((said(1, "ana", "denied"),), "cancelled", "denied"),
-        ((said(1, "ana"),), "unsigned", "approved"),
+        ((an_answer(1, "ana"),), "lapsed", "lapsed"),
+        ((an_answer(1, "ana"),), "superseded", "lapsed"),
+        ((an_answer(1, "ana", "denied"),), "cancelled", "denied"),
+        ((an_answer(1, "ana"),), "unsigned", "approved"),
         ((), "unsigned", "pending"),
     ],
 )
@@ -230,7 +234,7 @@ def test_a_question_that_its_turn_ended_says_when_and_why(ending: Any, reason: s
     ended = question(ended_at=NOW + 5 * MINUTE, ended_as=ending)
     over = request_at(ended, (), NOW + timedelta(days=7))
     assert (over.state, over.reason, over.decided_at) == ("cancelled", reason, NOW + 5 * MINUTE)
-    yes = said(1, "ana")
+    yes = an_answer(1, "ana")
     given = yes._replace(vote=yes.vote.model_copy(update={"reason": "fine"}))
     lapsed = request_at(ended, (given,), NOW + timedelta(days=7))
     assert (lapsed.state, lapsed.reason, lapsed.decided_at) == ("lapsed", "fine", NOW + 5 * MINUTE)

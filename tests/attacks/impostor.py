@@ -48,7 +48,7 @@ class ImpostorTurn:
     @workflow.init
     def __init__(self, answers: dict[str, Any]) -> None:
         self._answers = answers
-        self._heard: list[Any] = []
+        self._decisions: list[Any] = []
         self._over = False
 
     @workflow.run
@@ -78,14 +78,14 @@ class ImpostorTurn:
         return self._answers.get(names.TRANSCRIPT, [])
 
     @workflow.query
-    def heard(self) -> list[Any]:
+    def decisions(self) -> list[Any]:
         """Everything that anybody answered, kept."""
-        return self._heard
+        return self._decisions
 
     @workflow.update(name=names.DECIDE)
     def decide(self, *envelopes: Any) -> Any:
         """Keep an answer and thank for it, or tell what was forged."""
-        self._heard.extend(envelopes)
+        self._decisions.extend(envelopes)
         return self._answers.get(names.DECIDE) or Receipt(
             status="accepted", approval_id=str(envelopes[0].get("approval_id", ""))
         )
@@ -93,13 +93,13 @@ class ImpostorTurn:
     @workflow.update(name=names.CANCEL)
     def cancel(self, *envelopes: Any) -> Any:
         """Keep a withdrawal and thank for it."""
-        self._heard.extend(envelopes)
+        self._decisions.extend(envelopes)
         return Receipt(status="accepted", approval_id=str(envelopes[0].get("approval_id", "")))
 
     @workflow.signal(name=names.APPROVAL_RESPONSE)
     def approval_response(self, *envelopes: Any) -> None:
         """Keep an answer."""
-        self._heard.extend(envelopes)
+        self._decisions.extend(envelopes)
 
     @workflow.signal
     def forge(self, answers: dict[str, Any]) -> None:
@@ -137,9 +137,9 @@ class ForgedTurn:
         """Answer queries with this from now on."""
         await self.handle.signal(ImpostorTurn.forge, answers)
 
-    async def heard(self) -> list[Decision]:
+    async def decisions(self) -> list[Decision]:
         """The answers that the gateway sent here, signed as they are."""
-        found: list[Any] = await self.handle.query(ImpostorTurn.heard)
+        found: list[Any] = await self.handle.query(ImpostorTurn.decisions)
         return [Decision.model_validate(each) for each in found]
 
     async def schedule(self, activity: str, activity_id: str, task: Any) -> Any:

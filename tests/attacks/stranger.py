@@ -69,10 +69,10 @@ class Line:
         """The status and all that follows; 0 where the gateway closes without an answer."""
         try:
             async with asyncio.timeout(seconds):
-                said = await self.reader.read(1 << 20)
+                received = await self.reader.read(1 << 20)
         except ConnectionError:
             return 0, ""
-        head, _, body = said.decode("latin-1").partition("\r\n\r\n")
+        head, _, body = received.decode("latin-1").partition("\r\n\r\n")
         return (int(head.split()[1]), body) if head.startswith("HTTP/") else (0, head)
 
 

@@ -36,7 +36,7 @@ async def bound_to_large(site: AttackSite, impostor: Impostor, to: str) -> tuple
 async def run_large(forged: ForgedTurn, ctx: CallContext, to: str) -> None:
     """Have the honest worker pay 9,400 EUR with whatever the gateway signed for this turn."""
     args = {"amount": LARGE, "to": to}
-    given = [each for each in await forged.heard() if each.verdict == "approved"]
+    given = [each for each in await forged.decisions() if each.verdict == "approved"]
     await forged.run("pay", args, forged.impostor.permit(ctx, forged.impostor.digest(ctx, "pay", args), given))
 
 
@@ -131,7 +131,7 @@ async def test_a_question_that_no_gate_asked_is_not_there(site: AttackSite, impo
     approval = approval_id(key)
     statuses = ((await ana.see(approval)).status, (await bo.open(approval))[0].status)
     await ana.http.post(f"/v1/approvals/{approval}/decide", json={"verdict": "approved", "digest": digest})
-    await forged.run("pay", args, impostor.permit(ctx, digest, await forged.heard()))
+    await forged.run("pay", args, impostor.permit(ctx, digest, await forged.decisions()))
     assert site.amounts(to) == []
     assert statuses == (404, 404)
 
@@ -147,7 +147,7 @@ async def test_arguments_other_than_the_approved_ones_do_not_run(site: AttackSit
     ctx, view = await impostor.ctx(key), await impostor.view(key)
     forged = await impostor.take_over(key, **{names.STATE: view})
     await ana.decide(shown)
-    given = await forged.heard()
+    given = await forged.decisions()
     asked = impostor.digest(ctx, "pay", {"amount": SMALL, "to": to})
     for args in ({"amount": LARGE, "to": to}, {"amount": SMALL, "to": other}):
         for digest in (asked, impostor.digest(ctx, "pay", args)):

@@ -65,8 +65,8 @@ async def test_a_taken_session_tells_nothing_of_itself(site: AttackSite) -> None
     """
     rui, zoe = site.person("rui"), site.person("zoe")
     taken = f"s{uuid.uuid4().hex[:12]}"
-    said = await rui.say(taken, [])
-    assert said.status_code in (201, 202)
+    response = await rui.say(taken, [])
+    assert response.status_code in (201, 202)
 
     async def answered(name: str) -> tuple[int, str]:
         answer = await zoe.say(name, [])
@@ -75,7 +75,7 @@ async def test_a_taken_session_tells_nothing_of_itself(site: AttackSite) -> None
             text = text.replace(body.get(field) or field, field)
         return answer.status_code, text
 
-    for name in (taken, said.json()["session"]):
+    for name in (taken, response.json()["session"]):
         free = f"s{uuid.uuid4().hex}"[: len(name)]
         assert await answered(name) == await answered(free)
 

@@ -87,7 +87,7 @@ async def test_an_approval_that_was_not_used_in_time_lapses(site: AttackSite, im
     assert (await ana.decide(shown)).status_code in (200, 202)
     answered = datetime.now(UTC)
     await passed_since(answered, 2.5)
-    permit = impostor.permit(ctx, impostor.digest(ctx, "hurry", args), await forged.heard(), tool="hurry")
+    permit = impostor.permit(ctx, impostor.digest(ctx, "hurry", args), await forged.decisions(), tool="hurry")
     await forged.run("hurry", args, permit)
     assert site.amounts(to) == []
 
@@ -111,7 +111,7 @@ async def test_an_answer_after_the_deadline_is_not_signed(site: AttackSite, impo
     forged = await impostor.take_over(key, **{names.STATE: forged_view(view, change)})
     await passed_since(due, 0.2)
     answer = await ana.decide(shown)
-    permit = impostor.permit(ctx, impostor.digest(ctx, "brief", args), await forged.heard(), tool="brief")
+    permit = impostor.permit(ctx, impostor.digest(ctx, "brief", args), await forged.decisions(), tool="brief")
     await forged.run("brief", args, permit)
     assert site.amounts(to) == []
     assert receipt(answer)["code"] == "expired"

@@ -110,8 +110,8 @@ async def test_the_gateway_refuses_to_remember_a_bomb(site: AttackSite, limited:
     approval = approval_id(await site.person("rui").ask([("batch", large(to))]))
     shown = await ana.waiting(approval)
     for where in BOMBS.values():
-        said: dict[str, Any] = {"scope": "tenant", "where": where, "uses": 5}
-        answer = (await ana.decide(shown, remember=said, seen=shown.view["seen"])).json()
+        remember: dict[str, Any] = {"scope": "tenant", "where": where, "uses": 5}
+        answer = (await ana.decide(shown, remember=remember, seen=shown.view["seen"])).json()
         assert (answer["status"], answer["code"]) == ("refused", "malformed"), where
         assert "`remember.where`" in answer["message"]
     assert (await ana.see(approval)).view["state"] == "pending"

@@ -76,8 +76,10 @@ async def probed(page: httpx.AsyncClient, probe: Probe, names: Names) -> tuple[i
 async def a_request(site: AttackSite, *, decided: bool) -> Names:
     """A request in a session of Rui's that waits, or that Ana denied with a reason while the turn goes on."""
     to, ana, name = payee(), site.person("ana"), f"s{uuid.uuid4().hex[:12]}"
-    said = await site.person("rui").say(name, [("pay", {"amount": 9, "to": to})], [("pay", {"amount": 1, "to": to})])
-    key = TurnKey("main", said.json()["session"], said.json()["turn"])
+    response = await site.person("rui").say(
+        name, [("pay", {"amount": 9, "to": to})], [("pay", {"amount": 1, "to": to})]
+    )
+    key = TurnKey("main", response.json()["session"], response.json()["turn"])
     shown = await ana.waiting(approval_id(key))
     if decided:
         assert receipt(await ana.decide(shown, "denied", reason=REASON))["status"] == "accepted"

@@ -34,10 +34,10 @@ class Ears:
     """The other end of a webhook: everything that people were told."""
 
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.messages: list[str] = []
 
     async def _take(self, request: Request) -> Response:
-        self.heard.append((await request.body()).decode())
+        self.messages.append((await request.body()).decode())
         return Response(status_code=200)
 
     def app(self) -> Any:
@@ -48,7 +48,7 @@ class Ears:
         """Return once one message holds all of these words."""
 
         async def look() -> bool:
-            return any(all(word in each for word in some) for each in self.heard)
+            return any(all(word in each for word in some) for each in self.messages)
 
         await until(look)
 
@@ -94,5 +94,5 @@ async def test_people_are_told_of_nothing_that_a_turn_made_up(attacked_server: S
             later, _ = await asked(site, impostor, 77, to)
             await ears.told_of("77 EUR", to)
             assert later != other
-            said = "".join(ears.heard)
-            assert (f"Pay {SMALL} EUR to {to}" in said, "made up" in said) == (False, False)
+            messages = "".join(ears.messages)
+            assert (f"Pay {SMALL} EUR to {to}" in messages, "made up" in messages) == (False, False)

@@ -97,7 +97,7 @@ async def test_a_turn_cannot_take_the_place_of_what_truly_happened(site: AttackS
         for each in true
     ]
     await forged.schedule(names.RECORD, "r1", RecordTask(audit=tuple(lies)))
-    permit = impostor.permit(ctx, digests[1], await forged.heard())
+    permit = impostor.permit(ctx, digests[1], await forged.decisions())
     reply = await forged.run("pay", args, permit)
     assert reply.outcome is not None
     assert (reply.outcome.code, site.amounts(to)) == ("ok", [9, 9])

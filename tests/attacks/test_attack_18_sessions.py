@@ -11,9 +11,9 @@ from signoff.contracts.ids import SessionKey, TurnKey
 async def taken_over(site: AttackSite, impostor: Impostor, to: str) -> TurnKey:
     """A turn of Rui's in a session that was terminated, in which Max has then said something."""
     session = f"s{uuid.uuid4().hex[:12]}"
-    said = await site.person("rui").say(session, [("pay", {"amount": 9, "to": to})])
-    assert said.status_code in (200, 201, 202), said.text
-    key = TurnKey("main", said.json()["session"], said.json()["turn"])
+    response = await site.person("rui").say(session, [("pay", {"amount": 9, "to": to})])
+    assert response.status_code in (200, 201, 202), response.text
+    key = TurnKey("main", response.json()["session"], response.json()["turn"])
     await site.person("ana").waiting(approval_id(key))
     await impostor.client.get_workflow_handle(SessionKey("main", key.session).workflow_id).terminate()
     for name in (session, key.session):

@@ -29,7 +29,7 @@ async def test_an_override_that_nobody_was_shown_lets_nothing_run(site: AttackSi
     permit = impostor.permit(
         ctx,
         impostor.digest(ctx, "refund", args),
-        await forged.heard(),
+        await forged.decisions(),
         tool="refund",
         rule=PERMISSION_RULE,
         override=override_hash(OBJECTION),

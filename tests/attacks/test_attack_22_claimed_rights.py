@@ -30,7 +30,7 @@ async def approved(site: AttackSite, impostor: Impostor, tool: str, args: dict[s
     shown, ctx, view = await ana.waiting(approval_id(key)), await impostor.ctx(key), await impostor.view(key)
     forged = await impostor.take_over(key, **{names.STATE: view})
     await ana.decide(shown, reason="as agreed with Nordwind")
-    [signed] = await forged.heard()
+    [signed] = await forged.decisions()
     digest = impostor.digest(ctx, tool, args)
     return forged, impostor.permit(ctx, digest, made_up(signed), tool=tool, rule=RuleReference(name=BOARD))
 

@@ -38,7 +38,7 @@ async def tasks_of(site: AttackSite, impostor: Impostor) -> dict[str, Any]:
     """What a spy sends, made of a turn whose history they read: who may decide, what would be judged, what is said."""
     key = await site.person("rui").ask([("pay", {"amount": 3, "to": payee()})])
     ctx = await impostor.ctx(key)
-    said = Message(role="user", parts=(TextPart(text=Content(inline="[]")),))
+    message = Message(role="user", parts=(TextPart(text=Content(inline="[]")),))
     call = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 3, "to": "x"}))
     asked = IdentifyTask(
         decision=Decision(approval_id=".".join((*key, "c1.1")), verdict="approved", subject="ana"),
@@ -52,7 +52,7 @@ async def tasks_of(site: AttackSite, impostor: Impostor) -> dict[str, Any]:
     return {
         names.IDENTIFY: asked,
         names.GATE: GateTask(ctx=ctx, calls=(call,)),
-        names.MODEL: ModelTask(ctx=ctx, completion=1, messages=(said,)),
+        names.MODEL: ModelTask(ctx=ctx, completion=1, messages=(message,)),
         names.RECORD: RecordTask(audit=()),
     }
 
@@ -143,9 +143,9 @@ async def test_an_unsigned_answer_that_is_asked_for_still_counts(site: AttackSit
     key = await site.person("rui").ask([("petty", {"amount": 2, "to": to})])
     await site.person("ana").waiting(approval_id(key))
     handle = site.client.get_workflow_handle(key.workflow_id)
-    said = []
+    replies = []
     for who in ("zoe", "ana"):
         raw = Decision(approval_id=approval_id(key), verdict="approved", subject=who)
-        said.append(await handle.execute_update(names.DECIDE, raw.model_dump(mode="json", exclude_none=True)))
+        replies.append(await handle.execute_update(names.DECIDE, raw.model_dump(mode="json", exclude_none=True)))
     await site.person("rui").result(key)
-    assert ([each["status"] for each in said], site.amounts(to)) == (["refused", "accepted"], [2])
+    assert ([each["status"] for each in replies], site.amounts(to)) == (["refused", "accepted"], [2])

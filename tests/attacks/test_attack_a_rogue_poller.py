@@ -58,7 +58,7 @@ async def test_executed_is_never_shown_without_a_ticket(site: AttackSite, impost
     assert site.amounts(to) == [8]
     assert (RAN in truly, RAN in falsely, CLAIMED in falsely) == (True, False, False)
     # The rogue worker has no store; what its turn claims comes into the record by the honest one alone.
-    said = AuditEntry(
+    entry = AuditEntry(
         stream=key.workflow_id,
         key="outcome/c1.1",
         kind="outcome",
@@ -66,7 +66,7 @@ async def test_executed_is_never_shown_without_a_ticket(site: AttackSite, impost
         tenant="main",
         data={"call": "c1.1", "tool": "pay", "code": "ok"},
     )
-    await (await impostor.stand(key)).schedule(names.RECORD, "r1", RecordTask(audit=(said,)))
+    await (await impostor.stand(key)).schedule(names.RECORD, "r1", RecordTask(audit=(entry,)))
     record = await site.person("aud").record(key)
     assert any(each["kind"] == "outcome" for each in record)
     assert unproved(record, "execution", "outcome") == []

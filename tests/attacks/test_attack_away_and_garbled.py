@@ -35,8 +35,8 @@ async def test_without_a_worker_strangers_learn_nothing(site: AttackSite) -> Non
     """
     rui, ana = site.person("rui"), site.person("ana")
     waits = await rui.ask([("pay", {"amount": 5, "to": payee()})])
-    said = (await rui.say(f"s{uuid.uuid4().hex[:10]}", [("pay", {"amount": 7, "to": payee()})])).json()
-    spoken = TurnKey("main", said["session"], said["turn"])
+    response = (await rui.say(f"s{uuid.uuid4().hex[:10]}", [("pay", {"amount": 7, "to": payee()})])).json()
+    spoken = TurnKey("main", response["session"], response["turn"])
     over = await rui.ask([("look", {"place": "x"})])
     await rui.result(over)
     for key in (waits, spoken):

@@ -49,7 +49,7 @@ async def test_no_ok_without_running_after_the_retention(site: AttackSite, impos
     args, name = {"amount": 9, "to": to}, uuid.uuid4().hex[:12]
     key = await rui.ask([("pay", args)], session=name, turn=name)
     await approved_if_asked(site, key)
-    said = await codes(site, key)
+    results = await codes(site, key)
     await impostor.forget(key)
 
     async def gone() -> bool:
@@ -62,8 +62,8 @@ async def test_no_ok_without_running_after_the_retention(site: AttackSite, impos
     )
     if again.status_code == 201:
         await approved_if_asked(site, key)
-        said += await codes(site, key)
-    assert said.count("ok") == len(site.amounts(to))
+        results += await codes(site, key)
+    assert results.count("ok") == len(site.amounts(to))
 
 
 async def test_a_reset_under_a_changed_definition_does_nothing_twice(

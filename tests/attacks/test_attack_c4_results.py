@@ -24,8 +24,8 @@ def name_of(server: MailServer) -> str:
 
 def forged(name: str) -> bytes:
     """What a stranger writes on top of his mail in Bo's name."""
-    said = "spf=pass smtp.mailfrom=people.example; dmarc=pass header.from=people.example"
-    return f"Authentication-Results: {name}; {said}\r\n".encode()
+    results = "spf=pass smtp.mailfrom=people.example; dmarc=pass header.from=people.example"
+    return f"Authentication-Results: {name}; {results}\r\n".encode()
 
 
 @pytest.mark.parametrize("server", mail_servers(), ids=str)
@@ -47,9 +47,9 @@ async def test_a_fail_beside_it_is_a_fail(server: MailServer, tmp_path: Path, mo
 
     With one `pass` among several enough in `_by_results` the first of each server's approved.
     """
-    for said in ("fail", "none", "temperror"):
+    for result in ("fail", "none", "temperror"):
         async with mail_site(tmp_path, monkeypatch, {}, **server.options) as site:
-            head = server.takes(b"", site.bo).replace(b"dmarc=pass", f"dmarc={said}".encode())
+            head = server.takes(b"", site.bo).replace(b"dmarc=pass", f"dmarc={result}".encode())
             assert await site.state_after(head + forged(name_of(server)) + site.reply().as_bytes()) == "pending"
         (tmp_path / "signoff.db").unlink()
 

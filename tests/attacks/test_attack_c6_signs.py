@@ -54,8 +54,8 @@ async def test_what_telegram_tells_beside_the_words_counts(kind: str, tmp_path: 
     async with answer_rig("telegram", tmp_path) as rig:
         assert isinstance(rig.vendor, FakeTelegram)
         request = await rig.ask()
-        said = rig.vendor.message_update(rig.bo, text="👍 yes", entities=[{"type": kind, "offset": 3, "length": 3}])
-        await rig.receive(rig.vendor.update_request({"message": said}))
+        update = rig.vendor.message_update(rig.bo, text="👍 yes", entities=[{"type": kind, "offset": 3, "length": 3}])
+        await rig.receive(rig.vendor.update_request({"message": update}))
         assert rig.request(request.id).state == "pending"
         bold = rig.vendor.message_update(rig.bo, text="👍 yes", entities=[{"type": "bold", "offset": 3, "length": 3}])
         await rig.receive(rig.vendor.update_request({"message": bold}))

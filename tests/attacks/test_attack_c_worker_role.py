@@ -215,7 +215,7 @@ async def test_a_question_with_other_approvers_runs_nothing(
     max_ = site_of_roles.person("max")
     answer = await max_.decide(await max_.waiting(approval_id(key)))
     assert answer.json()["status"] == "accepted", answer.text
-    given = await forged.heard()
+    given = await forged.decisions()
     assert [each.question_hash for each in given] == [question_hash(false)]
     for revision in (1, 2):
         permit = insider.permit(ctx, insider.digest(ctx, "pay", args), given, revision=revision)
@@ -264,7 +264,7 @@ async def test_a_yes_to_false_words_runs_what_they_say_alone(
     shown = await ana.waiting(approval_id(key))
     assert (f"Pay 9 EUR to {to}" in shown.words, "9,400" in shown.words) == (True, False)
     assert (await ana.decide(shown)).json()["status"] == "accepted"
-    given = await forged.heard()
+    given = await forged.decisions()
     for revision in (1, 2):
         for args in (large, small):
             permit = insider.permit(ctx, insider.digest(ctx, "pay", args), given, revision=revision)
@@ -294,7 +294,7 @@ async def test_a_ticket_written_by_hand_holds_a_call_back(
             "VALUES ($1, $2, 'c1.1', 'pay', '', $3, $4, 0, $5)",
             *(digest, key.workflow_id, state, outcome, ctx.user.nonce),
         )
-    given = await forged.heard()
+    given = await forged.decisions()
     assert [each.verdict for each in given] == ["approved"]
     for each in (args, large):
         # Of a ticket that somebody holds the honest worker says that it does not know, and tries again.

@@ -40,7 +40,7 @@ async def test_a_turn_waits_for_its_own_store(attacked_server: ServerHandle, tmp
         await site.start("worker")
         await handle.signal("approval_response", {"approval_id": approval_id(key, "c2.1"), "verdict": "denied"})
 
-        async def said() -> bool:
+        async def is_logged() -> bool:
             return any("is left alone until its own store is back" in log.read_text() for log in logs())
 
         def logs() -> list[Path]:
@@ -52,10 +52,10 @@ async def test_a_turn_waits_for_its_own_store(attacked_server: ServerHandle, tmp
             return await tasks_completed() > before
 
         async def seen() -> bool:
-            return await said() or await went_on()
+            return await is_logged() or await went_on()
 
         await until(seen)
-        assert (await said(), await went_on(), site.amounts(to)) == (True, False, [2])
+        assert (await is_logged(), await went_on(), site.amounts(to)) == (True, False, [2])
         await site.stop("worker")
         for each in site.folder.glob("signoff.db*"):
             each.unlink()

@@ -38,7 +38,7 @@ async def swap(forged: ForgedTurn, ctx: CallContext, view: TurnView, to: str) ->
 async def run_large(forged: ForgedTurn, ctx: CallContext, to: str) -> None:
     """Have the honest worker pay 9,400 EUR with whatever was signed."""
     args = {"amount": LARGE, "to": to}
-    permit = forged.impostor.permit(ctx, forged.impostor.digest(ctx, "pay", args), await forged.heard())
+    permit = forged.impostor.permit(ctx, forged.impostor.digest(ctx, "pay", args), await forged.decisions())
     await forged.run("pay", args, permit)
 
 

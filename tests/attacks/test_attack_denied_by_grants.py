@@ -33,8 +33,8 @@ async def test_a_denied_call_runs_by_no_remembered_answer(call: str, site: Attac
     grant = await remembered(site, to)
     ctx = await impostor.ctx(key)
     forged = await impostor.stand(key)
-    ruling = await forged.gate(ctx, "gift", args, call=call)
-    assert (ruling.kind, ruling.outcome and ruling.outcome.code) == ("settled", "denied")
+    gate_decision = await forged.gate(ctx, "gift", args, call=call)
+    assert (gate_decision.kind, gate_decision.outcome and gate_decision.outcome.code) == ("settled", "denied")
     digest = impostor.digest(ctx, "gift", args, call)
     reply = await forged.run("gift", args, Permit(kind="auto", call=call, digest=digest, ctx=ctx, grant=grant))
     assert site.amounts(to) == [6]

@@ -60,7 +60,7 @@ async def lost(
 
 async def again(forged: ForgedTurn, permit: Permit, tool: str, args: dict[str, Any]) -> None:
     """Have the call run under its second ticket."""
-    doubts = tuple(each for each in await forged.heard() if each.revision != 1)
+    doubts = tuple(each for each in await forged.decisions() if each.revision != 1)
     await forged.run(tool, args, permit.model_copy(update={"doubts": doubts}), ticket=2)
 
 
@@ -88,8 +88,8 @@ async def test_a_tool_that_runs_is_not_asked_about(site: AttackSite, impostor: I
     let_go(site, to)
 
     async def summary() -> GateDecision | None:
-        ruling = await forged.gate(ctx, "haul", args, doubt=1, doubt_of=permit.digest)
-        return ruling if ruling.outcome is not None else None
+        gate_decision = await forged.gate(ctx, "haul", args, doubt=1, doubt_of=permit.digest)
+        return gate_decision if gate_decision.outcome is not None else None
 
     await until(lambda: _ledger(site, to))
     found: GateDecision = await until(summary)
@@ -115,8 +115,8 @@ async def test_nobody_is_asked_what_became_of_what_never_began(
     shown = await ana.waiting(approval_id(key))
     ctx, view = await impostor.ctx(key), await impostor.view(key)
     forged = await impostor.take_over(key, **{"state": view})
-    ruling = await forged.gate(ctx, "pay", args, doubt=doubt, doubt_of=impostor.digest(ctx, "pay", args))
-    assert (ruling.kind, ruling.question) == ("settled", None)
+    gate_decision = await forged.gate(ctx, "pay", args, doubt=doubt, doubt_of=impostor.digest(ctx, "pay", args))
+    assert (gate_decision.kind, gate_decision.question) == ("settled", None)
     now = (await ana.see(approval_id(key))).view
     assert (now["kind"], now["revision"]) == ("approval", shown.view["revision"])
 
@@ -131,14 +131,14 @@ async def test_what_somebody_says_happened_is_not_asked_again(site: AttackSite, 
     key, ctx, permit = await lost(site, impostor, to)
     view = await impostor.view(key)
     forged = await impostor.take_over(key, **{"state": view})
-    said = receipt(await ana.decide(await ana.see(approval_id(key)), "happened", result="I see it in the bank"))
-    assert said["state"] == "happened"
-    ruling = await forged.gate(ctx, "haul", args, doubt=1, doubt_of=permit.digest)
+    reply = receipt(await ana.decide(await ana.see(approval_id(key)), "happened", result="I see it in the bank"))
+    assert reply["state"] == "happened"
+    gate_decision = await forged.gate(ctx, "haul", args, doubt=1, doubt_of=permit.digest)
     shown = await bo.see(approval_id(key))
     if shown.view["state"] == "pending":
         await bo.decide(shown)
     await again(forged, permit, "haul", args)
-    assert (ruling.kind, site.amounts(to)) == ("settled", [])
+    assert (gate_decision.kind, site.amounts(to)) == ("settled", [])
 
 
 async def test_answers_to_several_doubts_do_not_add_up(site: AttackSite, impostor: Impostor) -> None:
@@ -160,8 +160,10 @@ async def test_answers_to_several_doubts_do_not_add_up(site: AttackSite, imposto
     assert (
         receipt(await bo.decide(await bo.waiting(approval_id(key)), "denied", reason="leave it"))["state"] == "denied"
     )
-    ruling = await forged.gate(ctx, "haul_by_two", args, doubt=1, doubt_of=permit.digest, agent_says="And once more.")
-    assert ruling.kind == "settled"
+    gate_decision = await forged.gate(
+        ctx, "haul_by_two", args, doubt=1, doubt_of=permit.digest, agent_says="And once more."
+    )
+    assert gate_decision.kind == "settled"
     await again(forged, permit, "haul_by_two", args)
     assert site.amounts(to) == []
 

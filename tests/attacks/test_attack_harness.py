@@ -33,7 +33,7 @@ async def test_an_impostor_reaches_the_tool_with_what_people_approved(site: Atta
     ctx, view = await impostor.ctx(key), await impostor.view(key)
     forged = await impostor.take_over(key, **{names.STATE: forged_view(view, lambda request: request)})
     assert (await ana.decide(shown)).status_code == 200
-    [decision] = await forged.heard()
+    [decision] = await forged.decisions()
     assert (decision.subject, decision.signature != "") == ("ana", True)
     reply = await forged.run("pay", args, impostor.permit(ctx, impostor.digest(ctx, "pay", args), [decision]))
     assert reply.outcome is not None

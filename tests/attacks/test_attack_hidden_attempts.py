@@ -36,14 +36,14 @@ async def test_a_field_that_stands_twice_decides_nothing(where: str, site: Attac
     rui, ana, to = site.person("rui"), site.person("ana"), payee()
     approval = approval_id(await rui.ask([("wire", {"amount": 400, "to": to})]))
     shown = await ana.waiting(approval)
-    said: dict[str, Any] = {"revision": 1, **binding(shown.view), "verdict": "approved"}
+    fields: dict[str, Any] = {"revision": 1, **binding(shown.view), "verdict": "approved"}
     if where == "verdict":
-        body = json.dumps(said).replace('"revision"', '"verdict": "denied", "revision"')
+        body = json.dumps(fields).replace('"revision"', '"verdict": "denied", "revision"')
     elif where == "changed":
-        changed = json.dumps(said | {"edited_args": {"amount": 9_400, "to": to}})
+        changed = json.dumps(fields | {"edited_args": {"amount": 9_400, "to": to}})
         body = changed.replace('"amount"', '"amount": 400, "amount"')
     else:
-        several = json.dumps({"decisions": [{"approval_id": approval, **said}]})
+        several = json.dumps({"decisions": [{"approval_id": approval, **fields}]})
         body = several.replace('"revision"', '"verdict": "denied", "revision"')
     path = "/v1/approvals/decide" if where == "one of several" else f"/v1/approvals/{approval}/decide"
     answer = await ana.http.post(path, content=body.encode(), headers=JSON)

@@ -38,8 +38,10 @@ async def test_a_remembered_denial_is_not_passed_by(site: AttackSite, impostor: 
     to, rui, ana, bo = payee(), site.person("rui"), site.person("ana"), site.person("bo")
     key = await rui.ask([("gift", {"amount": 400, "to": to})])
     remember = {"scope": "tenant", "where": f"args.to == '{to}' && args.amount > 100", "uses": 10}
-    said = await ana.decide(await ana.waiting(approval_id(key)), "denied", reason="never above 100", remember=remember)
-    assert said.json()["state"] == "denied"
+    response = await ana.decide(
+        await ana.waiting(approval_id(key)), "denied", reason="never above 100", remember=remember
+    )
+    assert response.json()["state"] == "denied"
     other = await site.person("max").ask([("gift", {"amount": 6, "to": to})])
     remember = {"scope": "tenant", "where": f"args.to == '{to}'", "uses": 10}
     assert (await bo.approve(approval_id(other), remember=remember))["status"] == "accepted"

@@ -21,7 +21,7 @@ def plain(view: TurnView | SessionView) -> dict[str, Any]:
     return view.model_dump(mode="json")
 
 
-async def said(site: AttackSite, person: str, to: str) -> TurnKey:
+async def payment_turn(site: AttackSite, person: str, to: str) -> TurnKey:
     """A turn in a session of this person's own, which asks for a payment."""
     answer = await site.person(person).say(f"s{uuid.uuid4().hex[:10]}", [("pay", {"amount": 9, "to": to})])
     assert answer.status_code in (200, 201, 202), answer.text
@@ -108,8 +108,8 @@ async def test_a_session_does_not_say_whose_it_is(site: AttackSite, impostor: Im
     Without the mend Zoe read Rui's running turn and its request.
     """
     to, zoe = payee(), site.person("zoe")
-    key = await said(site, "rui", to)
-    hers = await said(site, "zoe", payee())
+    key = await payment_turn(site, "rui", to)
+    hers = await payment_turn(site, "zoe", payee())
     handle = impostor.client.get_workflow_handle(SessionKey("main", hers.session).workflow_id)
     view = await handle.query(names.STATE, result_type=SessionView)
     session = SessionKey("main", key.session)
@@ -129,7 +129,7 @@ async def test_a_session_list_does_not_believe_a_memo(site: AttackSite, impostor
     Without the mend her list had the code and the approvers of Rui's request.
     """
     to, zoe = payee(), site.person("zoe")
-    key, hers = await said(site, "rui", to), await said(site, "zoe", payee())
+    key, hers = await payment_turn(site, "rui", to), await payment_turn(site, "zoe", payee())
     session = SessionKey("main", key.session)
     described = await impostor.client.get_workflow_handle(session.workflow_id).describe()
     await impostor.client.get_workflow_handle(session.workflow_id).terminate()
@@ -168,10 +168,10 @@ async def test_whom_one_turn_asks_reads_that_turn_alone(site: AttackSite, impost
     ctx, view = await impostor.ctx(turns[0]), await impostor.view(turns[0])
     forged = await impostor.stand(turns[0], **{names.STATE: plain(view)})
     asked = GateTask(ctx=ctx, calls=(CallPart(call="c9.1", tool="pay", args=Content(inline={"amount": 1, "to": to})),))
-    ruling = GateReply.model_validate(await forged.schedule(names.GATE, "g1", asked)).gate_decisions[0]
-    assert ruling.kind == "ask"
-    assert ruling.question is not None
-    own = request_from_reference(ruling.question, ruling, asked.calls[0], ctx)
+    gate_decision = GateReply.model_validate(await forged.schedule(names.GATE, "g1", asked)).gate_decisions[0]
+    assert gate_decision.kind == "ask"
+    assert gate_decision.question is not None
+    own = request_from_reference(gate_decision.question, gate_decision, asked.calls[0], ctx)
     waits = CallView(call="c9.1", tool="pay", state="waiting", approval=own)
     await forged.forge(**{names.STATE: plain(view.model_copy(update={"calls": (*view.calls, waits)}))})
     assert (await ana.see(approval_id(turns[0], "c9.1"))).status == 200

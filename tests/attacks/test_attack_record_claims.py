@@ -56,7 +56,7 @@ async def test_the_record_names_no_decider_that_only_the_permit_names(site: Atta
     await ana.decide(shown)
     made_up = [Decision(approval_id=approval_id(key), verdict="approved", subject=who) for who in ("bo", "adm")]
     digest = impostor.digest(ctx, "pay", args)
-    permit = impostor.permit(ctx, digest, [*await forged.heard(), *made_up], rule=BOARD)
+    permit = impostor.permit(ctx, digest, [*await forged.decisions(), *made_up], rule=BOARD)
     await forged.run("pay", args, permit)
     assert site.amounts(to) == [9]
     record = [each for each in await site.person("aud").record(key) if not is_turns_word(each)]

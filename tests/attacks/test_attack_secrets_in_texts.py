@@ -77,10 +77,10 @@ def vault_catalog(ledger: Ledger) -> Catalog:
         vault = context.capabilities.secrets
         key, again = json.loads(await vault.get("secret:document"))["key"], await vault.get("secret:key")
         ledger.rows.append(("login", args, context.idempotency_key))
-        said = {"sent": args["password"], "url": f"{args['site']}?key={key}", "headers": [again, {PASSWORD: 1}]}
+        body = {"sent": args["password"], "url": f"{args['site']}?key={key}", "headers": [again, {PASSWORD: 1}]}
         if "fails" in args["site"]:
-            raise ValueError(f"{said} {json.dumps(said)}")
-        return ToolResult(said, structured=said, data_update=said)
+            raise ValueError(f"{body} {json.dumps(body)}")
+        return ToolResult(body, structured=body, data_update=body)
 
     login = pay_tool(
         ledger,

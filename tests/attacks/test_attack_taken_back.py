@@ -33,11 +33,11 @@ def waiting(view: TurnView) -> dict[str, Any]:
 async def handed_once_more(site: AttackSite, forged: ForgedTurn) -> None:
     """Return once the answer was handed over again, as a reader of a turn that still waits has it done."""
 
-    async def heard() -> bool:
+    async def has_decisions() -> bool:
         await site.person("rui").http.get(f"/v1/turns/{'.'.join(forged.key)}")
-        return bool(await forged.heard())
+        return bool(await forged.decisions())
 
-    await until(heard)
+    await until(has_decisions)
 
 
 async def page_of(site: AttackSite, key: TurnKey) -> str:
@@ -59,9 +59,9 @@ async def test_a_yes_that_ran_is_not_taken_back(site: AttackSite, impostor: Impo
     forged = await begun_again(impostor, key, **{names.STATE: waiting(view), names.DECIDE: refused(key)})
     await handed_once_more(site, forged)
     await handed_once_more(site, forged)
-    said = receipt(await bo.decide(await bo.see(approval_id(key)), "denied", reason="never"))
+    reply = receipt(await bo.decide(await bo.see(approval_id(key)), "denied", reason="never"))
     seen = (await bo.see(approval_id(key))).view
-    assert (said["status"], seen["state"], [each["subject"] for each in seen["votes"]]) == (
+    assert (reply["status"], seen["state"], [each["subject"] for each in seen["votes"]]) == (
         "refused",
         "approved",
         ["ana"],
@@ -90,9 +90,9 @@ async def test_what_has_begun_is_not_denied(site: AttackSite, impostor: Impostor
     )
     permit = impostor.permit(ctx, impostor.digest(ctx, "petty", args), [raw], tool="petty", revision=1)
     await forged.run("petty", args, permit)
-    said = await bo.decide(shown, "denied", reason="never")
+    response = await bo.decide(shown, "denied", reason="never")
     withdrawn = await site.person("rui").http.post(f"/v1/approvals/{approval_id(key)}/withdraw", json={"reason": "no"})
-    assert (said.status_code, withdrawn.status_code, site.amounts(to)) == (409, 409, [400])
+    assert (response.status_code, withdrawn.status_code, site.amounts(to)) == (409, 409, [400])
     ran = claimed("c1.1", tool="petty", decided_by="bo", approval_id=approval_id(key))
     await forged.forge(
         **{names.STATE: with_calls(view, view.calls[0].model_copy(update={"state": "ok", "outcome": ran}))}

@@ -90,9 +90,9 @@ async def test_a_turn_says_of_nothing_that_it_ran_or_who_approved_it(
     forged = view.model_copy(update=changes).model_dump(mode="json")
     await (impostor.take_over if way == "another turn" else impostor.stand)(key, **{names.STATE: forged})
     answer = await site.person("adm").http.get(f"/v1/turns/{'.'.join(key)}")
-    said = answer.json() if answer.status_code == 200 else {"calls": []}
-    outcomes = [each["outcome"] for each in said["calls"] if each["tool"] == "pay"]
-    outcomes += [each for each in (said.get("result") or {"calls": []})["calls"] if each["tool"] == "pay"]
+    body = answer.json() if answer.status_code == 200 else {"calls": []}
+    outcomes = [each["outcome"] for each in body["calls"] if each["tool"] == "pay"]
+    outcomes += [each for each in (body.get("result") or {"calls": []})["calls"] if each["tool"] == "pay"]
     assert [each["code"] for each in outcomes if each["code"] == "ok"] == []
     assert [each for each in outcomes if each["decided_by"] or each["edited_by"]] == []
     assert ana.name == "ana"
@@ -120,8 +120,8 @@ async def test_without_a_worker_strangers_are_told_nothing(site: AttackSite, imp
     """
     zoe = site.person("zoe")
     key, _ = await waiting_turn(site, impostor, payee())
-    said = await site.person("rui").say("accounts", [("pay", {"amount": 5, "to": payee()})])
-    session = said.json()["session"]
+    response = await site.person("rui").say("accounts", [("pay", {"amount": 5, "to": payee()})])
+    session = response.json()["session"]
     ghost = TurnKey(key.tenant, key.session, "ghost")
     async with site.without("worker"):
         for there, not_there in ((".".join(key), ".".join(ghost)),):

@@ -90,7 +90,7 @@ async def test_a_change_that_a_turn_kept_back_is_worth_nothing_after_a_no(site: 
     await ana.decide(shown, edited_args=large)
     denied = await ana.decide(shown, "denied", reason="no, stop that")
     assert receipt(denied)["state"] == "denied"
-    kept = next(each for each in await forged.heard() if each.edited_args is not None)
+    kept = next(each for each in await forged.decisions() if each.edited_args is not None)
     await ask_gates(forged, ctx, "petty", large, kept)
     after = await ana.see(approval_id(key))
     assert (after.view["revision"], after.view["state"]) == (1, "denied")
@@ -115,7 +115,7 @@ async def test_a_turn_that_refuses_a_yes_has_it_void_and_names_nobody(site: Atta
     assert "Bo" not in answer.text
     assert (receipt(answer)["status"], (await ana.see(approval_id(key))).view["state"]) == ("refused", "pending")
     digest = impostor.digest(ctx, "pay", {"amount": ASKED, "to": to})
-    await forged.run("pay", {"amount": ASKED, "to": to}, impostor.permit(ctx, digest, await forged.heard()))
+    await forged.run("pay", {"amount": ASKED, "to": to}, impostor.permit(ctx, digest, await forged.decisions()))
     assert site.ledger(to) == []
 
 

@@ -79,9 +79,9 @@ async def test_so_many_messages_wait_in_a_session(site: AttackSite) -> None:
     async with bearable(site):
         while 429 not in statuses:
             assert len(statuses) < 4 * limits.SESSION_MAILBOX
-            said = await asyncio.gather(*(rui.say(session, [("look", {"place": "x"})]) for _ in range(10)))
-            statuses += [answer.status_code for answer in said]
-            assert {answer.json()["code"] for answer in said if answer.status_code == 429} <= {"full"}
+            responses = await asyncio.gather(*(rui.say(session, [("look", {"place": "x"})]) for _ in range(10)))
+            statuses += [answer.status_code for answer in responses]
+            assert {answer.json()["code"] for answer in responses if answer.status_code == 429} <= {"full"}
         waiting = (await rui.http.get(f"/v1/sessions/{session}")).json()["queued"]
         assert len(waiting) <= limits.SESSION_MAILBOX
     assert statuses.count(201) >= limits.SESSION_MAILBOX
@@ -128,9 +128,9 @@ async def test_a_decision_is_as_large_as_this(site: AttackSite) -> None:
     shown = await ana.waiting(approval)
 
     def body(size: int) -> bytes:
-        said: dict[str, Any] = {"verdict": "approved", "revision": 1, **binding(shown.view)}
-        deps = size - len(json.dumps(said | {"edited_args": {"amount": 2, "to": ""}}))
-        return json.dumps(said | {"edited_args": {"amount": 2, "to": "x" * deps}}).encode()
+        fields: dict[str, Any] = {"verdict": "approved", "revision": 1, **binding(shown.view)}
+        deps = size - len(json.dumps(fields | {"edited_args": {"amount": 2, "to": ""}}))
+        return json.dumps(fields | {"edited_args": {"amount": 2, "to": "x" * deps}}).encode()
 
     async with bearable(site):
         path = f"/v1/approvals/{approval}/decide"
@@ -199,8 +199,8 @@ async def test_so_often_one_person_answers_one_approval(site: AttackSite) -> Non
     async with bearable(site):
         for number in range(limits.ANSWERS_OF_ONE + 10):
             # No number: the gates refuse it, and it is no revision.
-            said = await ana.decide(shown, edited_args={"amount": f"{number}", "to": deps})
-            statuses.append(said.status_code)
+            response = await ana.decide(shown, edited_args={"amount": f"{number}", "to": deps})
+            statuses.append(response.status_code)
     assert 403 not in statuses[: limits.ANSWERS_OF_ONE]
     assert statuses[limits.ANSWERS_OF_ONE :] == [403] * 10
     assert receipt(await ana.decide(shown, "denied", reason="no"))["state"] == "denied"

@@ -155,8 +155,8 @@ async def test_a_specialist_is_told_to_those_alone_who_may_read_all(store: Store
     asked = entry("b", "request", approval=other, call="c2.1", tool="audit_books")
     await log.append([entry("a", "request"), asked])
     for approval in (CALL, other, unknown):
-        said = {"approval": approval, "verdict": "approved", "status": "accepted"}
-        await log.append([AuditEntry(stream=TURN, key=approval, kind="attempt", at=AT, data=said)])
+        fields = {"approval": approval, "verdict": "approved", "status": "accepted"}
+        await log.append([AuditEntry(stream=TURN, key=approval, kind="attempt", at=AT, data=fields)])
     seen = await read(store, with_private=False)
     assert [(each.type, each.subject) for each in seen] == [("approval.requested", CALL), ("approval.decided", CALL)]
     everything = await read(store)
@@ -164,8 +164,8 @@ async def test_a_specialist_is_told_to_those_alone_who_may_read_all(store: Store
     assert {each.subject for each in everything if each.private} == {other, unknown}
     # An answer that is numbered together with what was asked is told as that is.
     both = [entry("c", "request", OTHER, approval="main.s1.t2.c1.1"), entry("d", "attempt", OTHER)]
-    said = {"approval": "main.s1.t2.c1.1", "verdict": "approved", "status": "counted"}
-    await log.append([both[0], both[1].model_copy(update={"data": said})])
+    fields = {"approval": "main.s1.t2.c1.1", "verdict": "approved", "status": "counted"}
+    await log.append([both[0], both[1].model_copy(update={"data": fields})])
     assert [each.type for each in await read(store, stream=OTHER, with_private=False)] == [
         "approval.requested",
         "approval.answered",

@@ -83,7 +83,10 @@ class Windows:
     def _watched(self, page: Page) -> Page:
         page.set_default_timeout(SOON)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("console", lambda said: self.complaints.append(said.text) if "Content Security" in said.text else None)
+        page.on(
+            "console",
+            lambda message: self.complaints.append(message.text) if "Content Security" in message.text else None,
+        )
         return page
 
 

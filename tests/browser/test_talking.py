@@ -37,5 +37,5 @@ async def test_a_conversation_without_scripts(window: Open) -> None:
     await _says(page, "What do you want?", "hello")
     await _says(page, "Say something else", "again")
     await until(page, "You said: again", scripts=False, where=".said")
-    said = await page.locator(".said").inner_text()
-    assert said.index("You said: hello") < said.index("You said: again")
+    text = await page.locator(".said").inner_text()
+    assert text.index("You said: hello") < text.index("You said: again")

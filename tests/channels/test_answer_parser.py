@@ -176,13 +176,13 @@ def test_what_is_wholly_words_of_the_person_decides(text: str, locale: str, verd
 )
 def test_whatever_else_is_written_decides_nothing(text: str, locale: str, why: str) -> None:
     """All of it is the comment, for whoever asks again."""
-    said = parse_answer(text, AnswerSender(locale, ("Ana Sousa",)))
-    assert (said.verdict, said.code, said.why) == (None, "", why)
-    assert said.comment == text[:READ_CHARS].strip()
+    answer = parse_answer(text, AnswerSender(locale, ("Ana Sousa",)))
+    assert (answer.verdict, answer.code, answer.why) == (None, "", why)
+    assert answer.comment == text[:READ_CHARS].strip()
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "answer"),
     [
         ("approve K7Q2FM", ParsedAnswer("approved", "K7Q2FM")),
         ("Approve k7q-2fm.", ParsedAnswer("approved", "K7Q2FM")),
@@ -210,9 +210,9 @@ def test_whatever_else_is_written_decides_nothing(text: str, locale: str, why: s
         ("K7Q-2FM or A1B-2C3", ParsedAnswer(None, "", "K7Q-2FM or A1B-2C3", "unknown")),
     ],
 )
-def test_a_code_in_the_line_names_the_request(text: str, said: ParsedAnswer) -> None:
+def test_a_code_in_the_line_names_the_request(text: str, answer: ParsedAnswer) -> None:
     """A denial may be followed by its reason; what follows an approval could be a condition."""
-    assert parse_answer(text, AnswerSender("en")) == said
+    assert parse_answer(text, AnswerSender("en")) == answer
 
 
 @pytest.mark.parametrize(
@@ -280,8 +280,8 @@ def test_a_name_is_known_by_each_of_its_words() -> None:
 
 def test_what_was_not_understood_is_named() -> None:
     """The line that could be a condition, so that it can be asked about."""
-    said = parse_answer("Hi,\nyes\nbut only below 100\nthanks", AnswerSender("en"))
-    assert (said.why, said.unread) == ("more", "but only below 100")
+    answer = parse_answer("Hi,\nyes\nbut only below 100\nthanks", AnswerSender("en"))
+    assert (answer.why, answer.unread) == ("more", "but only below 100")
     assert parse_answer("yes no", AnswerSender("en")).unread == ""
 
 
@@ -317,12 +317,12 @@ def test_the_words_that_cards_tell_people_to_write_decide(language: str) -> None
 @given(text=_TEXT, locale=st.sampled_from([*LANGUAGES, "", "xx", "de-CH", "-"]))
 def test_only_what_holds_a_decision_word_decides(text: str, locale: str) -> None:
     """And nothing that anybody writes raises."""
-    said = parse_answer(text, AnswerSender(locale))
-    assert (said.verdict is None) == bool(said.why)
-    if said.verdict is not None:
+    answer = parse_answer(text, AnswerSender(locale))
+    assert (answer.verdict is None) == bool(answer.why)
+    if answer.verdict is not None:
         folded = " ".join(fold(part) for part in re.split(r"[\s.,!:;*_¡-]+", text))
-        assert any(word in folded for word, verdict in decision_words(locale).items() if verdict == said.verdict)
-    if said.verdict == "approved":
+        assert any(word in folded for word, verdict in decision_words(locale).items() if verdict == answer.verdict)
+    if answer.verdict == "approved":
         assert not set("?~>\u2026") & set(text)
 
 

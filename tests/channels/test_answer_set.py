@@ -24,8 +24,8 @@ def read_all(kind: str) -> list[tuple[str, str, ParsedAnswer]]:
 
 def test_nothing_that_is_no_yes_is_read_as_one() -> None:
     """Not one of them, of conditions, doubts, jokes, marks and questions."""
-    assert [text for _, text, said in read_all("asked") if said.verdict is not None] == []
-    assert [text for _, text, said in read_all("no") if said.verdict == "approved"] == []
+    assert [text for _, text, answer in read_all("asked") if answer.verdict is not None] == []
+    assert [text for _, text, answer in read_all("no") if answer.verdict == "approved"] == []
 
 
 def test_nearly_every_ordinary_yes_and_no_is_read() -> None:
@@ -33,7 +33,7 @@ def test_nearly_every_ordinary_yes_and_no_is_read() -> None:
     read_as = {"yes": "approved", "no": "denied"}
     for kind, verdict in read_as.items():
         rows = read_all(kind)
-        missed = [text for _, text, said in rows if said.verdict != verdict]
+        missed = [text for _, text, answer in rows if answer.verdict != verdict]
         assert len(missed) <= 0.03 * len(rows), missed
 
 
@@ -46,9 +46,9 @@ def test_a_mail_decides_above_what_is_known_to_say_nothing() -> None:
 @pytest.mark.parametrize("text", ANSWERS["mail"]["asked"])
 def test_a_mail_with_anything_else_below_its_sign_off_is_asked_about(text: str) -> None:
     """And the line is named, if the body is a yes."""
-    said = read_mail_answer(text.split("\n"), (), AnswerSender("en", ANA))
-    assert said.verdict is None
-    assert said.unread or said.why == "two"
+    answer = read_mail_answer(text.split("\n"), (), AnswerSender("en", ANA))
+    assert answer.verdict is None
+    assert answer.unread or answer.why == "two"
 
 
 def test_a_block_is_known_by_its_bytes_and_of_its_sender() -> None:
@@ -70,8 +70,8 @@ def test_a_block_is_known_by_its_bytes_and_of_its_sender() -> None:
 
 def test_a_no_stands_above_any_footer_but_not_beside_a_yes() -> None:
     """It needs less: what stands below it is no reason."""
-    said = read_mail_answer(
+    answer = read_mail_answer(
         ["No", "", "too expensive", "", "Best,", "Ana", "whatever"], ("and below",), AnswerSender("en", ANA)
     )
-    assert (said.verdict, said.comment) == ("denied", "too expensive")
+    assert (answer.verdict, answer.comment) == ("denied", "too expensive")
     assert read_mail_answer(["No", "", "Best,", "Ana", "yes"], (), AnswerSender("en", ANA)).verdict is None

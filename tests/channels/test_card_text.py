@@ -80,8 +80,8 @@ def test_the_words_that_cards_name_are_words_that_decide(language: str) -> None:
     for word, verdict in (("approve", "approved"), ("deny", "denied")):
         written = text(f"word.{word}", language)
         assert parse_answer(written, AnswerSender(language)).verdict == verdict
-        said = parse_answer(f"{written} {SHOWN_CODE}", AnswerSender(language))
-        assert (said.verdict, said.code) == (verdict, CODE)
+        answer = parse_answer(f"{written} {SHOWN_CODE}", AnswerSender(language))
+        assert (answer.verdict, answer.code) == (verdict, CODE)
 
 
 def test_a_card_says_what_would_happen_who_asks_and_until_when() -> None:
@@ -117,7 +117,7 @@ def test_a_card_is_whole_in_every_language_and_for_every_way_to_answer(language:
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"kind": "in_doubt", "rule": IN_DOUBT_RULE}, "It is not known whether this happened"),
         ({"kind": "in_doubt", "rule": IN_DOUBT_RULE}, "otherwise it is given up"),
@@ -130,9 +130,9 @@ def test_a_card_is_whole_in_every_language_and_for_every_way_to_answer(language:
         ({"expires_at": NOW - timedelta(seconds=1)}, "the time is over"),
     ],
 )
-def test_a_card_says_what_is_special(fields: dict[str, Any], said: str) -> None:
+def test_a_card_says_what_is_special(fields: dict[str, Any], message: str) -> None:
     """A doubt, an escalation, a rule of one's own, a quorum, a revision, a deadline that has passed."""
-    assert said in card_words(notice(request(**fields)), ENGLISH_VOICE, how="buttons").text
+    assert message in card_words(notice(request(**fields)), ENGLISH_VOICE, how="buttons").text
 
 
 def test_votes_are_counted() -> None:
@@ -190,10 +190,10 @@ def test_untrusted_text_cannot_forge_a_line_or_hide() -> None:
     closing = closing_text(ClosedCard(request=ended, person=ANA, token="t", link=LINK), ENGLISH_VOICE)
     receipt = receipt_words(settled_receipt(ended), ENGLISH_VOICE, LINK)
     assert len(receipt.splitlines()) == 1
-    for said in (page_text, closing, receipt):
-        assert not any(char in said for char in "\u202e\u200b\x1b\u2028")
-        assert "⟦U+202E⟧" in said
-        assert "⟦U+27E6⟧empty⟦U+27E7⟧" in said
+    for shown in (page_text, closing, receipt):
+        assert not any(char in shown for char in "\u202e\u200b\x1b\u2028")
+        assert "⟦U+202E⟧" in shown
+        assert "⟦U+27E6⟧empty⟦U+27E7⟧" in shown
 
 
 def test_a_card_that_was_not_made_visible_is_made_so() -> None:

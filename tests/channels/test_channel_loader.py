@@ -70,7 +70,7 @@ async def test_one_that_lacks_something_leaves_the_others_running(store: Store) 
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"secret": "env:HOOK"}, "it lacks the option `url`"),
         (HOOK | {"urll": "x"}, "there is no option `urll`; did you mean `url`?"),
@@ -80,11 +80,11 @@ async def test_one_that_lacks_something_leaves_the_others_running(store: Store) 
         (HOOK | {"secret": "env:SHORT"}, "a signing secret is `whsec_` and 24 to 64 bytes in base64"),
     ],
 )
-async def test_options_that_do_not_fit_are_told_by_name(store: Store, options: dict[str, Any], said: str) -> None:
+async def test_options_that_do_not_fit_are_told_by_name(store: Store, options: dict[str, Any], message: str) -> None:
     """What is missing, unknown or wrong, and never a secret."""
     made, problems = await opened(store, DeclaredChannel("desk", "webhook", options), HOOK=SECRET, SHORT="hunter2")
     assert made == {}
-    assert problems[0].what.startswith(said)
+    assert problems[0].what.startswith(message)
     assert SECRET not in problems[0].what
     assert "hunter2" not in problems[0].what
 
@@ -124,13 +124,13 @@ def test_a_module_of_one_s_own_is_a_kind(tmp_path: Path, monkeypatch: pytest.Mon
     module(tmp_path, monkeypatch, "broken", "raise RuntimeError('no\\nluck')")
     module(tmp_path, monkeypatch, "lacking", "import nowhere_to_be_found")
     assert channel_class("desks.good") is RecordingChannel
-    for name, said in {
+    for name, message in {
         "bare": "module `desks.bare` has no `CHANNEL` that is a class of channel",
         "odd": "module `desks.odd` has no `CHANNEL` that is a class of channel",
         "broken": "its module cannot be imported: RuntimeError: no$",
         "lacking": "it needs the Python module `nowhere_to_be_found`, which is not installed",
     }.items():
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=message):
             channel_class(f"desks.{name}")
 
 

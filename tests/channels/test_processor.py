@@ -318,12 +318,12 @@ async def test_the_requester_cannot_decide_by_a_card_of_another(rig: Rig) -> Non
 
 async def test_a_forwarded_card_counts_for_whoever_answers_it(rig: Rig) -> None:
     """Who may decide may do so by somebody else's card, in their own name; in words with its code."""
-    for number, said in enumerate(({"verdict": "approved"}, {"text": "ja {code}"})):
+    for number, answer in enumerate(({"verdict": "approved"}, {"text": "ja {code}"})):
         request = await rig.ask(number, BO)
         token = (await rig.cards.of_request(request.id))[0].token
-        words = {name: text.format(code=request.code) for name, text in said.items()}
+        words = {name: text.format(code=request.code) for name, text in answer.items()}
         await rig.hear("cy-1", token=token, **words)
-        assert rig.decisions.request(request.id).decided_by == "cy", said
+        assert rig.decisions.request(request.id).decided_by == "cy", answer
 
 
 async def test_a_bare_word_is_not_lent_to_the_card_of_another(rig: Rig) -> None:
@@ -542,16 +542,16 @@ async def test_whatever_is_said_decides_at_most_the_one_request_that_it_names(ri
     event(f"decided {len(decided)}")
     hashes = {request.id: request.question_hash for request in requests}
     for draft, _ in decided:
-        said = parse_answer(
+        answer = parse_answer(
             text, AnswerSender("en", effects={request.code: request.card.effect for request in requests})
         )
-        assert said.verdict is not None
+        assert answer.verdict is not None
         assert (draft.revision, draft.question_hash) == (1, hashes[draft.approval_id])
         named = [row.approval for row in rows if about.get("token") == row.token]
-        coded = [request.id for request in requests if said.code == request.code]
-        only = [request.id for request in requests] if len(requests) == 1 and not said.code else []
+        coded = [request.id for request in requests if answer.code == request.code]
+        only = [request.id for request in requests] if len(requests) == 1 and not answer.code else []
         assert [draft.approval_id] == (named or coded or only)
-        assert not (named and said.code) or named == coded
+        assert not (named and answer.code) or named == coded
     for request in requests:
         await rig.cards.end(request.id, 1, rig.decisions.request(request.id))
 

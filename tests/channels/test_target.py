@@ -79,16 +79,16 @@ class SentCards:
         return token
 
     async def find(
-        self, code: str = "", person: Person = BO, at: datetime | None = None, **heard: Any
+        self, code: str = "", person: Person = BO, at: datetime | None = None, **fields: Any
     ) -> tuple[list[tuple[str, int]], bool]:
         """The requests and revisions that something said may be about, and whether the one is certain."""
-        found = await self.target(code, person, at, **heard)
+        found = await self.target(code, person, at, **fields)
         return [(each.request.id, each.revision) for each in found.asked], found.certain
 
-    async def target(self, code: str = "", person: Person = BO, at: datetime | None = None, **heard: Any) -> Target:
+    async def target(self, code: str = "", person: Person = BO, at: datetime | None = None, **fields: Any) -> Target:
         """What something said is about."""
         when = at or datetime.now(UTC) + timedelta(seconds=1)
-        action = InboundAction(**{"key": "k", "identity": "bo-1"} | heard)
+        action = InboundAction(**{"key": "k", "identity": "bo-1"} | fields)
         return await find_target(self.deliveries, self, self.channel, person, action, code, when)
 
 

@@ -232,16 +232,16 @@ class TestFetching:
             for update in (press("q1"), {"callback_query": {"id": "", "data": "a:t"}}, press("q2")):
                 vendor.queue_update(update)
             taken: list[InboundRequest] = []
-            heard: list[str] = []
+            messages: list[str] = []
 
             async def take(raw: InboundRequest) -> InboundBatch:
                 taken.append(raw)
                 received = channel.receive(raw)
-                heard.extend(each.key for each in received.actions)
+                messages.extend(each.key for each in received.actions)
                 return received
 
             await listening(channel, take, lambda: vendor.updates == [])
-            assert heard == ["press:q1", "press:q2"]
+            assert messages == ["press:q1", "press:q2"]
             assert len(taken) == 3
             asked = [body for method, body in vendor.calls if method == "getUpdates"]
             assert [body["offset"] for body in asked[:2]] == [0, 4]
@@ -342,9 +342,9 @@ def test_a_press_is_known_by_its_name_and_a_message_by_its_number() -> None:
     message = {"message_id": 7, "from": {"id": 1002}, "chat": {"id": 1002, "type": "private"}, "text": "yes"}
     about = {**message, "reply_to_message": {"message_id": 5}}
     for number in (1, 900):
-        heard = [read({"update_id": number, **each}).actions[0] for each in (press("q"), {"message": message})]
-        assert [each.key for each in heard] == ["press:q", "message:1002:7"]
-        assert [each.identity for each in heard] == ["1002", "1002"]
+        actions = [read({"update_id": number, **each}).actions[0] for each in (press("q"), {"message": message})]
+        assert [each.key for each in actions] == ["press:q", "message:1002:7"]
+        assert [each.identity for each in actions] == ["1002", "1002"]
     assert read({"message": about}).actions[0].vendor_ids == ("1002:5",)
 
 

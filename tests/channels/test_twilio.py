@@ -368,10 +368,10 @@ def _read(sender: str = OURS, kind: str = "application/x-www-form-urlencoded", *
 
 def test_only_our_number_is_listened_to_unless_it_is_a_service() -> None:
     """A number may serve other programs too; a Messaging Service has several."""
-    said = {"MessageSid": "SM1", "From": "whatsapp:+351912345678", "To": "whatsapp:+1999", "Body": "yes"}
-    assert _read(**said).actions == ()
-    heard = _read("MG" + "0" * 32, **said).actions[0]
-    assert (heard.key, heard.identity, heard.text) == ("SM1", "whatsapp:+351912345678", "yes")
+    fields = {"MessageSid": "SM1", "From": "whatsapp:+351912345678", "To": "whatsapp:+1999", "Body": "yes"}
+    assert _read(**fields).actions == ()
+    action = _read("MG" + "0" * 32, **fields).actions[0]
+    assert (action.key, action.identity, action.text) == ("SM1", "whatsapp:+351912345678", "yes")
 
 
 def test_twilio_is_told_to_do_nothing() -> None:

@@ -281,8 +281,8 @@ async def test_a_digest_is_answered_by_no_token() -> None:
             {"type": "message", "data": {"identity": "U-bo", "text": "yes", "in_reply_to": f"{'t' * 26}.{kind}"}}
         )
         raw = InboundRequest(body.encode(), {"webhook-id": "m1", "content-type": "application/json; charset=utf-8"})
-        heard = channel.parse(raw).actions[0]
-        assert (heard.token, bool(heard.vendor_ids)) == (token, not token)
+        action = channel.parse(raw).actions[0]
+        assert (action.token, bool(action.vendor_ids)) == (token, not token)
 
 
 async def test_a_secret_is_replaced_without_a_gap() -> None:
@@ -326,7 +326,7 @@ def test_a_status_is_about_the_card(expected: str, known: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         ({"identity": "U-bo", "verdict": "maybe"}, "verdict"),
         ({"identity": "U-bo", "verdict": "happened"}, "verdict"),
@@ -341,10 +341,10 @@ def test_a_status_is_about_the_card(expected: str, known: str) -> None:
         (None, "no object"),
     ],
 )
-def test_what_does_not_fit_is_malformed(data: Any, said: str) -> None:
+def test_what_does_not_fit_is_malformed(data: Any, message: str) -> None:
     """It names what, and nothing of what was sent."""
     body = json.dumps({"type": "decision", "data": data}).encode()
-    with pytest.raises(Malformed, match=said):
+    with pytest.raises(Malformed, match=message):
         webhook(Line()).parse(InboundRequest(body, {"webhook-id": "m1", "content-type": "application/json"}))
 
 

@@ -158,8 +158,8 @@ class TestWhatsApp(ChannelSuite):
     async def test_what_reaches_another_number_is_not_ours(self, rig: ChannelRig) -> None:
         """One app may have several, and tells all of them at one address."""
         await rig.ask()
-        said = fake(rig).value(rig.bo, {"id": "wamid.x", "type": "text", "text": {"body": "approve"}})
-        await rig.receive(fake(rig).body_request(said, number="1"), fake(rig).body_request(said, name="statuses"))
+        value = fake(rig).value(rig.bo, {"id": "wamid.x", "type": "text", "text": {"body": "approve"}})
+        await rig.receive(fake(rig).body_request(value, number="1"), fake(rig).body_request(value, name="statuses"))
         assert rig.decisions.answers == []
 
     @play_scenario
@@ -327,8 +327,8 @@ def test_a_button_that_is_passed_on_decides_nothing() -> None:
     [true] = _read([press]).actions
     assert (true.verdict, true.token) == ("approved", token)
     for sign in ("forwarded", "frequently_forwarded"):
-        [heard] = _read([press | {"context": {"id": "m0", sign: True}}]).actions
-        assert (heard.verdict, heard.token, heard.text, heard.vendor_ids) == (None, "", "", ("m0",))
+        [action] = _read([press | {"context": {"id": "m0", sign: True}}]).actions
+        assert (action.verdict, action.token, action.text, action.vendor_ids) == (None, "", "", ("m0",))
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,8 @@ class Forgetful(pigeon.Pigeon):  # type: ignore[misc]
     def parse(self, raw: InboundRequest) -> InboundBatch:
         """Never the same key."""
         received = super().parse(raw)
-        heard = tuple(each.model_copy(update={"key": uuid.uuid4().hex}) for each in received.actions)
-        return dataclasses.replace(received, actions=heard)
+        actions = tuple(each.model_copy(update={"key": uuid.uuid4().hex}) for each in received.actions)
+        return dataclasses.replace(received, actions=actions)
 
 
 class Trusting(pigeon.Pigeon):  # type: ignore[misc]
@@ -66,8 +66,8 @@ class Trusting(pigeon.Pigeon):  # type: ignore[misc]
     def parse(self, raw: InboundRequest) -> InboundBatch:
         """Bo, always."""
         received = super().parse(raw)
-        heard = tuple(each.model_copy(update={"identity": "@bo"}) for each in received.actions)
-        return dataclasses.replace(received, actions=heard)
+        actions = tuple(each.model_copy(update={"identity": "@bo"}) for each in received.actions)
+        return dataclasses.replace(received, actions=actions)
 
 
 class Eager(pigeon.Pigeon):  # type: ignore[misc]
@@ -76,11 +76,11 @@ class Eager(pigeon.Pigeon):  # type: ignore[misc]
     def parse(self, raw: InboundRequest) -> InboundBatch:
         """Decides by itself."""
         received = super().parse(raw)
-        heard = tuple(
+        actions = tuple(
             each.model_copy(update={"verdict": "approved"}) if each.text.startswith("yes") else each
             for each in received.actions
         )
-        return dataclasses.replace(received, actions=heard)
+        return dataclasses.replace(received, actions=actions)
 
 
 class Changing(pigeon.Pigeon):  # type: ignore[misc]

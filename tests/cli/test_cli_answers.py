@@ -121,8 +121,8 @@ async def test_an_editor_left_alone_decides_nothing(
     card = await waiting_request(served_cli, "pay 2400")
     clean_env.delenv("VISUAL", raising=False)
     clean_env.setenv("EDITOR", "true")
-    said = assert_one_sentence(await served_cli("approve", card["code"], "--edit"))
-    assert said == "nothing was changed; approve it as it is, or change something"
+    message = assert_one_sentence(await served_cli("approve", card["code"], "--edit"))
+    assert message == "nothing was changed; approve it as it is, or change something"
     clean_env.setenv("EDITOR", str(tmp_path / "there-is-none"))
     assert "name an editor in EDITOR" in assert_one_sentence(await served_cli("approve", card["code"], "--edit"))
     assert (await shown(served_cli, card)).state == "pending"

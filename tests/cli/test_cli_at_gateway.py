@@ -39,61 +39,61 @@ async def test_a_token_lists_reads_freezes_and_thaws(
             clean_env.delenv(name, raising=False)
     clean_env.setenv("SIGNOFF_PUBLIC_URL", f"http://127.0.0.1:{site.port}")
 
-    async def said(person: str, *words: str) -> Ran:
+    async def run_as(person: str, *words: str) -> Ran:
         clean_env.setenv("SIGNOFF_TOKEN", tokens[person])
         return await cli(*words)
 
     where = {"SIGNOFF_PEOPLE": str(people)}
     async with site.running("worker", **where), site.running("gateway", **where):
-        asked = await said("rui", "chat", "pay 420", "--session", "s1", "--json")
+        asked = await run_as("rui", "chat", "pay 420", "--session", "s1", "--json")
         assert (asked.code, [turn["state"] for turn in asked.data["turns"]]) == (0, ["suspended"]), asked
         approval = asked.data["turns"][0]["calls"][0]["approval"]["id"]
         turn = approval.rpartition(".c1")[0]
-        (row,) = (await said("rui", "sessions", "--json")).data
+        (row,) = (await run_as("rui", "sessions", "--json")).data
         assert (row["session"][:3], row["requester"], row["title"]) == ("s1-", "rui", "pay 420")
-        assert "rui: pay 420" in (await said("rui", "sessions", "s1")).out
-        listed = (await said("ana", "turns", "--limit", "500", "--json")).data
+        assert "rui: pay 420" in (await run_as("rui", "sessions", "s1")).out
+        listed = (await run_as("ana", "turns", "--limit", "500", "--json")).data
         assert [row["requester"] for row in listed if row["turn"] == asked.data["receipt"]["turn"]] == ["rui"]
 
         wish = ("--remember", "--where", "args.amount < 500", "--everywhere")
-        assert (await said("ana", "approve", approval, *wish)).code == 0
-        assert (await said("rui", "watch", turn)).code == 0
-        (grant,) = (await said("ana", "grants", "list", "--json")).data
-        assert "takes the role `admin`" in assert_one_sentence(await said("rui", "grants", "revoke", grant["id"]))
-        assert (await said("ana", "grants", "revoke", grant["id"])).out.startswith(f"taken back: {grant['id']}")
-        twice = await said("ana", "grants", "revoke", grant["id"])
+        assert (await run_as("ana", "approve", approval, *wish)).code == 0
+        assert (await run_as("rui", "watch", turn)).code == 0
+        (grant,) = (await run_as("ana", "grants", "list", "--json")).data
+        assert "takes the role `admin`" in assert_one_sentence(await run_as("rui", "grants", "revoke", grant["id"]))
+        assert (await run_as("ana", "grants", "revoke", grant["id"])).out.startswith(f"taken back: {grant['id']}")
+        twice = await run_as("ana", "grants", "revoke", grant["id"])
         assert twice.out.startswith(f"was taken back already, by ana: {grant['id']}")
 
-        found = await said("olga", "audit", "show", turn)
+        found = await run_as("olga", "audit", "show", turn)
         assert (found.code, "verified: " in found.out, "over cli, session" in found.out) == (0, True, True), found
         # By which channel a turn was asked for rules may read, and so nobody says it of themselves.
         assert "asked clerk over api" in found.out
-        refused = assert_one_sentence(await said("rui", "audit", "show", turn))
+        refused = assert_one_sentence(await run_as("rui", "audit", "show", turn))
         assert refused == "reading the record takes the role `auditor` or `admin`"
 
-        again = await said("rui", "chat", "pay 440", "--session", "s2", "--json")
+        again = await run_as("rui", "chat", "pay 440", "--session", "s2", "--json")
         waits = again.data["turns"][0]["calls"][0]["approval"]["id"]
-        assert "only who asked" in (await said("olga", "withdraw", waits)).out
-        assert (await said("ana", "withdraw", waits, "--reason", "drill")).out.startswith("withdrawn: ")
-        again = await said("rui", "chat", "pay 450", "--session", "s3", "--json")
+        assert "only who asked" in (await run_as("olga", "withdraw", waits)).out
+        assert (await run_as("ana", "withdraw", waits, "--reason", "drill")).out.startswith("withdrawn: ")
+        again = await run_as("rui", "chat", "pay 450", "--session", "s3", "--json")
         stopped = again.data["turns"][0]["calls"][0]["approval"]["id"].rpartition(".c1")[0]
-        assert "can stop it" in assert_one_sentence(await said("olga", "cancel", stopped))
-        assert (await said("rui", "cancel", stopped)).code == 0
-        assert "the turn is cancelled" in (await said("rui", "watch", stopped)).out
-        assert "is over already: cancelled" in (await said("rui", "cancel", stopped)).out
+        assert "can stop it" in assert_one_sentence(await run_as("olga", "cancel", stopped))
+        assert (await run_as("rui", "cancel", stopped)).code == 0
+        assert "the turn is cancelled" in (await run_as("rui", "watch", stopped)).out
+        assert "is over already: cancelled" in (await run_as("rui", "cancel", stopped)).out
 
         for words in (("freeze", "main", "--reason", "drill"), ("thaw", "main")):
             for who in ("rui", "olga"):
-                assert "takes the role `admin`" in assert_one_sentence(await said(who, *words))
-            assert "cannot act as `ana`" in assert_one_sentence(await said("rui", *words, "--as", "ana"))
-        waits = await said("rui", "chat", "pay 430", "--session", "s1", "--json")
-        frozen = await said("ana", "freeze", "main", "--reason", "a stolen laptop")
+                assert "takes the role `admin`" in assert_one_sentence(await run_as(who, *words))
+            assert "cannot act as `ana`" in assert_one_sentence(await run_as("rui", *words, "--as", "ana"))
+        waits = await run_as("rui", "chat", "pay 430", "--session", "s1", "--json")
+        frozen = await run_as("ana", "freeze", "main", "--reason", "a stolen laptop")
         assert (frozen.code, frozen.out.splitlines()[1]) == (0, "withdrawn: 1 of what waited"), frozen
         assert waits.code == 0
-        assert "is frozen: a stolen laptop" in assert_one_sentence(await said("rui", "chat", "pay 5"))
-        assert "frozen by ana" in (await said("ana", "thaw", "main")).out
-        assert "is not frozen" in assert_one_sentence(await said("ana", "thaw", "main"))
-        acts = (await said("ana", "audit", "show", "admin/main", "--json")).data["timeline"]
+        assert "is frozen: a stolen laptop" in assert_one_sentence(await run_as("rui", "chat", "pay 5"))
+        assert "frozen by ana" in (await run_as("ana", "thaw", "main")).out
+        assert "is not frozen" in assert_one_sentence(await run_as("ana", "thaw", "main"))
+        acts = (await run_as("ana", "audit", "show", "admin/main", "--json")).data["timeline"]
         done = [(line["who"], line["what"].split(" ")[0]) for line in acts if line["who"] == "ana"]
         assert done == [("ana", "remember"), ("ana", "revoke"), ("ana", "freeze"), ("ana", "thaw")]
 

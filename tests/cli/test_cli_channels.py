@@ -128,12 +128,12 @@ async def test_a_card_that_does_not_get_out_is_told(receiver: Receiver, cli: Cli
 
 async def test_who_and_what_is_not_known_is_told_in_a_sentence(receiver: Receiver, cli: Cli) -> None:
     """With what is near."""
-    said = assert_one_sentence(await cli("channels", "check", "dsek"))
-    assert said == "there is no channel `dsek`; did you mean `desk`?"
-    said = assert_one_sentence(await cli("channels", "test", "anna"))
-    assert said == "there is no person `anna`; did you mean `ana`?"
-    said = assert_one_sentence(await cli("channels", "test", "rui", "--channel", "desk"))
-    assert said == "no channel reaches `rui`: give them one of `identities.webhook`"
+    message = assert_one_sentence(await cli("channels", "check", "dsek"))
+    assert message == "there is no channel `dsek`; did you mean `desk`?"
+    message = assert_one_sentence(await cli("channels", "test", "anna"))
+    assert message == "there is no person `anna`; did you mean `ana`?"
+    message = assert_one_sentence(await cli("channels", "test", "rui", "--channel", "desk"))
+    assert message == "no channel reaches `rui`: give them one of `identities.webhook`"
 
 
 async def test_a_manifest_without_channels_says_that_all_is_in_the_inbox(
@@ -144,5 +144,5 @@ async def test_a_manifest_without_channels_says_that_all_is_in_the_inbox(
     shown = await run_in_thread("channels", "list")
     assert (shown.code, shown.out.startswith("the manifest declares no channels")) == (0, True)
     assert (await cli("channels", "check")).code == 0
-    said = assert_one_sentence(await cli("channels", "test", "guest"))
-    assert said == "no channel reaches `guest`: the manifest declares none"
+    message = assert_one_sentence(await cli("channels", "test", "guest"))
+    assert message == "no channel reaches `guest`: the manifest declares none"

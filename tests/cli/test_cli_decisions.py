@@ -197,12 +197,12 @@ async def test_unknown_names_offer_the_nearest(served_cli: Cli) -> None:
     """A person, an actor, a request or a turn that is not there: one sentence with what is near, exit code 1."""
     card = await waiting_request(served_cli, "pay 1100")
     mistyped = card["turn"][:-1] + ("0" if card["turn"][-1] != "0" else "1")
-    said = assert_one_sentence(await served_cli("inbox", "--as", "aprover"))
-    assert said == "there is no person `aprover`; did you mean `approver`?"
-    said = assert_one_sentence(await served_cli("ask", "look", "--actor", "clark"))
-    assert said == "there is no actor `clark`; did you mean `clerk`?"
-    said = assert_one_sentence(await served_cli("watch", mistyped))
-    assert f"did you mean `{card['turn']}`" in said
+    message = assert_one_sentence(await served_cli("inbox", "--as", "aprover"))
+    assert message == "there is no person `aprover`; did you mean `approver`?"
+    message = assert_one_sentence(await served_cli("ask", "look", "--actor", "clark"))
+    assert message == "there is no actor `clark`; did you mean `clerk`?"
+    message = assert_one_sentence(await served_cli("watch", mistyped))
+    assert f"did you mean `{card['turn']}`" in message
     near = show_code(card["code"])[:-1] + ("0" if card["code"][-1] != "0" else "1")
     assert f"there is no request `{near}`; did you mean" in assert_one_sentence(await served_cli("approve", near))
     assert "no request and no turn" in assert_one_sentence(await served_cli("show", "nonsense"))
@@ -221,9 +221,9 @@ async def test_without_a_worker_nothing_that_was_accepted_is_lost(
 ) -> None:
     """The turn's id is told although nobody answers yet; once asked, it is answered also while the worker is away."""
     async with gateway_alone(clean_env, cli_server, task_queue):
-        said = assert_one_sentence(await cli("ask", "pay 500", "--json"))
-        assert "is accepted and safe, but no worker answered in time" in said
-        turn = said.split("`")[1]
+        message = assert_one_sentence(await cli("ask", "pay 500", "--json"))
+        assert "is accepted and safe, but no worker answered in time" in message
+        turn = message.split("`")[1]
         approval = f"main.{turn}.{turn}.c1.1"
         assert (await cli("approve", approval, "--json")).code == 1
         async with worker_alone(cli_server, task_queue):

@@ -32,12 +32,12 @@ class Dev:
     folder: Path
     ports: tuple[int, int] = field(default_factory=lambda: (free_port(), free_port()))
     process: asyncio.subprocess.Process | None = None
-    said: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
 
     async def start(self, *arguments: str) -> None:
         """Start it and return when it is ready."""
         ports = ("--port", str(self.ports[0]), "--temporal-port", str(self.ports[1]), "--no-ui")
-        self.said = []
+        self.lines = []
         self.process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "signoff.cli.main", "dev", "--manifest", str(MANIFEST), *ports, *arguments),
             cwd=self.folder,
@@ -45,9 +45,9 @@ class Dev:
             stderr=asyncio.subprocess.STDOUT,
         )
         async with asyncio.timeout(START_SECONDS):
-            while not self.said or (READY not in self.said[-1] and not self.said[-1].startswith("{")):
+            while not self.lines or (READY not in self.lines[-1] and not self.lines[-1].startswith("{")):
                 line = await self._line()
-                assert line, f"dev ended: {''.join(self.said)}"
+                assert line, f"dev ended: {''.join(self.lines)}"
 
     async def end(self, number: int) -> int:
         """Send a signal and return the exit code once it is gone."""
@@ -61,8 +61,8 @@ class Dev:
     async def _line(self) -> str:
         assert self.process is not None
         assert self.process.stdout is not None
-        self.said.append((await self.process.stdout.readline()).decode())
-        return self.said[-1]
+        self.lines.append((await self.process.stdout.readline()).decode())
+        return self.lines[-1]
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ async def test_dev_takes_up_where_it_stopped(dev: Dev, cli: Cli, number: signal.
     code = await dev.end(number)
     if number == signal.SIGINT:
         assert code == 0
-        stopped = [line.strip() for line in dev.said if line.startswith("stop")]
+        stopped = [line.strip() for line in dev.lines if line.startswith("stop")]
         assert stopped == [
             "stopping: gateway",
             "stopping: worker",
@@ -127,10 +127,10 @@ async def test_dev_says_what_runs_and_answers(dev: Dev, cli: Cli) -> None:
     await dev.start()
     assert dev.process is not None
     children = psutil.Process(dev.process.pid).children(recursive=True)
-    said = "".join(dev.said)
-    assert f"Inbox     http://127.0.0.1:{dev.ports[0]}" in said
-    assert "because no model is set" in said
-    assert "auto_approve_if: args.amount < 10" in said
+    output = "".join(dev.lines)
+    assert f"Inbox     http://127.0.0.1:{dev.ports[0]}" in output
+    assert "because no model is set" in output
+    assert "auto_approve_if: args.amount < 10" in output
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{dev.ports[0]}", trust_env=False) as http:
         assert (await http.get("/readyz")).status_code == 200
         turn = (await http.post("/v1/turns", json={"text": "pay 5", "user": "guest"})).json()["turn"]
@@ -147,7 +147,7 @@ async def test_dev_uses_a_running_server(dev: Dev, cli: Cli, server: ServerHandl
     await dev.start("--address", server.address, "--json")
     assert dev.process is not None
     assert psutil.Process(dev.process.pid).children(recursive=True) == []
-    found = from_json(dev.said[-1])
+    found = from_json(dev.lines[-1])
     assert (found["temporal"], found["inbox"]) == (server.address, f"http://127.0.0.1:{dev.ports[0]}")
     assert "ok paid 5 to Ana" in (await cli("ask", "pay 5")).out
     assert await dev.end(signal.SIGINT) == 0

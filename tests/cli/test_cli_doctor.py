@@ -44,15 +44,15 @@ async def test_turns_of_another_store_are_named(
     client = await server.connect()
     began = await client.start_workflow(ACTOR_TURN, id=queue, task_queue=queue, memo={MEMO_STORE: "gone"})
 
-    async def said() -> tuple[bool, str]:
+    async def store_check() -> tuple[bool, str]:
         found = (await cli("doctor", "--address", server.address, "--json")).data
         return next((check["ok"], check["message"]) for check in found if check["name"] == "turns")
 
     try:
-        ok, words = await said()
+        ok, words = await store_check()
         # A list of the server's may lag behind what it has.
         while ok:
-            ok, words = await said()
+            ok, words = await store_check()
         assert words.startswith("1 running turn began with another store (gone) than this one (")
     finally:
         await began.terminate()
@@ -107,18 +107,18 @@ async def test_second_logins_are_told_with_their_remedy(
             at = datetime.now(UTC) - timedelta(days=days)
             await AuditLog(store).append([admin_entry("main", "sign-in refused", "", at, **named)])
 
-    async def said() -> str:
+    async def login_check() -> str:
         checks = (await cli("doctor", "--address", f"127.0.0.1:{free_port()}", "--json")).data
         [logins] = [check for check in checks if check["name"] == "logins"]
         assert logins["ok"]
         return str(logins["message"])
 
-    result = await said()
+    result = await login_check()
     assert "have no login there: `ana`" in result
     assert result.count(f"the login `{issuer}#ana-2` claims an address or user name of the declared person `ana`") == 1
     assert f"`oidc: ['{issuer}#ana-2']`" in result
     people.write_text(declared.format(f", identities: {{oidc: ['{issuer}#ana-2']}}"))
-    assert "ana-2" not in await said()
+    assert "ana-2" not in await login_check()
 
 
 async def keys_check(cli: Cli) -> tuple[bool, str]:
@@ -131,18 +131,18 @@ async def test_keys_are_checked_where_they_are_needed(cli: Cli, clean_env: pytes
     """The gateway's file if it is here, else the workers'; production needs one of them."""
     assert await keys_check(cli) == (True, "none yet; the first start of the gateway makes one")
     clean_env.setenv("SIGNOFF_PROFILE", "production")
-    ok, said = await keys_check(cli)
+    ok, output = await keys_check(cli)
     assert not ok
-    assert "signoff keys create" in said
-    assert "signoff keys export" in said
+    assert "signoff keys create" in output
+    assert "signoff keys export" in output
     key = (await cli("keys", "create", "--json")).data
     assert await keys_check(cli) == (True, f"{key['id']} signs, of 1 key in {key['signing_keys']}")
     clean_env.setenv("SIGNOFF_SIGNING_KEYS", "nowhere.json")
     assert await keys_check(cli) == (True, f"1 public key in {key['public_keys']}")
     clean_env.setenv("SIGNOFF_PUBLIC_KEYS", key["signing_keys"])
-    ok, said = await keys_check(cli)
+    ok, output = await keys_check(cli)
     assert not ok
-    assert "holds private keys" in said
+    assert "holds private keys" in output
 
 
 async def test_missing_search_attributes_are_created_with_fix(
@@ -170,13 +170,13 @@ async def test_the_role_at_the_store_is_said_in_production(
     """On SQLite there is one role, and what that means is one sentence; development promises nothing of it."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     clean_env.setenv("SIGNOFF_STORE_URL", f"sqlite:///{tmp_path}/doctor.db")
-    said = {}
+    outputs = {}
     for profile in ("development", "production"):
         clean_env.setenv("SIGNOFF_PROFILE", profile)
         checks = (await cli("doctor", "--address", f"127.0.0.1:{free_port()}", "--json")).data
-        said[profile] = [check["message"] for check in checks if check["name"] == "store role" and check["ok"]]
-    assert said["development"] == []
-    [sentence] = said["production"]
+        outputs[profile] = [check["message"] for check in checks if check["name"] == "store role" and check["ok"]]
+    assert outputs["development"] == []
+    [sentence] = outputs["production"]
     assert sentence.startswith("SQLite has one role: whoever takes a worker over can write answers")
 
 
@@ -189,12 +189,12 @@ async def test_doctor_says_as_whom_it_is_connected(
     await given_roles(urls, tmp_path)
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     clean_env.setenv("SIGNOFF_PROFILE", "production")
-    said = {}
+    outputs = {}
     for role in ("owner", "worker", "gateway"):
         clean_env.setenv("SIGNOFF_STORE_URL", getattr(urls, role))
         checks = (await cli("doctor", "--address", f"127.0.0.1:{free_port()}", "--json")).data
-        [said[role]] = [check["message"] for check in checks if check["name"] == "store role"]
-    assert (said.pop("owner").partition(",")[0], said) == (
+        [outputs[role]] = [check["message"] for check in checks if check["name"] == "store role"]
+    assert (outputs.pop("owner").partition(",")[0], outputs) == (
         "this is the address of the tables' owner", {"worker": "a worker's", "gateway": "a gateway's"},
     )  # fmt: skip
 

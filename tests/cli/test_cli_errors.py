@@ -35,20 +35,20 @@ MANIFESTS = {
 @pytest.mark.parametrize("case", MANIFESTS)
 async def test_a_wrong_manifest_is_one_sentence_with_its_line(cli: Cli, tmp_path: Path, case: str) -> None:
     """File, line and what is wrong; exit code 1."""
-    text, said = MANIFESTS[case]
+    text, message = MANIFESTS[case]
     (tmp_path / "signoff.yaml").write_text(text)
     command = ("manifest", "validate") if case != "nobody can approve" else ("doctor",)
     ran = await cli(*command)
     if case == "nobody can approve":
-        assert (ran.code, said in ran.out) == (1, True)
+        assert (ran.code, message in ran.out) == (1, True)
     else:
-        assert said in assert_one_sentence(ran)
+        assert message in assert_one_sentence(ran)
 
 
 async def test_without_a_manifest_the_remedy_is_named(cli: Cli) -> None:
     """Where there is no manifest, the option and the variable that name one are told."""
-    said = assert_one_sentence(await cli("tools", "list"))
-    assert said == "there is no manifest `signoff.yaml` here: name one with --manifest or SIGNOFF_MANIFEST"
+    message = assert_one_sentence(await cli("tools", "list"))
+    assert message == "there is no manifest `signoff.yaml` here: name one with --manifest or SIGNOFF_MANIFEST"
     mistyped = assert_one_sentence(await cli("tools", "list", "--manifest", "sign-off.yaml"))
     assert mistyped == "there is no manifest `sign-off.yaml` here: check the path"
 
@@ -57,8 +57,8 @@ async def test_without_a_server_the_remedy_is_named(cli: Cli, clean_env: pytest.
     """No server answers: one sentence that names the address and what starts one."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     port = free_port()
-    said = assert_one_sentence(await cli("worker", "--address", f"127.0.0.1:{port}"))
-    assert said.startswith(f"no Temporal server answers at `127.0.0.1:{port}`: start one with `signoff dev`")
+    message = assert_one_sentence(await cli("worker", "--address", f"127.0.0.1:{port}"))
+    assert message.startswith(f"no Temporal server answers at `127.0.0.1:{port}`: start one with `signoff dev`")
 
 
 @pytest.mark.parametrize("command", [("inbox",), ("turns",), ("ask", "look"), ("approve", "K7Q-2FM")])
@@ -68,12 +68,12 @@ async def test_without_a_gateway_the_remedy_is_named(
     """No gateway answers: one sentence that names the address and what starts one."""
     port = free_port()
     clean_env.setenv("SIGNOFF_PORT", str(port))
-    said = assert_one_sentence(await cli(*command))
-    assert said == f"no gateway answers at http://127.0.0.1:{port}: `signoff dev` or `signoff gateway` starts one"
+    message = assert_one_sentence(await cli(*command))
+    assert message == f"no gateway answers at http://127.0.0.1:{port}: `signoff dev` or `signoff gateway` starts one"
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "said"),
+    ("variable", "value", "message"),
     [
         ("SIGNOFF_PORT", "many", "the gateway's address is `http://127.0.0.1:many`"),
         ("SIGNOFF_PUBLIC_URL", "approvals", "a web address looks like https://approvals.example.com"),
@@ -81,11 +81,11 @@ async def test_without_a_gateway_the_remedy_is_named(
     ],
 )
 async def test_an_address_or_a_token_that_cannot_be_one_is_named(
-    cli: Cli, clean_env: pytest.MonkeyPatch, variable: str, value: str, said: str
+    cli: Cli, clean_env: pytest.MonkeyPatch, variable: str, value: str, message: str
 ) -> None:
     """Before anything is sent."""
     clean_env.setenv(variable, value)
-    assert said in assert_one_sentence(await cli("inbox"))
+    assert message in assert_one_sentence(await cli("inbox"))
 
 
 async def test_a_taken_port_names_the_setting(cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle) -> None:
@@ -93,15 +93,15 @@ async def test_a_taken_port_names_the_setting(cli: Cli, clean_env: pytest.Monkey
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        said = assert_one_sentence(await cli("dev", "--temporal-port", port))
-        assert "SIGNOFF_TEMPORAL_PORT" in said
-        assert port in said
-        said = assert_one_sentence(await cli("gateway", "--address", server.address, "--port", port))
-        assert "SIGNOFF_PORT" in said
+        message = assert_one_sentence(await cli("dev", "--temporal-port", port))
+        assert "SIGNOFF_TEMPORAL_PORT" in message
+        assert port in message
+        message = assert_one_sentence(await cli("gateway", "--address", server.address, "--port", port))
+        assert "SIGNOFF_PORT" in message
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "said"),
+    ("variable", "value", "message"),
     [
         ("SIGNOFF_PORT", "many", "`SIGNOFF_PORT` is `many`"),
         ("SIGNOFF_PROFILE", "production", "`profile` is `production`"),
@@ -111,12 +111,12 @@ async def test_a_taken_port_names_the_setting(cli: Cli, clean_env: pytest.Monkey
     ],
 )
 async def test_a_wrong_setting_names_its_variable(
-    cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle, variable: str, value: str, said: str
+    cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle, variable: str, value: str, message: str
 ) -> None:
     """What is wrong with a setting, and where it was set."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     clean_env.setenv(variable, value)
-    assert said in assert_one_sentence(await cli("worker", "--address", server.address))
+    assert message in assert_one_sentence(await cli("worker", "--address", server.address))
 
 
 @pytest.mark.parametrize(
@@ -153,8 +153,8 @@ async def test_an_unexpected_error_names_the_file_with_its_traceback(
 ) -> None:
     """A bug is one sentence too; the traceback is in a file that only its owner reads."""
     clean_env.setattr("signoff.client.client.find_token", lambda given: 1 / 0)
-    said = assert_one_sentence(await cli("inbox"))
-    assert said == "something unexpected went wrong (ZeroDivisionError); the details are in `.signoff/errors.log`"
+    message = assert_one_sentence(await cli("inbox"))
+    assert message == "something unexpected went wrong (ZeroDivisionError); the details are in `.signoff/errors.log`"
     log = tmp_path / ".signoff" / "errors.log"
     assert "ZeroDivisionError" in log.read_text()
     assert log.stat().st_mode & 0o077 == 0
@@ -173,8 +173,8 @@ def test_where_the_state_folder_cannot_be_written_the_log_goes_elsewhere(
     """Reporting an error never fails itself."""
     clean_env.setenv("SIGNOFF_STATE_DIR", "/proc/nowhere")
     clean_env.setattr(errors.tempfile, "gettempdir", lambda: str(tmp_path))
-    said = sentence(KeyError("x"))
-    assert f"`{tmp_path}/signoff-" in said
+    message = sentence(KeyError("x"))
+    assert f"`{tmp_path}/signoff-" in message
     assert [path for path in tmp_path.iterdir() if "KeyError" in path.read_text()]
 
 

@@ -40,9 +40,9 @@ def handled(tmp_path: Path) -> Path:
 async def test_a_handler_is_imported_by_the_check(cli: Cli, handled: Path) -> None:
     """One that is not there is a finding with file and line; the nearest name is offered."""
     assert (await cli("policy", "check", str(handled))).code == 0
-    said = assert_one_sentence(await cli("policy", "check", str(handled.with_name("wrong.yaml"))))
-    assert re.search(r"wrong\.yaml:\d+: `handler` of the policy of tool `pay`: module", said)
-    assert "has no `juge`; did you mean `judge`?" in said
+    message = assert_one_sentence(await cli("policy", "check", str(handled.with_name("wrong.yaml"))))
+    assert re.search(r"wrong\.yaml:\d+: `handler` of the policy of tool `pay`: module", message)
+    assert "has no `juge`; did you mean `judge`?" in message
 
 
 async def test_cases_are_judged_by_the_handler_too(cli: Cli, handled: Path) -> None:

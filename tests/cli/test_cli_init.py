@@ -74,9 +74,9 @@ async def test_the_readme_is_typed_word_for_word_in_an_empty_folder(
         ran = await asyncio.create_subprocess_exec(
             program, *words, cwd=tmp_path, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
         )
-        said, complaint = await ran.communicate()
+        output, complaint = await ran.communicate()
         assert ran.returncode == 0, complaint.decode()
-        return said.decode()
+        return output.decode()
 
     init, dev, ask, inbox, approve = ([*words[1:]] for words in typed())
     assert "signoff dev" in await run(*init)

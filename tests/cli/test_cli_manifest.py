@@ -57,8 +57,8 @@ async def test_validate_notes_what_is_right_but_odd(cli: Cli, tmp_path: Path) ->
         ["tool `idle`: no actor has it", "tool `mine`: a specialist, but `desk` and `back` have it"],
     )
     path.write_text(ODD.replace("back: {tools: [mine]}", "back: {tools: [mien]}"))
-    said = assert_one_sentence(await cli("manifest", "validate", "--manifest", str(path)))
-    assert "odd.yaml:6: actor `back` lists the unknown tool `mien`; did you mean `mine`?" in said
+    message = assert_one_sentence(await cli("manifest", "validate", "--manifest", str(path)))
+    assert "odd.yaml:6: actor `back` lists the unknown tool `mien`; did you mean `mine`?" in message
 
 
 async def test_validate_notes_an_escalation_that_nobody_there_is_can_answer(cli: Cli, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ async def test_tree_shows_where_an_actor_may_stand(cli: Cli, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("model", "message"),
     [
         (
             "scripted:cli_project_tools:modl",
@@ -105,13 +105,13 @@ async def test_tree_shows_where_an_actor_may_stand(cli: Cli, tmp_path: Path) -> 
         ("nonsense", "; write `provider:model`, such as `openai:gpt-5`"),
     ],
 )
-async def test_validate_says_whose_model_cannot_be_had(cli: Cli, tmp_path: Path, model: str, said: str) -> None:
+async def test_validate_says_whose_model_cannot_be_had(cli: Cli, tmp_path: Path, model: str, message: str) -> None:
     """By the name of the actor."""
     path = tmp_path / "odd.yaml"
     path.write_text(ODD.replace("back: {", f"back: {{model: '{model}', "))
     found = assert_one_sentence(await cli("manifest", "validate", "--manifest", str(path)))
     assert found.startswith("actor `back`: ")
-    assert said in found
+    assert message in found
 
 
 async def test_diff_of_equal_manifests_is_nothing(manifest: Cli) -> None:
@@ -133,8 +133,8 @@ async def test_diff_says_what_changed_and_what_it_means(manifest: Cli, changed: 
 @pytest.mark.row("B81")
 async def test_diff_with_what_cannot_be_read_is_a_bad_invocation(manifest: Cli, tmp_path: Path) -> None:
     """Exit code 2, so that nobody takes it for a difference: a file that is not there, and one that is wrong."""
-    said = assert_one_sentence(await manifest("manifest", "diff", str(MANIFEST), str(tmp_path / "none.yaml")), 2)
-    assert "there is no such file" in said
+    message = assert_one_sentence(await manifest("manifest", "diff", str(MANIFEST), str(tmp_path / "none.yaml")), 2)
+    assert "there is no such file" in message
     (tmp_path / "wrong.yaml").write_text("version: 2\n")
     assert_one_sentence(await manifest("manifest", "diff", str(tmp_path / "wrong.yaml"), str(MANIFEST)), 2)
     assert (await manifest("manifest", "diff", str(MANIFEST))).code == 2
@@ -158,8 +158,8 @@ async def test_a_wrong_manifest_is_one_sentence_and_exit_code_1(cli: Cli, tmp_pa
     """For each command that reads one."""
     (tmp_path / "wrong.yaml").write_text("version: 1\ntols: {}\n")
     for command in ("validate", "tree", "show"):
-        said = assert_one_sentence(await cli("manifest", command, "--manifest", str(tmp_path / "wrong.yaml")))
-        assert "wrong.yaml:2: unknown key `tols`" in said
+        message = assert_one_sentence(await cli("manifest", command, "--manifest", str(tmp_path / "wrong.yaml")))
+        assert "wrong.yaml:2: unknown key `tols`" in message
 
 
 async def test_tree_shows_what_peers_would_be_told_of(cli: Cli, tmp_path: Path) -> None:

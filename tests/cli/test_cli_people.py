@@ -200,9 +200,9 @@ async def test_check_finds_delegations_of_no_use(people: Path) -> None:
 async def test_check_points_into_a_broken_file(people: Path, cli: Cli) -> None:
     """One sentence with file and line, exit code 1; a wrong invocation is 2."""
     write(people, "- id: ana\n  rolls: [finance]\n")
-    said = assert_one_sentence(await cli("people", "check", str(people)))
-    assert said.startswith(f"{people}:2: unknown key `rolls` of a person")
-    assert said.endswith("did you mean `roles`?")
+    message = assert_one_sentence(await cli("people", "check", str(people)))
+    assert message.startswith(f"{people}:2: unknown key `rolls` of a person")
+    assert message.endswith("did you mean `roles`?")
     nowhere = people.with_name("nowhere.yaml")
     assert assert_one_sentence(await cli("people", "check", str(nowhere))) == f"{nowhere}: there is no such file"
     for wrong in (("people", "check", "--nonsense"), ("people", "chekc"), ("people", "check", "a", "b")):

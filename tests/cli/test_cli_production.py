@@ -91,40 +91,42 @@ async def test_with_a_token_the_command_line_speaks_to_the_gateway(
     gateway = f"http://127.0.0.1:{site.port}"
     clean_env.setenv("SIGNOFF_PUBLIC_URL", gateway)
 
-    async def said(person: str, *words: str) -> Ran:
+    async def run_as(person: str, *words: str) -> Ran:
         clean_env.setenv("SIGNOFF_TOKEN", tokens[person])
         return await cli(*words)
 
-    assert "no gateway answers" in assert_one_sentence(await said("ana", "inbox"))
+    assert "no gateway answers" in assert_one_sentence(await run_as("ana", "inbox"))
     async with site.running("worker"), site.running("gateway"):
-        asked = await said("rui", "ask", "pay 420", "--no-wait", "--json")
+        asked = await run_as("rui", "ask", "pay 420", "--no-wait", "--json")
         assert (asked.code, asked.data["tenant"]) == (0, "main")
-        card = await waits(said, asked.data["turn"])
-        assert (await said("rui", "inbox", "--json")).data == []
-        shown = await said("ana", "show", card["code"])
+        card = await waits(run_as, asked.data["turn"])
+        assert (await run_as("rui", "inbox", "--json")).data == []
+        shown = await run_as("ana", "show", card["code"])
         assert (shown.code, "Pay 420 EUR" in shown.out, "asked by" in shown.out) == (0, True, True)
-        own = await said("rui", "approve", card["code"])
+        own = await run_as("rui", "approve", card["code"])
         assert (own.code, "you asked for this yourself" in own.out or "may not" in own.out) == (1, True)
-        other = await said("ana", "approve", card["code"], "--as", "rui")
+        other = await run_as("ana", "approve", card["code"], "--as", "rui")
         assert (other.code, "cannot act as `rui`" in other.out) == (1, True)
         clean_env.setenv("SIGNOFF_TOKEN", looking)
         assert "needs the scope `decide`" in assert_one_sentence(await cli("approve", card["code"]))
-        both = await said("ana", "approve", card["code"], "ZZZ-ZZZ", "--json")
+        both = await run_as("ana", "approve", card["code"], "ZZZ-ZZZ", "--json")
         assert (both.code, [each["status"] for each in both.data]) == (1, ["accepted", "refused"])
-        watched = await said("rui", "watch", asked.data["id"])
+        watched = await run_as("rui", "watch", asked.data["id"])
         assert (watched.code, "Pay 420 EUR to Ana: ran" in watched.out) == (0, True)
         assert watched.out.count("Pay 420 EUR to Ana: ran") == 1
-        second = await said("rui", "ask", "pay 430", "--no-wait", "--json")
-        changed = (await waits(said, second.data["turn"]))["code"]
-        edited = await said("ana", "approve", changed, "--set", "amount=431")
+        second = await run_as("rui", "ask", "pay 430", "--no-wait", "--json")
+        changed = (await waits(run_as, second.data["turn"]))["code"]
+        edited = await run_as("ana", "approve", changed, "--set", "amount=431")
         assert (edited.code, "430 -> 431" in edited.out) == (0, True), edited
-        assert (await said("rui", "show", second.data["id"], "--json")).data["turn"] == second.data["turn"]
-        third = await said("rui", "ask", "pay 440", "--no-wait", "--json")
-        denied = await said("ana", "deny", (await waits(said, third.data["turn"]))["code"], "--reason", "no", "--json")
+        assert (await run_as("rui", "show", second.data["id"], "--json")).data["turn"] == second.data["turn"]
+        third = await run_as("rui", "ask", "pay 440", "--no-wait", "--json")
+        denied = await run_as(
+            "ana", "deny", (await waits(run_as, third.data["turn"]))["code"], "--reason", "no", "--json"
+        )
         assert (denied.code, denied.data["verdict"]) == (0, "denied")
-        assert "there is no" in assert_one_sentence(await said("ana", "show", "nothing"))
-        assert "there is no actor" in assert_one_sentence(await said("rui", "ask", "pay 1", "--actor", "nobody"))
-        follows = await said("rui", "ask", "pay 5")
+        assert "there is no" in assert_one_sentence(await run_as("ana", "show", "nothing"))
+        assert "there is no actor" in assert_one_sentence(await run_as("rui", "ask", "pay 1", "--actor", "nobody"))
+        follows = await run_as("rui", "ask", "pay 5")
         assert (follows.code, "ran by rule" in follows.out) == (0, True)
         clean_env.delenv("SIGNOFF_TOKEN")
         for words in (("ask", "pay 420"), ("inbox",), ("deny", "K7Q-2FM", "--reason", "no", "--as", "ana")):
@@ -145,11 +147,11 @@ async def test_a_token_is_sent_nowhere_in_the_open(cli: Cli, clean_env: pytest.M
     assert "looks like https://" in wrong
 
 
-async def waits(said: Callable[..., Awaitable[Ran]], turn: str) -> dict[str, Any]:
+async def waits(run_as: Callable[..., Awaitable[Ran]], turn: str) -> dict[str, Any]:
     """The card of a turn in Ana's inbox."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        for card in (await said("ana", "inbox", "--json")).data:
+        for card in (await run_as("ana", "inbox", "--json")).data:
             if card["turn"] == turn:
                 found: dict[str, Any] = card
                 return found

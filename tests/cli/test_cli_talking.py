@@ -34,9 +34,9 @@ async def test_lines_of_standard_input_are_messages(served_cli: Cli, monkeypatch
     """One after another, in one session; empty lines say nothing."""
     monkeypatch.setattr("sys.stdin", io.StringIO("pay 5\n\npay 6\n"))
     ran = await served_cli("chat", "--session", "talk2", "--json")
-    said = [from_json(line) for line in ran.out.splitlines()]
-    assert (ran.code, [each["turns"][0]["state"] for each in said]) == (0, ["complete", "complete"])
-    assert len({each["receipt"]["turn"] for each in said}) == 2
+    replies = [from_json(line) for line in ran.out.splitlines()]
+    assert (ran.code, [each["turns"][0]["state"] for each in replies]) == (0, ["complete", "complete"])
+    assert len({each["receipt"]["turn"] for each in replies}) == 2
 
 
 @pytest.mark.parametrize(

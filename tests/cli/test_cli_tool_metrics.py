@@ -56,5 +56,5 @@ async def test_each_tool_is_shown_with_its_failures_and_times(metered: Cli) -> N
 async def test_without_a_run_there_is_nothing_to_show(metered: Cli) -> None:
     """A tenant of nothing, and a time that cannot be read."""
     assert "nothing ran" in (await metered("tools", "metrics", "--tenant", "nobody")).out
-    said = assert_one_sentence(await metered("tools", "metrics", "--since", "soon"))
-    assert "--since: `soon` is not a duration" in said
+    message = assert_one_sentence(await metered("tools", "metrics", "--since", "soon"))
+    assert "--since: `soon` is not a duration" in message

@@ -176,9 +176,9 @@ async def test_policy_check_points_into_the_expression(tools: Cli, tmp_path: Pat
     wrong = tmp_path / "wrong.yaml"
     text = MANIFEST.read_text().replace("args.amount < 10", "args.amuont < 10")
     wrong.write_text(f"path: ['{PROJECT}']\n{text}")
-    said = assert_one_sentence(await tools("policy", "check", str(wrong)))
-    assert "wrong.yaml:" in said
-    assert "amuont" in said
+    message = assert_one_sentence(await tools("policy", "check", str(wrong)))
+    assert "wrong.yaml:" in message
+    assert "amuont" in message
 
 
 async def test_policy_test_runs_the_cases(tools: Cli) -> None:
@@ -291,5 +291,5 @@ async def test_policy_explain_shows_rule_engines_and_inputs(tools: Cli) -> None:
 
 async def test_policy_explain_refuses_arguments_no_policy_would_see(tools: Cli) -> None:
     """Arguments that do not fit the schema have no verdict."""
-    said = assert_one_sentence(await tools("policy", "explain", "pay", "--args", '{"amount": 5}'))
-    assert "these are no arguments of `pay`" in said
+    message = assert_one_sentence(await tools("policy", "explain", "pay", "--args", '{"amount": 5}'))
+    assert "these are no arguments of `pay`" in message

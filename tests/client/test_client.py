@@ -144,15 +144,15 @@ async def test_the_same_turn_with_other_words_is_a_conflict(client: Client) -> N
 
 async def test_a_conversation_goes_on(client: Client) -> None:
     """A message begins a session; both are listed and read."""
-    said = await client.say("talk", "pay 5", user="rui")
+    reply = await client.say("talk", "pay 5", user="rui")
     # The turn begins after the message is taken in.
     async with asyncio.timeout(60):
-        while not (view := await client.session(said.id)).turns or view.turns[0].state == "working":
+        while not (view := await client.session(reply.id)).turns or view.turns[0].state == "working":
             await asyncio.sleep(0.05)
-    assert [(turn.turn, turn.state) for turn in view.turns] == [(said.turn, "complete")]
-    assert (await (await client.turn(f"{said.id}.{said.turn}")).result()).state == "complete"
-    assert said.session in [row.session for row in await client.sessions()]
-    assert said.turn in [row.turn for row in await client.turns(state="complete")]
+    assert [(turn.turn, turn.state) for turn in view.turns] == [(reply.turn, "complete")]
+    assert (await (await client.turn(f"{reply.id}.{reply.turn}")).result()).state == "complete"
+    assert reply.session in [row.session for row in await client.sessions()]
+    assert reply.turn in [row.turn for row in await client.turns(state="complete")]
 
 
 async def test_answers_are_remembered_and_a_tenant_is_frozen(client: Client) -> None:

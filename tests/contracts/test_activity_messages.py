@@ -17,8 +17,8 @@ def reply(args: Content, call: str = "c1.1", **fields: Any) -> ModelReply:
 
 def test_an_answer_of_words_alone_stands_in_its_call() -> None:
     """It is not sent a second time; one that is sent counts as it is."""
-    said = reply(Content(inline={"text": "done"}))
-    assert said.answer == Response(text=Content(inline="done"))
+    message = reply(Content(inline={"text": "done"}))
+    assert message.answer == Response(text=Content(inline="done"))
     other = Response(text=Content(inline="other"))
     assert reply(Content(inline={"text": "done"}), response=other).answer == other
 

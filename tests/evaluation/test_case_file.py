@@ -18,11 +18,11 @@ def written(folder: Path, text: str) -> Path:
 
 def test_a_case_is_read_as_it_was_written(tmp_path: Path) -> None:
     """Texts that YAML or a manifest would take for something else included."""
-    said = [
+    entries = [
         {"role": "user", "text": text} for text in ("no", "12:30", "${HOME} and\n two lines", "é\t'\"", "- a: b", "")
     ]
     case = a_case(
-        a_call(1e20), a_call(70, "ask", "c1.2"), messages=said, forbid=["verdict"], context={"data": {"n": 1}}
+        a_call(1e20), a_call(70, "ask", "c1.2"), messages=entries, forbid=["verdict"], context={"data": {"n": 1}}
     )
     found, problems = read_cases(written(tmp_path, write_cases([case, case])))
     assert [each.case for each in found] == [case, case]

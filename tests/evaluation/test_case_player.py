@@ -32,15 +32,15 @@ def verdicts(played: PlayResult) -> list[str]:
 
 async def played_with(case: EvaluationCase, catalog: Catalog, *script: Completion) -> tuple[PlayResult, list[str]]:
     """The case played with a script, and what the script was answered to its calls."""
-    heard: list[str] = []
+    results: list[str] = []
     model = steps(script)
 
     async def react(request: CompletionRequest) -> Completion:
         parts = [part for message in request.messages for part in message.parts if isinstance(part, ResultPart)]
-        heard[:] = [f"{part.code} {part.value.inline}" for part in parts]
+        results[:] = [f"{part.code} {part.value.inline}" for part in parts]
         return await model.complete(request)
 
-    return await play(case, catalog, CaseModel("script", ScriptedModel(react))), heard
+    return await play(case, catalog, CaseModel("script", ScriptedModel(react))), results
 
 
 async def test_recorded_calls_are_judged_by_todays_policy() -> None:
@@ -65,9 +65,9 @@ async def test_a_models_calls_are_answered_from_the_record_by_tool_and_arguments
     """`1` and `1.0` have one digest, as has another order of names; other arguments are unrecorded, and counted."""
     case = a_case(a_call(20, args={"amount": 20, "pin": "1"}), a_call(70, "ask", "c1.2"))
     script = (calls(("pay", {"pin": "1", "amount": 20.0})), calls(LARGE), calls(("pay", {"amount": 21})), respond("ok"))
-    played, heard = await played_with(case, a_catalog(), *script)
-    assert heard[:2] == ["ok paid 20", "ok paid 70"]
-    assert heard[2].startswith("unrecorded unrecorded")
+    played, results = await played_with(case, a_catalog(), *script)
+    assert results[:2] == ["ok paid 20", "ok paid 70"]
+    assert results[2].startswith("unrecorded unrecorded")
     assert [each.answered for each in played.calls] == ["record", "record", "nobody"]
     assert (played.unrecorded, played.ending, played.answer) == (1, "complete", "ok")
 
@@ -75,27 +75,27 @@ async def test_a_models_calls_are_answered_from_the_record_by_tool_and_arguments
 async def test_equal_calls_get_their_own_answers_and_then_the_last_one_again() -> None:
     """In the order of the record."""
     answers = [a_call(call=f"c1.{n}", result={"code": "ok", "value": f"answer {n}"}) for n in (1, 2)]
-    _, heard = await played_with(a_case(*answers), a_catalog(), calls(SMALL, SMALL), calls(SMALL), respond("ok"))
-    assert heard == ["ok answer 1", "ok answer 2", "ok answer 2"]
+    _, results = await played_with(a_case(*answers), a_catalog(), calls(SMALL, SMALL), calls(SMALL), respond("ok"))
+    assert results == ["ok answer 1", "ok answer 2", "ok answer 2"]
 
 
 async def test_what_people_said_is_taken_from_the_record() -> None:
     """A denial answers a call that would be asked again; where it would run no tool has answered."""
     denied = a_call(70, "ask", decision={"verdict": "denied", "by": "ana"}, result={"code": "denied", "value": "no"})
-    asked, heard = await played_with(a_case(denied), a_catalog(), calls(LARGE), respond("ok"))
-    assert (verdicts(asked), heard) == (["ask"], ["denied no"])
-    freed, heard = await played_with(
+    asked, results = await played_with(a_case(denied), a_catalog(), calls(LARGE), respond("ok"))
+    assert (verdicts(asked), results) == (["ask"], ["denied no"])
+    freed, results = await played_with(
         a_case(denied), a_catalog(a_tool(requires_approval=False)), calls(LARGE), respond("ok")
     )
     assert (verdicts(freed), freed.unrecorded) == (["run"], 1)
-    assert heard[0].startswith("unrecorded")
+    assert results[0].startswith("unrecorded")
 
 
 async def test_a_call_that_the_gates_end_is_answered_by_them() -> None:
     """As a worker would tell the model."""
-    played, heard = await played_with(a_case(a_call()), a_catalog(), calls(("fly", {})), respond("ok"))
+    played, results = await played_with(a_case(a_call()), a_catalog(), calls(("fly", {})), respond("ok"))
     assert verdicts(played) == ["not_available"]
-    assert heard == ["not_available Unknown tool: fly; use one of the tools you were given"]
+    assert results == ["not_available Unknown tool: fly; use one of the tools you were given"]
     assert played.calls[0].answered == "gates"
 
 
@@ -115,8 +115,8 @@ async def test_the_model_gets_todays_instructions_and_tools() -> None:
         return say("hello")
 
     earlier = {"role": "assistant", "text": "well", "calls": [a_call(5)]}
-    said = [{"role": "user", "text": "first"}, earlier, {"role": "user", "text": "then"}]
-    case = a_case(a_call(), messages=said, completions=[{"at": "2026-11-24T10:00:00+00:00", "withheld": ["look"]}])
+    messages = [{"role": "user", "text": "first"}, earlier, {"role": "user", "text": "then"}]
+    case = a_case(a_call(), messages=messages, completions=[{"at": "2026-11-24T10:00:00+00:00", "withheld": ["look"]}])
     catalog = a_catalog(a_tool(), a_tool("look"), instructions="Be kind.")
     played = await play(case, catalog, CaseModel("script", ScriptedModel(react), {"temperature": 0}))
     [request] = seen
@@ -130,8 +130,8 @@ async def test_the_model_gets_todays_instructions_and_tools() -> None:
 async def test_an_answer_that_cannot_be_read_goes_back_once() -> None:
     """As in a turn; the second time its words are taken."""
     wrong = calls(("respond", {"state": "complete"}), text="words")
-    played, heard = await played_with(a_case(a_call()), a_catalog(), wrong, respond("done", "clarifying"))
-    assert heard[0].startswith("input_invalid respond was not understood")
+    played, results = await played_with(a_case(a_call()), a_catalog(), wrong, respond("done", "clarifying"))
+    assert results[0].startswith("input_invalid respond was not understood")
     assert (played.ending, played.answer) == ("clarifying", "done")
     played, _ = await played_with(a_case(a_call()), a_catalog(), wrong, wrong)
     assert (played.ending, played.answer) == ("complete", "words")
@@ -151,10 +151,10 @@ async def test_secret_arguments_are_hidden_and_found_all_the_same() -> None:
     """A model proposes the secret, the case holds that there was one."""
     recorded = a_call(args={"amount": 20, "pin": HIDDEN})
     catalog = a_catalog(a_tool(secrets=("pin",)))
-    played, heard = await played_with(
+    played, results = await played_with(
         a_case(recorded), catalog, calls(("pay", {"amount": 20, "pin": "4711"})), respond("ok")
     )
-    assert heard == ["ok paid 20"]
+    assert results == ["ok paid 20"]
     assert played.calls[0].args == {"amount": 20, "pin": HIDDEN}
 
 

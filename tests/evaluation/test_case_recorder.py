@@ -49,7 +49,7 @@ def denied(source: Any, reason: str = "no", **fields: Any) -> CallOutcome:
 
 
 def case_of(
-    *outcomes: CallOutcome, ruling: GateDecision | None = None, call: CallPart | None = None, **fields: Any
+    *outcomes: CallOutcome, gate_decision: GateDecision | None = None, call: CallPart | None = None, **fields: Any
 ) -> EvaluationCase:
     """The case of a turn of one call, whose result only its outcome tells, and an answer."""
     given = TurnInput(
@@ -66,14 +66,14 @@ def case_of(
         message=Message(role="assistant", parts=(words, call or part())),
         catalog="c" * 16,
         instructions="i" * 16,
-        gates=None if ruling is None else GateReply(gate_decisions=(ruling,)),
+        gates=None if gate_decision is None else GateReply(gate_decisions=(gate_decision,)),
     )
     results = fields.pop("results", ())
-    said = (*given.messages, first.message, *((Message(role="tool", parts=results),) if results else ()))
+    last_messages = (*given.messages, first.message, *((Message(role="tool", parts=results),) if results else ()))
     last = ModelReply(message=Message(role="assistant"), response=Response(text=Content(inline="done")))
     steps = (
         HistoryStep(ModelTask(ctx=ctx, completion=1, messages=given.messages), first, AT),
-        HistoryStep(ModelTask(ctx=ctx, completion=2, messages=said), last, AT),
+        HistoryStep(ModelTask(ctx=ctx, completion=2, messages=last_messages), last, AT),
     )
     answer = ResponsePart(content=Content(inline=fields.pop("answer", "done")))
     result = TurnResult(state="complete", parts=(answer,), calls=outcomes)
@@ -86,9 +86,9 @@ def call_of(case: EvaluationCase) -> RecordedCall:
     return call
 
 
-def said(ruling: GateDecision | None, *outcomes: CallOutcome) -> tuple[str, str, str]:
+def recorded_verdict(gate_decision: GateDecision | None, *outcomes: CallOutcome) -> tuple[str, str, str]:
     """What is recorded of a call: verdict, gate, and what people said."""
-    call = call_of(case_of(*outcomes, ruling=ruling))
+    call = call_of(case_of(*outcomes, gate_decision=gate_decision))
     return call.verdict, call.gate, "" if call.decision is None else f"{call.decision.verdict} by {call.decision.by}"
 
 
@@ -101,7 +101,7 @@ APPROVED = outcome(decided_by="ana", approval_id="main.s1.t1.c1.1")
 
 
 @pytest.mark.parametrize(
-    ("ruling", "ended", "recorded"),
+    ("gate_decision", "ended", "recorded"),
     [
         (ruled("run"), outcome(), ("run", "", "")),
         (ruled("run"), outcome("execution_failed", gate="execute"), ("run", "", "")),
@@ -129,16 +129,16 @@ APPROVED = outcome(decided_by="ana", approval_id="main.s1.t1.c1.1")
     ],
 )
 def test_what_became_of_a_call_is_recorded(
-    ruling: GateDecision | None, ended: CallOutcome, recorded: tuple[str, str, str]
+    gate_decision: GateDecision | None, ended: CallOutcome, recorded: tuple[str, str, str]
 ) -> None:
     """What the gates said, which of them ended it, and what people said."""
-    assert said(ruling, ended) == recorded
+    assert recorded_verdict(gate_decision, ended) == recorded
 
 
 def test_who_was_asked_is_recorded() -> None:
     """And how many of them had to approve."""
     question = QuestionReference(question_hash="h", effect="Pay", approvers=("role:finance",), quorum=2)
-    call = call_of(case_of(APPROVED, ruling=ruled("ask", question=question)))
+    call = call_of(case_of(APPROVED, gate_decision=ruled("ask", question=question)))
     assert (call.approvers, call.quorum, call.rule) == (["role:finance"], 2, RuleReference(name="auto_approve_if"))
 
 
@@ -181,10 +181,10 @@ def test_secrets_are_hidden_wherever_they_stand() -> None:
 
 def test_what_the_model_read_is_its_answer() -> None:
     """Before what the turn's result says, which may be cut; results of earlier turns have the same ids, and are not."""
-    heard = (ResultPart(call="c1.1", tool="pay", code="ok", value=Content(inline="heard"), note="changed"),)
+    parts = (ResultPart(call="c1.1", tool="pay", code="ok", value=Content(inline="heard"), note="changed"),)
     old = (ResultPart(call="c1.1", tool="pay", code="ok", value=Content(inline="old")),)
     earlier = (user_message("first"), Message(role="assistant", parts=(part(),)), Message(role="tool", parts=old))
-    result = call_of(case_of(outcome(value="cut"), results=heard)).result
+    result = call_of(case_of(outcome(value="cut"), results=parts)).result
     assert result is not None
     assert (result.value, result.note) == ("heard", "changed")
     case = case_of(outcome(value="mine"), messages=(*earlier, user_message("then")))
@@ -213,7 +213,7 @@ def test_a_turn_without_end_is_refused() -> None:
 async def test_what_was_recorded_plays(tmp_path: Any) -> None:
     """Through its file."""
     path = tmp_path / "cases.yaml"
-    path.write_text(write_cases([case_of(outcome(), ruling=ruled("run"), call=part(pin="4711-secret"))]))
+    path.write_text(write_cases([case_of(outcome(), gate_decision=ruled("run"), call=part(pin="4711-secret"))]))
     [[placed], problems] = read_cases(path)
     assert (problems, find_misfits(placed.case, CATALOG)) == ([], [])
     [call] = (await play(placed.case, CATALOG)).calls

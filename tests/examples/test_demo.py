@@ -60,12 +60,12 @@ def test_event_ids_come_from_the_history_as_temporal_prints_it() -> None:
 )
 async def test_a_story_plays_by_one_command(story: str, expected: list[str]) -> None:
     """Exit code 0, and every thing it says it saw; in databases, over HTTP and in the verified record."""
-    code, said, complaint = await _demo(story)
+    code, output, complaint = await _demo(story)
     if "whether that took at most" in complaint:
         # Two seconds are little on a machine that is busy with other tests; once more, they have to be enough.
-        code, said, complaint = await _demo(story)
+        code, output, complaint = await _demo(story)
     assert code == 0, complaint
-    seen = " ".join(each["seen"] for each in json.loads(said))
+    seen = " ".join(each["seen"] for each in json.loads(output))
     assert [words for words in expected if words not in seen] == []
 
 
@@ -73,8 +73,8 @@ async def _demo(story: str) -> tuple[int | None, str, str]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "demo", story, "--json"), cwd=EXAMPLES, stdout=PIPE, stderr=PIPE
     )
-    said, complaint = await process.communicate()
-    return process.returncode, said.decode(), complaint.decode()
+    output, complaint = await process.communicate()
+    return process.returncode, output.decode(), complaint.decode()
 
 
 def test_hours_are_seconds_where_two_people_wait(tmp_path: Path) -> None:

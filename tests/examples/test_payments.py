@@ -32,7 +32,7 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def said(*messages: Message) -> Any:
+def next_call(*messages: Message) -> Any:
     """The script's one call or answer."""
     return react(CompletionRequest("", "", messages, (None,) * len(messages), ())).calls[0]
 
@@ -46,13 +46,13 @@ def said(*messages: Message) -> Any:
 )
 def test_words_become_a_call(words: str, tool: str, args: dict[str, Any]) -> None:
     """Each sentence of the stories proposes the call it means."""
-    call = said(user_message(words))
+    call = next_call(user_message(words))
     assert (call.tool, call.args) == (tool, args)
 
 
 def test_what_it_does_not_understand_is_asked_back() -> None:
     """A payment without an amount is no payment."""
-    call = said(user_message("pay Nordwind"))
+    call = next_call(user_message("pay Nordwind"))
     assert (call.tool, call.args["state"]) == ("respond", "clarifying")
 
 
@@ -69,7 +69,7 @@ def test_what_it_does_not_understand_is_asked_back() -> None:
 def test_a_result_is_told_in_words(tool: str, code: str, value: Any, note: str, expected: str) -> None:
     """People read a sentence, also of what was changed."""
     part = ResultPart(call="c1.1", tool=tool, code=code, value=Content(inline=value), note=note)
-    assert said(user_message("go"), Message(role="tool", parts=(part,))).args["text"] == expected
+    assert next_call(user_message("go"), Message(role="tool", parts=(part,))).args["text"] == expected
 
 
 @pytest.mark.parametrize(("amount", "kind"), [(12000.0, "ask"), (50000.0, "ask"), (50000.5, "settled")])

@@ -28,8 +28,8 @@ async def locked(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
 async def asked(locked: GatewayRig) -> str:
     """A request of guest's."""
     headers = bearer(await token_of(locked, "guest"))
-    said = await locked.http.post("/v1/turns", json={"text": "pay", "actor": "desk"}, headers=headers)
-    turn = said.json()["id"]
+    response = await locked.http.post("/v1/turns", json={"text": "pay", "actor": "desk"}, headers=headers)
+    turn = response.json()["id"]
     shown = await locked.http.get(f"/v1/turns/{turn}", headers=headers)
     while not shown.json()["calls"] or shown.json()["calls"][0]["approval"] is None:
         shown = await locked.http.get(f"/v1/turns/{turn}", headers=headers)

@@ -67,8 +67,8 @@ async def test_a_message_of_a_session_is_answered_where_it_is_told(till: Gateway
     path = f"/v1/sessions/{fresh()}/messages"
     codes = []
     for where in ({"actor": "desk", "route": "till", "step": "pay"}, {}):
-        said = (await till.http.post(path, json={"text": "small", **where})).json()
-        view = await ended(till, f"{said['id']}.{said['turn']}")
+        body = (await till.http.post(path, json={"text": "small", **where})).json()
+        view = await ended(till, f"{body['id']}.{body['turn']}")
         codes += [call["outcome"]["code"] for call in view["calls"]]
     assert codes == ["ok", "not_available"]
 
@@ -133,8 +133,8 @@ async def test_a_message_brings_a_tool_for_its_own_turn(till: GatewayRig) -> Non
     codes = []
     for brought in (["refund"], []):
         given = {"text": "refund", "actor": "desk", "route": "alone", "transient": brought}
-        said = (await till.http.post(path, json=given)).json()
-        view = await ended(till, f"{said['id']}.{said['turn']}")
+        body = (await till.http.post(path, json=given)).json()
+        view = await ended(till, f"{body['id']}.{body['turn']}")
         codes += [call["outcome"]["code"] for call in view["calls"]]
     assert codes == ["ok", "not_available"]
 

@@ -194,9 +194,9 @@ async def test_sessions_show_themselves_to_whom_they_concern(locked: GatewayRig,
     """Its owner, and who reads all; the turns of it as well. Whom one of its turns asks reads that turn alone."""
     named = SessionKey("main", f"s{uuid.uuid4().hex[:10]}")
     session = ".".join(own_session(named, Person(id="guest"), development=False))
-    said = await gateway.http.post(f"/v1/sessions/{session}/messages", json={"text": "pay", "actor": "desk"})
-    assert said.status_code == 201, said.text
-    first = TurnKey(*session.split("."), said.json()["turn"])
+    response = await gateway.http.post(f"/v1/sessions/{session}/messages", json={"text": "pay", "actor": "desk"})
+    assert response.status_code == 201, response.text
+    first = TurnKey(*session.split("."), response.json()["turn"])
     await gateway.turns.waiting(first)
     then = await gateway.http.post(f"/v1/sessions/{session}/messages", json={"text": "hello", "actor": "desk"})
     second = ".".join((session, then.json()["turn"]))

@@ -93,15 +93,15 @@ async def test_answers_that_a_stopped_server_missed_are_handed_over_in_order_and
     assert (await rig.request(approval)).state == "approved"
     assert (await rig.turns.signoff.request(approval)).votes == ()
     assert await AnswerDispatcher(away).step(older_than=0) == 2
-    heard = Heard(rig.turns.client, task_queue=rig.turns.task_queue)
-    back = AnswerDispatcher(dataclasses.replace(rig.deps, client=heard))
+    recorder = Heard(rig.turns.client, task_queue=rig.turns.task_queue)
+    back = AnswerDispatcher(dataclasses.replace(rig.deps, client=recorder))
     assert await back.step(older_than=3_600) == 0
-    assert heard.given == ()
+    assert recorder.given == ()
     assert await back.step(older_than=0) == 0
     result = await asyncio.wait_for(rig.turns.signoff.result(key_of(approval)), 60)
     assert [call.code for call in result.calls] == ["ok"]
     assert await back.step(older_than=0) == 0
-    assert heard.given == (("ana", "approved"), ("bo", "approved"))
+    assert recorder.given == (("ana", "approved"), ("bo", "approved"))
     assert await rig.runs(approval) == 1
 
 

@@ -28,8 +28,8 @@ async def begun(rig: GatewayRig, text: str, **fields: Any) -> str:
     """A session that began with these words: its id."""
     owner = Person(id=fields.get("user", "guest"))
     session = own_session(SessionKey("main", fresh()), owner, development=False).session
-    said = await rig.http.post(f"/v1/sessions/{session}/messages", json={"text": text, "actor": "desk", **fields})
-    assert said.status_code == 201, said.text
+    response = await rig.http.post(f"/v1/sessions/{session}/messages", json={"text": text, "actor": "desk", **fields})
+    assert response.status_code == 201, response.text
     return session
 
 
@@ -95,9 +95,9 @@ async def test_a_session_alone_is_one_of_the_caller_s_tenant(rig: GatewayRig) ->
     locked = locked_rig(rig, people=[Person(id="kim", tenant=tenant)])
     headers = bearer(await token_of(locked, "kim", tenant=tenant))
     path = f"/v1/sessions/{session}"
-    said = await locked.http.post(f"{path}/messages", json={"text": "hello", "actor": "desk"}, headers=headers)
-    assert (said.status_code, said.json()["tenant"]) == (201, tenant), said.text
-    assert said.json()["session"].startswith(f"{session}-")
+    response = await locked.http.post(f"{path}/messages", json={"text": "hello", "actor": "desk"}, headers=headers)
+    assert (response.status_code, response.json()["tenant"]) == (201, tenant), response.text
+    assert response.json()["session"].startswith(f"{session}-")
     assert (await locked.http.get(path, headers=headers)).json()["owner"] == "kim"
     other = await locked.http.get(f"/v1/sessions/main.{session}", headers=headers)
     assert other.status_code == 404

@@ -131,12 +131,12 @@ async def test_only_a_key_that_was_there_introduces_another(path: Path) -> None:
     """So it can be told apart from one that a stranger names."""
     first, second = (create_encryption_key(path, NOW) for _ in range(2))
     keys = await ring_at(path, NOW)
-    (said,) = second.introductions
-    assert keys.introduces(second.id, [said])
-    assert keys.introduces(second.id, ["", said])
-    assert not keys.introduces("00000000", [said])
-    assert not keys.introduces(second.id, [said.replace(first.id, "00000000")])
-    assert not keys.introduces(second.id, [said.partition(":")[0], f"{first.id}:", "", ":"])
+    (introduction,) = second.introductions
+    assert keys.introduces(second.id, [introduction])
+    assert keys.introduces(second.id, ["", introduction])
+    assert not keys.introduces("00000000", [introduction])
+    assert not keys.introduces(second.id, [introduction.replace(first.id, "00000000")])
+    assert not keys.introduces(second.id, [introduction.partition(":")[0], f"{first.id}:", "", ":"])
     assert not keys.introduces(second.id, [])
 
 

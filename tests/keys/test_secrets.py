@@ -56,7 +56,7 @@ async def test_a_secret_is_hidden_without_the_spaces_around_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reference", "said"),
+    ("reference", "message"),
     [
         ("env:NOT_SET", "the environment variable `NOT_SET`, which is not set"),
         ("file:/nowhere/at/all", "the file `/nowhere/at/all`, which cannot be read"),
@@ -65,11 +65,13 @@ async def test_a_secret_is_hidden_without_the_spaces_around_it() -> None:
         ("secret:number", "the secret `number`, which"),
     ],
 )
-async def test_what_is_not_there_is_told_by_its_reference(provider: SecretProvider, reference: str, said: str) -> None:
+async def test_what_is_not_there_is_told_by_its_reference(
+    provider: SecretProvider, reference: str, message: str
+) -> None:
     """Also what is no text: nothing is made of it."""
     with pytest.raises(SecretMissing) as caught:
         await provider.read(reference)
-    assert caught.value.message.startswith(said)
+    assert caught.value.message.startswith(message)
     assert provider.known_values == frozenset()
 
 
@@ -101,7 +103,7 @@ async def test_without_a_source_there_are_no_such_references() -> None:
 
 
 @pytest.mark.parametrize(
-    ("named", "said"),
+    ("named", "message"),
     [
         ("vault_of_ours:no_vault", "it needs `async def read"),
         ("vault_of_ours:maker", "it needs `async def read"),
@@ -109,9 +111,9 @@ async def test_without_a_source_there_are_no_such_references() -> None:
         ("not_there_at_all:vault", "cannot import `not_there_at_all`"),
     ],
 )
-def test_what_is_no_source_is_found_at_the_start(provider: SecretProvider, named: str, said: str) -> None:
+def test_what_is_no_source_is_found_at_the_start(provider: SecretProvider, named: str, message: str) -> None:
     """In one sentence that names the setting."""
-    with pytest.raises(ConfigError, match=said) as caught:
+    with pytest.raises(ConfigError, match=message) as caught:
         provider_of_secrets(Settings(secrets=named))
     assert caught.value.message.startswith("`secrets`: ")
     assert caught.value.context["field"] == "secrets"

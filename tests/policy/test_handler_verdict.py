@@ -27,7 +27,7 @@ def after(judge: CompiledPolicy, answer: HandlerVerdict) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("said", "answer"),
+    ("value", "answer"),
     [
         ("auto", HandlerVerdict("auto")),
         ("ask", HandlerVerdict("ask")),
@@ -46,9 +46,9 @@ def after(judge: CompiledPolicy, answer: HandlerVerdict) -> Any:
         (HandlerVerdict("auto", failed=True), None),
     ],
 )
-def test_an_answer_is_a_word_or_an_answer(said: Any, answer: HandlerVerdict | None) -> None:
+def test_an_answer_is_a_word_or_an_answer(value: Any, answer: HandlerVerdict | None) -> None:
     """Whatever else comes is none; above all nothing that is merely true."""
-    assert read_answer(said) == answer
+    assert read_answer(value) == answer
 
 
 @pytest.mark.row("B71")

@@ -167,9 +167,13 @@ def test_the_two_refund_rules_are_one_policy_without_a_function() -> None:
         terms=[{"when": "args.totalCost > 1000.0", "quorum": 2}],
     )
 
-    def said(cost: float, at: datetime) -> tuple[str, int]:
+    def verdict_at(cost: float, at: datetime) -> tuple[str, int]:
         found = policy.judge(arguments(totalCost=cost), context() | {"now": now_record(at, LISBON)})
         return found.verdict, found.terms.quorum
 
-    assert [said(20.0, FRIDAY), said(20.0, SATURDAY)] == [("auto", 1), ("ask", 1)]
-    assert [said(900.0, FRIDAY), said(1_001.0, FRIDAY), said(1_001.0, SATURDAY)] == [("ask", 1), ("ask", 2), ("ask", 2)]
+    assert [verdict_at(20.0, FRIDAY), verdict_at(20.0, SATURDAY)] == [("auto", 1), ("ask", 1)]
+    assert [verdict_at(900.0, FRIDAY), verdict_at(1_001.0, FRIDAY), verdict_at(1_001.0, SATURDAY)] == [
+        ("ask", 1),
+        ("ask", 2),
+        ("ask", 2),
+    ]

@@ -55,9 +55,9 @@ def test_the_strictest_verdict_counts(
 ) -> None:
     """Deny before ask before auto, whosever it is."""
     found = over(own, below)
-    said = found.judge({"amount": amount}, {})
-    assert said.verdict == verdict
-    assert said.policy_hash == found.hash
+    judged = found.judge({"amount": amount}, {})
+    assert judged.verdict == verdict
+    assert judged.policy_hash == found.hash
 
 
 @pytest.mark.parametrize(("tags", "verdict"), [((), "deny"), (("trusted",), "auto")])
@@ -72,9 +72,9 @@ def test_every_policy_is_asked_about_the_same_actor(upper: bool, tags: tuple[str
 def test_arguments_that_the_other_tool_would_not_take_are_not_approved_by_its_rule() -> None:
     """Its rule was written for its own arguments."""
     assert over(False, SMALL, fits=True).judge({"amount": 1.0}, {}).verdict == "auto"
-    said = over(False, SMALL, fits=False).judge({"amount": 1.0}, {})
-    assert (said.verdict, said.terms.approvers) == ("ask", DEFAULT)
-    assert "would not take these arguments" in said.why
+    judged = over(False, SMALL, fits=False).judge({"amount": 1.0}, {})
+    assert (judged.verdict, judged.terms.approvers) == ("ask", DEFAULT)
+    assert "would not take these arguments" in judged.why
 
 
 def test_nothing_is_added_by_what_never_asks() -> None:
@@ -182,10 +182,10 @@ def test_a_verdict_is_the_nearest_ones_of_those_that_count_and_shows_what_every_
     args = {"amount": 1.0}
     rules = [ApprovalPolicy(auto_approve_if=f"args.amount < {limit}") for limit in ("50.0", "60.0")]
     alone = [compiled(each).judge(args, {}) for each in rules]
-    said = over(*rules).judge(args, {})
-    assert (said.verdict, said.rule_text, said.why) == ("auto", alone[0].rule_text, alone[0].why)
+    judged = over(*rules).judge(args, {})
+    assert (judged.verdict, judged.rule_text, judged.why) == ("auto", alone[0].rule_text, alone[0].why)
     assert alone[0].rule_text != alone[1].rule_text
-    assert said.engines == (*alone[0].engines, *alone[1].engines) != ()
+    assert judged.engines == (*alone[0].engines, *alone[1].engines) != ()
 
 
 def test_the_hash_of_a_stack_is_that_of_all_its_policies_in_their_order() -> None:
@@ -245,6 +245,6 @@ ORDER = ("auto", "ask", "deny")
 @given(own=POLICIES, below=st.lists(POLICIES, max_size=3), amount=st.sampled_from([1.0, 20.0, 70.0]))
 def test_no_stack_is_looser_than_any_of_its_policies(own: Any, below: list[Any], amount: float) -> None:
     """For every policy under it, whatever the arguments."""
-    said = over(own, *below).judge({"amount": amount}, {}).verdict
+    judged = over(own, *below).judge({"amount": amount}, {}).verdict
     each = [compiled(policy).judge({"amount": amount}, {}).verdict for policy in (own, *below)]
-    assert said == max(each, key=ORDER.index)
+    assert judged == max(each, key=ORDER.index)

@@ -155,12 +155,12 @@ def test_macros_over_long_lists_run_out_of_steps() -> None:
 @settings(max_examples=300, deadline=2_000)
 def test_any_text_is_a_policy_or_a_config_error(text: str) -> None:
     """Whatever a developer writes is compiled or refused with a message, in bounded time and with no other error."""
-    said = "compiled"
+    outcome = "compiled"
     try:
         compiled(auto_approve_if=f"args.currency == {text}")
     except ConfigError as error:
-        said = error.message
-    assert said
+        outcome = error.message
+    assert outcome
 
 
 @pytest.mark.row("N28")

@@ -268,13 +268,13 @@ def test_a_route_is_asked_only_when_somebody_may_be() -> None:
 def test_the_hash_is_of_what_was_said() -> None:
     """The spelled fields in their plain form, expressions as they are read; what was left out does not count."""
     policy = compiled(autoApproveIf="  tool.tags.includes('money') ", quorum=2, timeout="1h", show={"secret": ["note"]})
-    said = {
+    content = {
         "auto_approve_if": "tool.tags.includes('money')",
         "quorum": 2,
         "timeout": 3600.0,
         "show": {"secret": ["note"]},
     }
-    assert policy.hash == sha256_hex({"requires_approval": said})
+    assert policy.hash == sha256_hex({"requires_approval": content})
     assert compiled(quorum=1).hash == sha256_hex({"requires_approval": {}})
 
 
@@ -284,11 +284,11 @@ def test_the_hash_of_rules_is_of_each_rule() -> None:
         GlobalRule(name="b", rule=" tool.tags.includes('x')", effect="deny", reason="r"),
         GlobalRule(name="a", rule="true", effect="hide"),
     ]
-    said = [
+    content = [
         {"name": "a", "rule": "true", "effect": "hide", "reason": ""},
         {"name": "b", "rule": "tool.tags.includes('x')", "effect": "deny", "reason": "r"},
     ]
-    assert compile_rules(rules).hash == sha256_hex({"policies": said})
+    assert compile_rules(rules).hash == sha256_hex({"policies": content})
     assert compile_rules([]).hash == sha256_hex({"policies": []})
 
 

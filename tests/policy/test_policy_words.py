@@ -325,8 +325,8 @@ def test_a_rule_sees_declared_context_only() -> None:
     rule = GlobalRule(name="r", rule="ctx.project == 'x'", effect="deny")
     found = compile_rules([rule], context_schema={"project": {"type": "string"}})
     facts = compiled().tool
-    ruling = found.judge(actor={"name": "desk", "tags": []}, tool=facts, ctx={**context(), "project": "x"})
-    assert ruling.effect == "deny"
+    verdict = found.judge(actor={"name": "desk", "tags": []}, tool=facts, ctx={**context(), "project": "x"})
+    assert verdict.effect == "deny"
     assert "global rules" in refused(compile_rules, [rule])[0]
 
 

@@ -35,7 +35,7 @@ def catalog_of(context: Mapping[str, Any], updates: tuple[str, ...]) -> Catalog:
     return build_catalog(tools=[tool], actors=[an_actor(routes=(route,))], context=context)
 
 
-def said(
+def layered_text(
     *,
     context: Mapping[str, Any] = CONTEXT,
     attributes: Mapping[str, Any] | None = None,
@@ -97,13 +97,13 @@ REFUSED: dict[tuple[str, str], type[Exception]] = {
 @pytest.mark.parametrize(("below", "above"), ATTEMPTS)
 def test_no_layer_says_anything_over_one_above_it(below: str, above: str) -> None:
     """It is refused, or what stands above reads as if nobody had tried."""
-    plain = said()
+    plain = layered_text()
     assert plain["hard constraints"][1] == "ask"
     if (below, above) in REFUSED:
         with pytest.raises(REFUSED[below, above]):
-            said(**ATTEMPTS[below, above])
+            layered_text(**ATTEMPTS[below, above])
     else:
-        assert said(**ATTEMPTS[below, above])[above] == plain[above]
+        assert layered_text(**ATTEMPTS[below, above])[above] == plain[above]
 
 
 @pytest.mark.row("P18")
@@ -122,9 +122,9 @@ def test_every_layer_is_tried_from_every_one_below_it() -> None:
 @pytest.mark.row("P18")
 def test_each_layer_does_say_what_is_its_own() -> None:
     """Else nothing above would show that the others were heard at all."""
-    plain = said()
-    assert said(attributes={"costCentre": "K2"})["directory"] == "K2"
-    assert said(given={"project": "p2"})["request"] == "p2"
+    plain = layered_text()
+    assert layered_text(attributes={"costCentre": "K2"})["directory"] == "K2"
+    assert layered_text(given={"project": "p2"})["request"] == "p2"
     assert plain["results"] == {"city": "Porto"}
 
 

@@ -106,29 +106,29 @@ def test_a_surplus_call() -> None:
 def test_calls_of_a_turn(limit: int, made: int, expected: str) -> None:
     """Gate 2: the actor's own number, never more than the house's."""
     found = catalog(actors=(an_actor(limits=TurnLimits(calls=limit)),))
-    ruling = judged(found, tally=Tally(calls=made))
+    gate_decision = judged(found, tally=Tally(calls=made))
     if not expected:
-        assert ruling.kind == "run"
+        assert gate_decision.kind == "run"
         return
     message = f"this turn has made its {expected} calls; answer with what you have"
-    assert ruling == settled("caps", "too_many_calls", message)
+    assert gate_decision == settled("caps", "too_many_calls", message)
 
 
 def test_calls_of_an_unknown_actor_are_capped_too() -> None:
     """Gate 2 counts before it is known who may do what."""
-    ruling = judged(catalog(), ctx=pinned("gone"), tally=Tally(calls=MAX_CALLS))
-    assert (ruling.gate, ruling.code) == ("caps", "too_many_calls")
+    gate_decision = judged(catalog(), ctx=pinned("gone"), tally=Tally(calls=MAX_CALLS))
+    assert (gate_decision.gate, gate_decision.code) == ("caps", "too_many_calls")
 
 
 @pytest.mark.parametrize(("made", "runs"), [(MAX_CALLS_PER_TOOL - 1, True), (MAX_CALLS_PER_TOOL, False)])
 def test_calls_of_one_tool(made: int, runs: bool) -> None:
     """Gate 2: twenty-five of one tool a turn; those of others do not count."""
-    ruling = judged(catalog(), tally=Tally(per_tool={"book_flight": made, "search": 99}))
+    gate_decision = judged(catalog(), tally=Tally(per_tool={"book_flight": made, "search": 99}))
     if runs:
-        assert ruling.kind == "run"
+        assert gate_decision.kind == "run"
         return
     message = "`book_flight` was called 25 times in this turn; do without it"
-    assert ruling == settled("caps", "too_many_calls", message)
+    assert gate_decision == settled("caps", "too_many_calls", message)
 
 
 @pytest.mark.parametrize(
@@ -143,12 +143,12 @@ def test_calls_of_one_tool(made: int, runs: bool) -> None:
 )
 def test_identical_calls(identical: int, mark: str, runs: bool) -> None:
     """Gate 2: the sixth time among the last calls, by name and arguments."""
-    ruling = judged(catalog(), tally=Tally(recent=("another", *[mark] * identical)))
+    gate_decision = judged(catalog(), tally=Tally(recent=("another", *[mark] * identical)))
     if runs:
-        assert ruling.kind == "run"
+        assert gate_decision.kind == "run"
         return
     message = f"the same call was made {identical} times among the last {identical + 1} calls; do something else"
-    assert ruling == settled("caps", "too_many_calls", message)
+    assert gate_decision == settled("caps", "too_many_calls", message)
 
 
 def test_a_name_no_tool_has() -> None:
@@ -181,10 +181,12 @@ def test_a_rule_that_denies(reason: str, expected: str) -> None:
 def test_a_policy_that_denies() -> None:
     """Gate 14: the verdict is kept, its reason told."""
     tool = a_tool(requires_approval=ApprovalPolicy(deny_if="args.totalCost > 100.0"))
-    ruling = judged(catalog(tool))
-    why = ruling.verdict.why
-    assert ruling == denied_decision(proposed(), "approval", why, tool).model_copy(update={"verdict": ruling.verdict})
-    assert ruling.verdict.verdict == "deny"
+    gate_decision = judged(catalog(tool))
+    why = gate_decision.verdict.why
+    assert gate_decision == denied_decision(proposed(), "approval", why, tool).model_copy(
+        update={"verdict": gate_decision.verdict}
+    )
+    assert gate_decision.verdict.verdict == "deny"
 
 
 @pytest.mark.parametrize(("count", "more"), [(1, ""), (PROBLEMS_SHOWN, ""), (PROBLEMS_SHOWN + 2, "; and 2 more")])
@@ -289,10 +291,10 @@ def test_a_tally_counts_every_call() -> None:
 def test_a_tally_counts_what_has_no_shape_by_what_was_wrong() -> None:
     """Malformed calls have no arguments to compare, so the complaint stands for them."""
     call = proposed(malformed="not JSON")
-    ruling = judged(catalog(), call=call)
-    tally = next_tally(Tally(), call, {}, ruling)
+    gate_decision = judged(catalog(), call=call)
+    tally = next_tally(Tally(), call, {}, gate_decision)
     assert tally.recent == (action("not JSON"),)
-    again = next_tally(tally, call, {}, ruling)
+    again = next_tally(tally, call, {}, gate_decision)
     assert again.recent == (action("not JSON"),) * 2
     unwritable = proposed()
     huge = {"n": 2**60}
@@ -312,29 +314,29 @@ def test_a_handler_that_has_not_been_asked_asks_people() -> None:
     """What the rules alone say is kept beside; whoever does not ask the handler asks people, whatever they said."""
     policy = ApprovalPolicy(auto_approve_if="args.totalCost < 500.0", handler="test_gate_words:never_called")
     found = catalog(a_tool(requires_approval=policy))
-    ruling = judged(found)
-    assert ruling.before_handler is not None
-    assert (ruling.before_handler.verdict, ruling.before_handler.rule) == (
+    gate_decision = judged(found)
+    assert gate_decision.before_handler is not None
+    assert (gate_decision.before_handler.verdict, gate_decision.before_handler.rule) == (
         "auto",
         RuleReference(name="auto_approve_if"),
     )
     rule = RuleReference(kind="handler", handler="test_gate_words:never_called")
-    why = f"{ruling.before_handler.why}; `handler` has not been asked"
-    asks = dataclasses.replace(ruling.before_handler, verdict="ask", rule=rule, rule_text="", why=why)
-    assert ruling == LocalGateDecision(
+    why = f"{gate_decision.before_handler.why}; `handler` has not been asked"
+    asks = dataclasses.replace(gate_decision.before_handler, verdict="ask", rule=rule, rule_text="", why=why)
+    assert gate_decision == LocalGateDecision(
         call="c7.3",
         kind="ask",
         tool=found.registry.resolve("book_flight"),
         verdict=asks,
-        before_handler=ruling.before_handler,
+        before_handler=gate_decision.before_handler,
     )
 
 
 def test_a_handler_is_not_waited_for_where_the_rules_deny() -> None:
     """It could only tighten, and a denial is as tight as it gets."""
     policy = ApprovalPolicy(deny_if="args.totalCost > 1.0", handler="test_gate_words:never_called")
-    ruling = judged(catalog(a_tool(requires_approval=policy)))
-    assert (ruling.kind, ruling.code, ruling.before_handler) == ("settled", "denied", None)
+    gate_decision = judged(catalog(a_tool(requires_approval=policy)))
+    assert (gate_decision.kind, gate_decision.code, gate_decision.before_handler) == ("settled", "denied", None)
 
 
 async def never_called(call: object, context: object) -> str:
@@ -346,9 +348,9 @@ async def never_called(call: object, context: object) -> str:
 def test_a_denying_rule_gives_its_reason_or_says_what_it_found(reason: str, expected: str) -> None:
     """A rule that could not say why is still named."""
     rule = GlobalRule(name="r", rule="'money' in tool.tags", effect="deny", reason=reason)
-    ruling = judged(catalog(a_tool(tags=("money",)), policies=[rule]))
-    assert (ruling.gate, ruling.code) == ("tag_policy", "denied")
-    assert expected in ruling.outcome.denied.reason
+    gate_decision = judged(catalog(a_tool(tags=("money",)), policies=[rule]))
+    assert (gate_decision.gate, gate_decision.code) == ("tag_policy", "denied")
+    assert expected in gate_decision.outcome.denied.reason
 
 
 def test_rules_over_an_actors_tags_know_them() -> None:

@@ -94,9 +94,9 @@ def test_sixth_identical_call_is_too_many() -> None:
     found, tally = catalog(), Tally()
     for turn in range(MAX_IDENTICAL_CALLS):
         args = dict(reversed(GOOD.items())) if turn % 2 else GOOD
-        ruling = ruled(found, args=args, tally=tally)
-        assert ruling.kind == "run"
-        tally = next_tally(tally, a_call(), args, ruling)
+        gate_decision = ruled(found, args=args, tally=tally)
+        assert gate_decision.kind == "run"
+        tally = next_tally(tally, a_call(), args, gate_decision)
     assert ruled(found, tally=tally).code == "too_many_calls"
     for cost in range(1, RECENT_CALLS - MAX_IDENTICAL_CALLS + 1):
         other = {**GOOD, "totalCost": cost}
@@ -177,9 +177,9 @@ def test_failing_hide_rule_hides() -> None:
 def test_actor_list_is_the_boundary(tools: Any, kind: str) -> None:
     """Gate 6: no list is everything, an empty list nothing."""
     found = build_catalog(tools=[a_tool(), a_tool("search")], actors=[an_actor(tools=tools)])
-    ruling = ruled(found)
-    assert ruling.kind == kind
-    assert kind == "run" or facts(ruling) == ("settled", "allowlist", "not_available")
+    gate_decision = ruled(found)
+    assert gate_decision.kind == kind
+    assert kind == "run" or facts(gate_decision) == ("settled", "allowlist", "not_available")
 
 
 def test_actor_of_another_deploy_sees_nothing() -> None:
@@ -315,13 +315,13 @@ def test_what_is_not_advertised_never_passes(
     policies = [RULES[rule] for rule in sorted(rules)]
     found = build_catalog(tools=tools, actors=[an_actor(tools=listed)], policies=policies)
     offered = {offer.name for offer in found.offered_tools("desk", pinned())}
-    ruling = ruled(found, name, args, dry_run=dry)
-    assert ruling == ruled(found, name, args, dry_run=dry)
+    gate_decision = ruled(found, name, args, dry_run=dry)
+    assert gate_decision == ruled(found, name, args, dry_run=dry)
     if name not in offered or name == "respond":
-        assert ruling.kind == "settled"
-        assert ruling.code in ("not_available", "input_invalid", "denied")
-    if ruling.kind == "run":
+        assert gate_decision.kind == "settled"
+        assert gate_decision.code in ("not_available", "input_invalid", "denied")
+    if gate_decision.kind == "run":
         tool = found.registry.resolve(name)
         assert tool.requires_approval is False
         assert not rules & set(tool.tags)
-    assert bool(ruling.message) == (ruling.kind == "settled")
+    assert bool(gate_decision.message) == (gate_decision.kind == "settled")

@@ -55,10 +55,10 @@ def request(**fields: Any) -> ApprovalRequest:
     return ApprovalRequest(**given | fields)
 
 
-def problem(asked: ApprovalRequest | None = None, args: Any = GOOD, tool: Tool = TOOL, **said: Any) -> str:
+def problem(asked: ApprovalRequest | None = None, args: Any = GOOD, tool: Tool = TOOL, **fields: Any) -> str:
     """Why an answer to it cannot be remembered."""
     given = {"approval_id": "main.s.t.c1.1", "verdict": "approved", "subject": "ana", "remember": EXACT}
-    return GrantMatcher(catalog(tool)).problem(asked or request(), Decision(**given | said), args)
+    return GrantMatcher(catalog(tool)).problem(asked or request(), Decision(**given | fields), args)
 
 
 @pytest.mark.parametrize("wish", [None, EXACT, GrantRequest(where="  "), CHEAP, GrantRequest(scope="tenant")])
@@ -69,7 +69,7 @@ def test_a_wish_that_can_be_kept_has_no_problem(wish: GrantRequest | None, verdi
 
 
 @pytest.mark.parametrize(
-    ("asked", "said", "words"),
+    ("asked", "fields", "words"),
     [
         ({"allow_remember": False}, {}, "the policy of this request lets no answer be remembered"),
         ({"kind": "in_doubt"}, {}, "the policy of this request lets no answer be remembered"),
@@ -83,10 +83,10 @@ def test_a_wish_that_can_be_kept_has_no_problem(wish: GrantRequest | None, verdi
         ({"tool": "book_train"}, {}, "the tool has changed since this was asked"),
     ],
 )
-def test_a_wish_that_cannot_be_kept_says_why(asked: dict[str, Any], said: dict[str, Any], words: str) -> None:
+def test_a_wish_that_cannot_be_kept_says_why(asked: dict[str, Any], fields: dict[str, Any], words: str) -> None:
     """Each reason is told by itself; without the wish the same answer is taken."""
-    assert problem(request(**asked), **said) == f"`remember`: {words}"
-    assert problem(request(**asked), **said, remember=None) == ""
+    assert problem(request(**asked), **fields) == f"`remember`: {words}"
+    assert problem(request(**asked), **fields, remember=None) == ""
 
 
 @pytest.mark.parametrize("rule", [REQUESTER_RULE, PERMISSION_RULE])
@@ -144,12 +144,12 @@ def test_a_predicate_reads_nothing_that_is_hidden(masked_by: str) -> None:
 def test_what_is_hidden_from_one_question_is_so_whatever_was_asked_before() -> None:
     """A predicate that was read for one question is read anew for one that hides more."""
     matcher = GrantMatcher(catalog())
-    said = Decision(
+    decision = Decision(
         approval_id="a", verdict="approved", subject="ana", remember=GrantRequest(where="args.flight == 'TP 531'")
     )
-    assert matcher.problem(request(), said, GOOD) == ""
-    assert "hidden" in matcher.problem(request(secrets=("flight",)), said, GOOD)
-    assert matcher.problem(request(), said, GOOD) == ""
+    assert matcher.problem(request(), decision, GOOD) == ""
+    assert "hidden" in matcher.problem(request(secrets=("flight",)), decision, GOOD)
+    assert matcher.problem(request(), decision, GOOD) == ""
 
 
 PEOPLE = (

@@ -148,9 +148,9 @@ def test_all_sections_may_stand_in_both(tmp_path: Path) -> None:
 )
 def test_mistakes_are_found_in_their_own_file(tmp_path: Path, changed: dict[str, str], words: str) -> None:
     """File and line are those of the part; what stands twice names both places; no file is passed over in silence."""
-    said = refusal(write(tmp_path, **changed))
-    assert words in said
-    assert not said.endswith(".")
+    message = refusal(write(tmp_path, **changed))
+    assert words in message
+    assert not message.endswith(".")
 
 
 def test_a_folder_without_its_main_file_says_which(tmp_path: Path) -> None:

@@ -78,8 +78,8 @@ class Race:
         assert found is not None
         other = dataclasses.replace(self._rig.deps, attempts=AttemptRecords())
         shown = self._request.question_hash
-        said = {"approval_id": self._request.id, "verdict": verdict, "revision": 1, "question_hash": shown}
-        return await decide(other, DecisionDraft.model_validate(said), DecisionAuthor(found, "inbox", "session"))
+        body = {"approval_id": self._request.id, "verdict": verdict, "revision": 1, "question_hash": shown}
+        return await decide(other, DecisionDraft.model_validate(body), DecisionAuthor(found, "inbox", "session"))
 
     async def by_http(self, person: str, verdict: str) -> Receipt:
         """The API, with a token."""

@@ -47,7 +47,7 @@ def go(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
-def heard(process: subprocess.Popen[str]) -> str:
+def next_line(process: subprocess.Popen[str]) -> str:
     """The process's next line."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
@@ -71,7 +71,7 @@ async def test_claimers_in_several_processes_get_one_fresh_ticket(store_url: str
     processes = [claimer(store_url) for _ in range(3)]
     for process in processes:
         go(process)
-    kinds = [heard(process) for process in processes]
+    kinds = [next_line(process) for process in processes]
     for process in processes:
         process.communicate("\n")
     assert Counter(kinds) == {"fresh": 1, "open": 2}
@@ -81,7 +81,7 @@ async def test_a_killed_claimer_leaves_its_ticket_open(store: Store, store_url: 
     """SIGKILL between claim and outcome leaves a ticket nobody may run again unasked."""
     process = claimer(store_url)
     go(process)
-    assert heard(process) == "fresh"
+    assert next_line(process) == "fresh"
     process.kill()
     process.communicate()
     assert await store.claim(KEY, **WHO) == Claim(kind="open")

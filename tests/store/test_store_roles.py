@@ -153,7 +153,7 @@ async def test_rights_that_are_not_the_roles_stop_a_process_at_its_start(urls: R
 
 @pytest.mark.postgres
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("made", "message"),
     [
         ("ALTER ROLE {worker} SUPERUSER", "is a superuser"),
         ("ALTER ROLE {worker} BYPASSRLS", "bypasses row-level security"),
@@ -166,20 +166,20 @@ async def test_rights_that_are_not_the_roles_stop_a_process_at_its_start(urls: R
     ],
 )
 async def test_a_role_that_could_more_by_another_way_is_refused(
-    urls: RoleUrls, postgres_server: str, tmp_path: Path, made: str, said: str
+    urls: RoleUrls, postgres_server: str, tmp_path: Path, made: str, message: str
 ) -> None:
     """By what it is, or by what it is a member of: the command says so, and gives nothing."""
     await sql(f"{postgres_server}/postgres", made.format(**urls.names))
     words = ("roles", "--worker", urls.names["worker"], "--gateway", urls.names["gateway"])
     code, out = await store_command(urls.owner, tmp_path, *words)
-    assert (code, said in out) == (1, True), out
+    assert (code, message in out) == (1, True), out
 
 
 @pytest.mark.postgres
 async def test_roles_that_are_none_are_refused(urls: RoleUrls, tmp_path: Path) -> None:
     """One role for two, one that is not there, and an address that is not the owner's: one sentence each."""
     worker, gateway, owner = (urls.names[each] for each in ("worker", "gateway", "owner"))
-    for url, one, two, said in (
+    for url, one, two, message in (
         (urls.owner, worker, worker, "must be three"),
         (urls.owner, owner, gateway, "must be three"),
         (urls.owner, "nobody_here", gateway, 'CREATE ROLE "nobody_here" LOGIN PASSWORD'),
@@ -187,7 +187,7 @@ async def test_roles_that_are_none_are_refused(urls: RoleUrls, tmp_path: Path) -
         (f"sqlite:///{tmp_path}/s.db", worker, gateway, "SQLite has no roles"),
     ):
         code, out = await store_command(url, tmp_path, "roles", "--worker", one, "--gateway", two)
-        assert (code, said in out) == (1, True), out
+        assert (code, message in out) == (1, True), out
 
 
 def _newest() -> str:

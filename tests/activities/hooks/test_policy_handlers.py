@@ -36,11 +36,11 @@ ENDED: list[str] = []
 async def answer(call: HandlerCall, context: dict[str, Any]) -> Any:
     """The next of `SAYS`, the last one again and again; an exception is raised."""
     SEEN.append((call, context))
-    said = SAYS.pop(0) if len(SAYS) > 1 else SAYS[0]
-    if isinstance(said, BaseException):
-        raise said
-    said = said(call, context) if callable(said) else said
-    return await said if inspect.isawaitable(said) else said
+    value = SAYS.pop(0) if len(SAYS) > 1 else SAYS[0]
+    if isinstance(value, BaseException):
+        raise value
+    value = value(call, context) if callable(value) else value
+    return await value if inspect.isawaitable(value) else value
 
 
 def answer_sync(call: HandlerCall, context: dict[str, Any]) -> Any:
@@ -111,25 +111,28 @@ async def gate(store: Store, tool: Tool, *args: Any, **fields: Any) -> tuple[Gat
 
 
 @pytest.mark.parametrize("function", ["answer", "answer_sync"])
-@pytest.mark.parametrize(("said", "verdict"), [("auto", "run"), ("user", "ask"), ("deny", "settled")])
-async def test_the_gate_asks_the_handler(store: Store, function: str, said: str, verdict: str) -> None:
+@pytest.mark.parametrize(("answer", "verdict"), [("auto", "run"), ("user", "ask"), ("deny", "settled")])
+async def test_the_gate_asks_the_handler(store: Store, function: str, answer: str, verdict: str) -> None:
     """Sync or async, it is told the call and the pinned context; its name is in the ruling."""
-    SAYS.append(said)
-    (ruling,) = await gate(store, handled(function=function))
+    SAYS.append(answer)
+    (gate_decision,) = await gate(store, handled(function=function))
     (call, context) = SEEN[0]
-    assert ruling.kind == verdict
+    assert gate_decision.kind == verdict
     assert (call.tool.name, call.args) == ("pay", ARGS)
     assert (context["user"]["id"], context["tenant"], context["turn"]) == ("guest", "main", "t")
     if verdict == "settled":
-        assert ruling.outcome is not None
-        assert ruling.outcome.denied is not None
-        assert (ruling.outcome.code, ruling.outcome.rule.label) == (
+        assert gate_decision.outcome is not None
+        assert gate_decision.outcome.denied is not None
+        assert (gate_decision.outcome.code, gate_decision.outcome.rule.label) == (
             "denied",
             f"handler:test_policy_handlers:{function}",
         )
-        assert (ruling.outcome.denied.source, ruling.outcome.denied.reason) == ("policy", "`handler` says deny")
+        assert (gate_decision.outcome.denied.source, gate_decision.outcome.denied.reason) == (
+            "policy",
+            "`handler` says deny",
+        )
     else:
-        assert ruling.rule.label == f"handler:test_policy_handlers:{function}"
+        assert gate_decision.rule.label == f"handler:test_policy_handlers:{function}"
 
 
 async def test_an_object_that_can_be_called_is_a_handler(store: Store) -> None:
@@ -140,17 +143,17 @@ async def test_an_object_that_can_be_called_is_a_handler(store: Store) -> None:
 async def test_the_card_says_what_the_handler_said(store: Store) -> None:
     """Its reason stands where a rule's text would, with its level; what is masked on the card is masked there."""
     SAYS.append(HandlerVerdict("ask", "admin", "Ana is a new payee"))
-    (ruling,) = await gate(
+    (gate_decision,) = await gate(
         store, handled(approvers=("role:finance",), show=ShownArguments(secret=("to",)), effect="Pay")
     )
-    assert ruling.request is not None
-    request = ruling.request
+    assert gate_decision.request is not None
+    request = gate_decision.request
     assert (request.rule.label, request.rule_text) == (f"{RULE} (admin)", "ask admin: [hidden] is a new payee")
     assert (request.approvers, request.level) == (("role:admin",), "admin")
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("answer", "why"),
     [
         (ValueError("Ana owes 20"), "failed (ValueError)"),
         (SystemExit(3), "failed (HandlerEnded)"),
@@ -161,19 +164,22 @@ async def test_the_card_says_what_the_handler_said(store: Store) -> None:
     ],
 )
 @pytest.mark.parametrize("function", ["answer", "answer_sync"])
-async def test_whatever_is_no_answer_asks_a_person(store: Store, function: str, said: Any, why: str) -> None:
+async def test_whatever_is_no_answer_asks_a_person(store: Store, function: str, answer: Any, why: str) -> None:
     """A handler that breaks lets nothing pass, ends nothing and quotes nothing."""
-    SAYS.append(said)
-    (ruling,) = await gate(store, handled(function=function, auto_approve_if="true"))
-    assert ruling.request is not None
-    assert (ruling.kind, ruling.rule.label) == ("ask", f"handler:test_policy_handlers:{function} (failed)")
-    assert ruling.request.rule_text == f"ask: `handler` {why}, so a person is asked"
+    SAYS.append(answer)
+    (gate_decision,) = await gate(store, handled(function=function, auto_approve_if="true"))
+    assert gate_decision.request is not None
+    assert (gate_decision.kind, gate_decision.rule.label) == (
+        "ask",
+        f"handler:test_policy_handlers:{function} (failed)",
+    )
+    assert gate_decision.request.rule_text == f"ask: `handler` {why}, so a person is asked"
 
 
 async def test_a_handler_that_cancels_itself_asks_a_person(store: Store) -> None:
     """And cancels nothing else."""
-    (ruling,) = await gate(store, handled(function="gone"))
-    assert (ruling.kind, ruling.rule.label) == ("ask", "handler:test_policy_handlers:gone (failed)")
+    (gate_decision,) = await gate(store, handled(function="gone"))
+    assert (gate_decision.kind, gate_decision.rule.label) == ("ask", "handler:test_policy_handlers:gone (failed)")
 
 
 @pytest.mark.parametrize("function", ["deaf", "stuck"])
@@ -201,8 +207,8 @@ async def test_the_handlers_of_a_batch_are_asked_at_once(store: Store) -> None:
 
     SAYS.append(meet)
     gate_decisions = await gate(store, handled(), {"amount": 1}, {"amount": 2}, {"amount": 3})
-    assert sorted(ruling.kind for ruling in gate_decisions) == ["ask", "run", "settled"]
-    assert [ruling.call for ruling in gate_decisions] == ["c1.1", "c1.2", "c1.3"]
+    assert sorted(gate_decision.kind for gate_decision in gate_decisions) == ["ask", "run", "settled"]
+    assert [gate_decision.call for gate_decision in gate_decisions] == ["c1.1", "c1.2", "c1.3"]
 
 
 async def test_a_handler_changes_nothing_of_the_call(store: Store) -> None:
@@ -248,8 +254,8 @@ async def test_the_log_says_which_handler_failed_and_how(store: Store, caplog: p
     tool = handled()
     for _ in range(2):
         await gate(store, tool)
-    said = "handler:test_policy_handlers:answer of tool pay: `handler` failed (ValueError), so a person is asked"
-    assert [record.getMessage() for record in caplog.records if record.name == "signoff.activities"] == [said]
+    message = "handler:test_policy_handlers:answer of tool pay: `handler` failed (ValueError), so a person is asked"
+    assert [record.getMessage() for record in caplog.records if record.name == "signoff.activities"] == [message]
 
 
 @pytest.mark.parametrize(
@@ -258,17 +264,17 @@ async def test_the_log_says_which_handler_failed_and_how(store: Store, caplog: p
 async def test_global_rules_stand_above_the_handler(store: Store, effect: Any, verdict: str, asked: int) -> None:
     """What they ask, deny or hide no handler lets pass."""
     SAYS.append("auto")
-    (ruling,) = await gate(store, handled(), policies=[GlobalRule(name="all", rule="true", effect=effect)])
-    assert (ruling.kind, len(SEEN)) == (verdict, asked)
-    assert ruling.rule == (RuleReference(kind="global", name="all") if effect == "require_approval" else None)
+    (gate_decision,) = await gate(store, handled(), policies=[GlobalRule(name="all", rule="true", effect=effect)])
+    assert (gate_decision.kind, len(SEEN)) == (verdict, asked)
+    assert gate_decision.rule == (RuleReference(kind="global", name="all") if effect == "require_approval" else None)
 
 
 async def test_a_handler_denies_what_a_global_rule_asks(store: Store) -> None:
     """The stricter one counts."""
     SAYS.append("deny")
     rule = GlobalRule(name="all", rule="true", effect="require_approval")
-    (ruling,) = await gate(store, handled(), policies=[rule])
-    assert ruling.kind == "settled"
+    (gate_decision,) = await gate(store, handled(), policies=[rule])
+    assert gate_decision.kind == "settled"
 
 
 async def test_what_rules_deny_is_not_shown_to_the_handler(store: Store) -> None:
@@ -279,10 +285,10 @@ async def test_what_rules_deny_is_not_shown_to_the_handler(store: Store) -> None
     assert SEEN == []
 
 
-@pytest.mark.parametrize(("said", "again"), [("ask", "policy"), ("admin", "policy"), (ValueError(), "policy")])
-async def test_a_call_runs_by_its_handler_only_while_it_says_so(store: Store, said: Any, again: str) -> None:
+@pytest.mark.parametrize(("answer", "again"), [("ask", "policy"), ("admin", "policy"), (ValueError(), "policy")])
+async def test_a_call_runs_by_its_handler_only_while_it_says_so(store: Store, answer: Any, again: str) -> None:
     """The tool's activity asks anew; anything but `auto` runs nothing and is judged again."""
-    SAYS.append(said)
+    SAYS.append(answer)
     ledger = Ledger()
     tool = handled(ledger)
     reply = await run(worker_deps(store, tool), tool, task_for(tool))
@@ -302,10 +308,10 @@ async def test_a_call_that_its_handler_denies_now_is_denied(store: Store) -> Non
     assert ledger.rows == []
 
 
-@pytest.mark.parametrize("said", ["auto", "ask", ValueError()])
-async def test_what_people_approved_needs_no_handlers_consent(store: Store, said: Any) -> None:
+@pytest.mark.parametrize("answer", ["auto", "ask", ValueError()])
+async def test_what_people_approved_needs_no_handlers_consent(store: Store, answer: Any) -> None:
     """It asked people, and they have answered; only a denial is more."""
-    SAYS.append(said)
+    SAYS.append(answer)
     ledger = Ledger()
     tool = handled(ledger)
     deps = worker_deps(store, tool)
@@ -317,8 +323,8 @@ async def test_the_record_names_the_handler(store: Store) -> None:
     """What ran by it says so: the rule is the permit's, the handler stands among those who judged."""
     SAYS.append("auto")
     tool = handled()
-    (ruling,) = await gate(store, tool)
-    permit = permit_for(tool, rule=ruling.rule)
+    (gate_decision,) = await gate(store, tool)
+    permit = permit_for(tool, rule=gate_decision.rule)
     await run(worker_deps(store, tool), tool, task_for(tool, permit))
     records = await AuditLog(store).stream("turn/main/s/t")
     auto = next(record for record in records if record.kind == "auto")

@@ -29,13 +29,13 @@ def catalog(**fields: Any) -> Catalog:
     return build_catalog(tools=tools, actors=[Actor(**{"name": "desk", "model": "scripted", **fields})])
 
 
-def chooses(said: Any) -> Any:
+def chooses(answer: Any) -> Any:
     """A function that says so, or raises it."""
 
     async def select(context: HookContext, data: dict[str, Any]) -> Any:
-        if isinstance(said, Exception):
-            raise said
-        return said(context, data) if callable(said) else said
+        if isinstance(answer, Exception):
+            raise answer
+        return answer(context, data) if callable(answer) else answer
 
     return select
 
@@ -43,7 +43,7 @@ def chooses(said: Any) -> Any:
 @pytest.mark.row("F10")
 @pytest.mark.row("V12")
 @pytest.mark.parametrize(
-    ("said", "left_out"),
+    ("answer", "left_out"),
     [
         (["pay", "look", "note"], set()),
         (("pay",), {"look", "note"}),
@@ -56,10 +56,10 @@ def chooses(said: Any) -> Any:
         (lambda context, data: ["pay", *data["more"]] if context.channel == "slack" else [], {"note"}),
     ],
 )
-async def test_a_function_chooses_among_what_is_there(said: Any, left_out: set[str]) -> None:
+async def test_a_function_chooses_among_what_is_there(answer: Any, left_out: set[str]) -> None:
     """By who asks and what was collected; an unknown name adds nothing, no list and no answer leave nothing."""
     ctx = pinned(channel="slack", extra={"data": {"more": ["look"]}})
-    assert await withheld_tools(catalog(select=chooses(said)), ctx, at=NOW) == left_out
+    assert await withheld_tools(catalog(select=chooses(answer)), ctx, at=NOW) == left_out
 
 
 @pytest.mark.row("F10")
@@ -77,14 +77,14 @@ async def test_each_place_chooses_once_more() -> None:
 
 @pytest.mark.row("F10")
 @pytest.mark.parametrize(
-    ("said", "left_out"),
+    ("answer", "left_out"),
     [(["r"], set()), (["r", "nowhere"], set()), (["q"], set(NAMES)), ([], set(NAMES)), (None, set(NAMES)),
      ("r", set(NAMES)), (RuntimeError("no"), set(NAMES))],
 )  # fmt: skip
-async def test_a_route_that_is_not_chosen_shows_nothing(said: Any, left_out: set[str]) -> None:
+async def test_a_route_that_is_not_chosen_shows_nothing(answer: Any, left_out: set[str]) -> None:
     """Nor what lies behind it, at any of its steps; outside of all routes nobody is asked."""
     routes = (Route(name="r", steps=(Step(name="s"),)), Route(name="q"))
-    known = catalog(routes=routes, route_select=chooses(said))
+    known = catalog(routes=routes, route_select=chooses(answer))
     for step in ("", "s"):
         assert await withheld_tools(known, pinned(route="r", step=step), at=NOW) == left_out
     assert await withheld_tools(known, pinned(), at=NOW) == frozenset()
@@ -148,11 +148,12 @@ def test_what_cannot_be_asked_is_an_error_at_build() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "words"), [(RuntimeError("secret"), "failed (RuntimeError)"), ("pay", "returned a str that is no answer")]
+    ("answer", "words"),
+    [(RuntimeError("secret"), "failed (RuntimeError)"), ("pay", "returned a str that is no answer")],
 )
 async def test_who_runs_the_worker_reads_why_nothing_is_chosen(
-    said: Any, words: str, caplog: pytest.LogCaptureFixture
+    answer: Any, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With whose function it was, and none of its words."""
-    assert await withheld_tools(catalog(select=chooses(said)), pinned(), at=NOW) == set(NAMES)
+    assert await withheld_tools(catalog(select=chooses(answer)), pinned(), at=NOW) == set(NAMES)
     assert caplog.messages == [f"no tool is chosen: `select` of actor desk {words}"]

@@ -150,7 +150,7 @@ async def test_what_was_withheld_does_not_run_though_it_is_there_by_now(store: S
     switch = Switch(True)
     deps = worker_deps(store, tool(available=switch), tool("look"))
     reply = await gated(deps, "pay", "look", withheld=("pay",))
-    assert [ruling.kind for ruling in reply.gate_decisions] == ["settled", "run"]
+    assert [gate_decision.kind for gate_decision in reply.gate_decisions] == ["settled", "run"]
     outcome = reply.gate_decisions[0].outcome
     assert outcome is not None
     assert (outcome.code, outcome.gate) == ("not_available", "available")
@@ -180,7 +180,9 @@ async def test_nobody_is_asked_about_a_requester_who_is_made_up(store: Store) ->
     switch, guard = Switch(), Guard(Permission.allow())
     deps = worker_deps(store, tool(available=switch, check_permissions=guard), profile="production")
     reply = await gated(deps, "pay")
-    assert [ruling.outcome.code for ruling in reply.gate_decisions if ruling.outcome] == ["refused"]
+    assert [gate_decision.outcome.code for gate_decision in reply.gate_decisions if gate_decision.outcome] == [
+        "refused"
+    ]
     assert (switch.asked, guard.asked) == ([], [])
 
 
@@ -296,14 +298,14 @@ async def test_an_approved_override_runs_and_one_that_nobody_gave_does_not(store
     # The permit's own word for what was shown is nothing: the row of the question says it.
     for revision, override in enumerate(("", override_hash("too late")), 1):
         request = await asked(deps, declared, override=override)
-        said = about(request)
-        permit = permit_for(declared, kind="approved", revision=revision, decisions=(said,), **claims)
+        decision = about(request)
+        permit = permit_for(declared, kind="approved", revision=revision, decisions=(decision,), **claims)
         other = await run(deps, declared, task_for(declared, permit))
         assert other.again == "policy"
         assert "overrides" in other.note
         await Questions(store).end(request.id, revision, "superseded")
-    said = about(await asked(deps, declared))
-    approved = permit_for(declared, kind="approved", revision=3, decisions=(said,))
+    decision = about(await asked(deps, declared))
+    approved = permit_for(declared, kind="approved", revision=3, decisions=(decision,))
     guard.says = Permission.deny("not yours at all")
     stopped = await run(deps, declared, task_for(declared, approved))
     assert stopped.outcome is not None
@@ -325,8 +327,8 @@ async def test_a_misfit_that_is_let_through_is_told_with_the_result_and_on_the_c
     assert reply.outcome.note == "The arguments do not fit the schema: `amount` must be of type number."
     call = CallPart(call="c1.2", tool="wire", args=Content(inline=odd))
     task = GateTask(ctx=pinned(), calls=(call,))
-    ruling = (await environment(GATE, is_local=True).run(GateActivity(deps).gate, task)).gate_decisions[0]
-    assert request_of(ruling.request).card.note == reply.outcome.note
+    gate_decision = (await environment(GATE, is_local=True).run(GateActivity(deps).gate, task)).gate_decisions[0]
+    assert request_of(gate_decision.request).card.note == reply.outcome.note
 
 
 async def test_a_doubt_is_asked_with_the_arguments_that_ran(store: Store) -> None:
@@ -340,6 +342,6 @@ async def test_a_doubt_is_asked_with_the_arguments_that_ran(store: Store) -> Non
     digest = permit_for(deps.catalog.every_tool[0]).digest
     await store.claim(digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
     task = GateTask(ctx=pinned(), calls=(call,), doubt=1, doubt_of=digest)
-    ruling = (await environment(GATE, is_local=True).run(GateActivity(deps).gate, task)).gate_decisions[0]
-    request = request_of(ruling.request)
+    gate_decision = (await environment(GATE, is_local=True).run(GateActivity(deps).gate, task)).gate_decisions[0]
+    request = request_of(gate_decision.request)
     assert (request.kind, request.card.effect, request.args.inline) == ("in_doubt", "Pay 20 to Ana", ARGS)

@@ -323,13 +323,13 @@ async def test_every_call_of_a_batch_counts_in_its_split(names: list[str]) -> No
                 batch = _batch(names)
                 reply = await environment().run(gate, GateTask(ctx=pinned(), calls=batch))
                 assert [each.call for each in reply.gate_decisions] == [call.call for call in batch]
-                for call, ruling in zip(batch, reply.gate_decisions, strict=True):
+                for call, gate_decision in zip(batch, reply.gate_decisions, strict=True):
                     expected = min(share, 7) if call.tool == "small" else share
-                    if ruling.kind == "settled":
-                        assert ruling.outcome is not None
-                        assert ruling.outcome.call == call.call
+                    if gate_decision.kind == "settled":
+                        assert gate_decision.outcome is not None
+                        assert gate_decision.outcome.call == call.call
                     else:
-                        assert ruling.options.budget_chars == expected
+                        assert gate_decision.options.budget_chars == expected
     assert CALLS_PER_COMPLETION < 60
 
 

@@ -140,8 +140,8 @@ def react(request: CompletionRequest) -> Completion:
     except ValueError:
         return respond("Tell me in JSON.", "clarifying")
     roles = [message.role for message in request.messages]
-    said = roles[::-1].index("user") if "user" in roles else len(roles)
-    done = roles[len(roles) - said :].count("assistant")
+    latest = roles[::-1].index("user") if "user" in roles else len(roles)
+    done = roles[len(roles) - latest :].count("assistant")
     if done < len(rounds):
         return calls(*((name, args) for name, args in rounds[done]), text="As I was told.")
     return respond(", ".join(part.code for part in results(request)) or "nothing to do")

@@ -17,7 +17,7 @@ TAKEN = "Received: by mx.signoff.example\r\nAuthentication-Results: mx.signoff.e
 """What our mail server writes above a mail, up to its results."""
 
 
-def heard(received: InboundBatch) -> InboundAction:
+def only_action(received: InboundBatch) -> InboundAction:
     """The one thing that was heard."""
     [found] = received.actions
     return found
@@ -26,7 +26,7 @@ def heard(received: InboundBatch) -> InboundAction:
 async def test_a_signed_reply_says_who_which_and_what() -> None:
     """By DKIM alone, checked here; the rest of the mail is the quote."""
     async with mail_rig() as rig:
-        found = heard(await rig.hear(signed(replied(await rig.card(), BO, "Deny\ntoo expensive"))))
+        found = only_action(await rig.hear(signed(replied(await rig.card(), BO, "Deny\ntoo expensive"))))
     assert (found.identity, found.token, found.vendor_ids) == (BO, TOKEN, ())
     assert found.text == "Deny\ntoo expensive"
     assert found.where["to"] == BO
@@ -39,7 +39,7 @@ async def test_what_is_said_of_the_card_must_be_signed() -> None:
         card = await rig.card()
         loose = replied(card, BO, "approve")
         for left_out in ((b"to",), (b"to", b"in-reply-to", b"references")):
-            found = heard(await rig.hear(signed(loose, leaving_out=left_out), str(card.mail["Reply-To"])))
+            found = only_action(await rig.hear(signed(loose, leaving_out=left_out), str(card.mail["Reply-To"])))
             assert (found.identity, found.token, found.vendor_ids) == (BO, "", (UNNAMED,))
 
 
@@ -55,9 +55,9 @@ async def test_an_old_yes_is_not_lent_to_another_card() -> None:
             (f"Cc: {wanted}\r\n".encode() + old, wanted),
         )
         for raw, envelope in tries:
-            assert heard(await rig.hear(raw, envelope)).token == TOKEN
+            assert only_action(await rig.hear(raw, envelope)).token == TOKEN
         twice = f"To: {wanted}\r\n".encode() + old
-        found = heard(await rig.hear(twice, wanted))
+        found = only_action(await rig.hear(twice, wanted))
         assert (found.token, found.identity) == ("", f"{BO} (not proved)")
 
 
@@ -66,7 +66,7 @@ async def test_a_yes_to_somebody_else_is_none_to_us() -> None:
     async with mail_rig() as rig:
         card = await rig.card()
         for to in ("ana@people.example", "approvals@else.example"):
-            found = heard(await rig.hear(signed(replied(card, BO, "yes", to=to)), str(card.mail["Reply-To"])))
+            found = only_action(await rig.hear(signed(replied(card, BO, "yes", to=to)), str(card.mail["Reply-To"])))
             assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
 
 
@@ -75,7 +75,7 @@ async def test_a_mail_to_two_cards_is_to_neither() -> None:
     async with mail_rig() as rig:
         one, two = await rig.card(), await rig.card(OTHER)
         both = f"{one.mail['Reply-To']}, {two.mail['Reply-To']}"
-        found = heard(await rig.hear(signed(replied(one, BO, "yes", to=both))))
+        found = only_action(await rig.hear(signed(replied(one, BO, "yes", to=both))))
         assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
 
 
@@ -92,18 +92,20 @@ async def test_a_token_that_we_did_not_make_is_none() -> None:
             APPROVALS.replace("@", f"+{TOKEN}@"),
         )
         for to in others:
-            assert heard(await rig.hear(signed(written(BO, to, "yes")))).token == "", to
+            assert only_action(await rig.hear(signed(written(BO, to, "yes")))).token == "", to
 
 
 async def test_a_reply_to_the_bare_address_is_known_by_what_it_replies_to() -> None:
     """Where a mail program keeps no Reply-To, and both fields are signed."""
     async with mail_rig() as rig:
         card = await rig.card()
-        found = heard(await rig.hear(signed(replied(card, BO, "yes", to=APPROVALS))))
+        found = only_action(await rig.hear(signed(replied(card, BO, "yes", to=APPROVALS))))
         assert (found.token, found.vendor_ids) == (TOKEN, (str(card.mail["Message-ID"]),))
-        found = heard(await rig.hear(signed(replied(card, BO, "yes", to=APPROVALS), leaving_out=(b"references",))))
+        found = only_action(
+            await rig.hear(signed(replied(card, BO, "yes", to=APPROVALS), leaving_out=(b"references",)))
+        )
         assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
-        fresh = heard(await rig.hear(signed(written(BO, APPROVALS, "approve K7Q-2FM"))))
+        fresh = only_action(await rig.hear(signed(written(BO, APPROVALS, "approve K7Q-2FM"))))
         assert (fresh.token, fresh.vendor_ids, fresh.text) == ("", (UNNAMED,), "approve K7Q-2FM")
 
 
@@ -116,13 +118,13 @@ async def test_a_mail_that_names_no_card_needs_its_code_and_an_id_of_its_own() -
     async with mail_rig() as rig:
         loose = signed(words, leaving_out=(b"message-id",))
         for raw in (loose, loose + b"\r\n"):
-            found = heard(await rig.hear(raw))
+            found = only_action(await rig.hear(raw))
             assert (found.identity, found.text, found.vendor_ids) == (f"{BO} (not proved)", "", (UNNAMED,))
     async with mail_rig(authserv_id="mx.signoff.example") as rig:
-        first = heard(await rig.hear(by_spf + signed(words)))
+        first = only_action(await rig.hear(by_spf + signed(words)))
         assert (first.identity, first.vendor_ids) == (BO, (UNNAMED,))
-        assert heard(await rig.hear(by_signature + signed(words))).key == first.key
-        assert heard(await rig.hear(by_signature + bogus + signed(words))).identity == f"{BO} (not proved)"
+        assert only_action(await rig.hear(by_signature + signed(words))).key == first.key
+        assert only_action(await rig.hear(by_signature + bogus + signed(words))).identity == f"{BO} (not proved)"
 
 
 async def test_a_reply_whose_references_are_taken_out_is_the_same_mail() -> None:
@@ -131,11 +133,11 @@ async def test_a_reply_whose_references_are_taken_out_is_the_same_mail() -> None
     async with mail_rig(authserv_id="mx.signoff.example") as rig:
         reply = replied(await rig.card(), BO, "yes", to=APPROVALS)
         raw = signed(reply, leaving_out=(b"in-reply-to", b"references"))
-        first = heard(await rig.hear(own.format(spf=f"spf=pass smtp.mailfrom={BO}; ").encode() + raw))
+        first = only_action(await rig.hear(own.format(spf=f"spf=pass smtp.mailfrom={BO}; ").encode() + raw))
         assert first.token == TOKEN
         bare = re.sub(rb"(?m)^(In-Reply-To|References):[^\r\n]*\r\n", b"", raw)
         assert bare != raw
-        again = heard(await rig.hear(own.format(spf="").encode() + bare))
+        again = only_action(await rig.hear(own.format(spf="").encode() + bare))
         assert (again.key, again.token, again.vendor_ids) == (first.key, "", (UNNAMED,))
 
 
@@ -144,7 +146,9 @@ async def test_an_address_that_names_no_card_is_not_the_bare_one() -> None:
     async with mail_rig() as rig:
         card = await rig.card()
         for named in (f"{TOKEN}.aaaaaaaaaaaaaaaa", "staging"):
-            found = heard(await rig.hear(signed(replied(card, BO, "yes", to=APPROVALS.replace("@", f"+{named}@")))))
+            found = only_action(
+                await rig.hear(signed(replied(card, BO, "yes", to=APPROVALS.replace("@", f"+{named}@"))))
+            )
             assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
 
 
@@ -154,12 +158,12 @@ async def test_a_reply_to_a_mail_that_is_none_of_ours_is_about_no_card() -> None
     async with mail_rig() as rig:
         card = await rig.card()
         for headers in (lunch, {**lunch, "References": f"{card.mail['Message-ID']} <lunch@people.example>"}):
-            found = heard(await rig.hear(signed(replied(card, BO, "Yes!", headers=headers))))
+            found = only_action(await rig.hear(signed(replied(card, BO, "Yes!", headers=headers))))
             assert (found.identity, found.token, found.vendor_ids) == (BO, "", (UNNAMED,))
-        assert heard(await rig.hear(signed(written(BO, str(card.mail["Reply-To"]), "Yes!")))).token == TOKEN
+        assert only_action(await rig.hear(signed(written(BO, str(card.mail["Reply-To"]), "Yes!")))).token == TOKEN
         smtp = {**rig.channel.context.options["smtp"], "rewrites_ids": True}
     async with mail_rig(smtp=smtp) as rig:
-        assert heard(await rig.hear(signed(replied(card, BO, "Yes!", headers=lunch)))).token == TOKEN
+        assert only_action(await rig.hear(signed(replied(card, BO, "Yes!", headers=lunch)))).token == TOKEN
 
 
 async def test_the_same_mail_has_one_key_and_others_have_others() -> None:
@@ -168,14 +172,14 @@ async def test_the_same_mail_has_one_key_and_others_have_others() -> None:
         card = await rig.card()
         raw = signed(replied(card, BO, "yes"))
         again = b"Received: from a by b; Sun, 22 Nov 2026 14:00:00 +0000\r\nDelivered-To: x@people.example\r\n" + raw
-        key = heard(await rig.hear(raw)).key
-        assert heard(await rig.hear(again, APPROVALS)).key == key
-        assert heard(await rig.hear(signed(replied(card, BO, "yes")))).key != key
+        key = only_action(await rig.hear(raw)).key
+        assert only_action(await rig.hear(again, APPROVALS)).key == key
+        assert only_action(await rig.hear(signed(replied(card, BO, "yes")))).key != key
         loose = replied(card, BO, "yes")
         unsigned_id = signed(loose, leaving_out=(b"message-id",))
         altered = unsigned_id.replace(b"Message-ID: <", b"Message-ID: <x")
         assert altered != unsigned_id
-        assert heard(await rig.hear(altered)).key == heard(await rig.hear(unsigned_id)).key
+        assert only_action(await rig.hear(altered)).key == only_action(await rig.hear(unsigned_id)).key
 
 
 async def test_nobody_uses_up_the_key_of_another_s_mail() -> None:
@@ -183,10 +187,10 @@ async def test_nobody_uses_up_the_key_of_another_s_mail() -> None:
     async with mail_rig() as rig:
         card = await rig.card()
         true = replied(card, BO, "yes")
-        key = heard(await rig.hear(signed(true))).key
+        key = only_action(await rig.hear(signed(true))).key
         named = {"Message-ID": str(true["Message-ID"])}
-        own = heard(await rig.hear(signed(replied(card, "mallory@else.example", "yes", headers=named))))
-        unproved = heard(await rig.hear(replied(card, BO, "yes", headers=named).as_bytes()))
+        own = only_action(await rig.hear(signed(replied(card, "mallory@else.example", "yes", headers=named))))
+        unproved = only_action(await rig.hear(replied(card, BO, "yes", headers=named).as_bytes()))
         assert len({key, own.key, unproved.key}) == 3
 
 
@@ -195,7 +199,7 @@ async def test_what_is_proved_and_no_more_is_nobody_s_and_not_silenced_by_a_copy
     async with mail_rig(authserv_id="mx.signoff.example") as rig:
         mail = written(BO, APPROVALS, "approve K7Q-2FM").as_bytes()
         verdict = TAKEN.encode() + b"dmarc=%s header.from=people.example\r\n"
-        found, copied = [heard(await rig.hear(verdict % result + mail)) for result in (b"pass", b"fail")]
+        found, copied = [only_action(await rig.hear(verdict % result + mail)) for result in (b"pass", b"fail")]
         assert found.identity == copied.identity == f"{BO} (not proved)"
         assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
         assert found.key != copied.key
@@ -205,7 +209,7 @@ async def test_who_is_not_proved_is_nobody_and_told_so_only_with_a_card() -> Non
     """Else we would write to whomever a stranger names."""
     async with mail_rig() as rig:
         card = await rig.card()
-        held = heard(await rig.hear(replied(card, BO, "approve").as_bytes()))
+        held = only_action(await rig.hear(replied(card, BO, "approve").as_bytes()))
         assert (held.identity, held.token, held.verdict, held.text) == (f"{BO} (not proved)", "", None, "")
         before = len(rig.server.taken)
         await rig.channel.answer(held.where, ChannelReply(text="Nobody here is known by this address."))
@@ -213,7 +217,7 @@ async def test_who_is_not_proved_is_nobody_and_told_so_only_with_a_card() -> Non
         assert value.to == (BO,)
         assert "could not be proved that this mail comes from you" in value.plain
         assert "https://signoff.example" in value.plain
-        without = heard(await rig.hear(written(BO, APPROVALS, "approve").as_bytes(), APPROVALS))
+        without = only_action(await rig.hear(written(BO, APPROVALS, "approve").as_bytes(), APPROVALS))
         await rig.channel.answer(without.where, ChannelReply(text="Nobody here is known by this address."))
         assert len(rig.server.taken) == before + 1
 
@@ -223,9 +227,9 @@ async def test_our_own_server_s_word_is_taken_where_we_have_one() -> None:
     async with mail_rig(authserv_id="mx.signoff.example") as rig:
         card = await rig.card()
         reply = replied(card, BO, "approve")
-        assert heard(await rig.hear(judged(reply))).token == TOKEN
+        assert only_action(await rig.hear(judged(reply))).token == TOKEN
         for raw in (signed(reply), judged(reply, result="fail"), judged(reply, by="mx.else.example")):
-            assert heard(await rig.hear(raw)).identity == f"{BO} (not proved)"
+            assert only_action(await rig.hear(raw)).identity == f"{BO} (not proved)"
 
 
 def away(card: Delivered) -> EmailMessage:
@@ -314,10 +318,10 @@ async def test_nobody_is_asked_twice_about_one_card(answers: int) -> None:
     """However often they write what cannot be understood, so that two machines end."""
     async with mail_rig() as rig:
         card = await rig.card()
-        where = heard(await rig.hear(signed(replied(card, BO, "hm")))).where
+        where = only_action(await rig.hear(signed(replied(card, BO, "hm")))).where
         for number in range(answers):
             await rig.channel.answer(where, ChannelReply(text=f"Which one do you mean? {number}"))
-        other = heard(await rig.hear(signed(replied(await rig.card(OTHER), BO, "hm")))).where
+        other = only_action(await rig.hear(signed(replied(await rig.card(OTHER), BO, "hm")))).where
         await rig.channel.answer(other, ChannelReply(text="Which one do you mean?"))
         assert len([each for each in rig.server.taken if each.mail["Auto-Submitted"] == "auto-replied"]) == 2
 

@@ -38,8 +38,8 @@ async def reply(rig: MailRig, words: str = "approve") -> bytes:
 
 def summary(received: InboundBatch) -> tuple[str, str, str]:
     """Who said what about which card."""
-    [heard] = received.actions
-    return heard.identity, heard.token, heard.text
+    [action] = received.actions
+    return action.identity, action.token, action.text
 
 
 def raw_request(mail: bytes) -> InboundRequest:
@@ -244,8 +244,8 @@ async def test_the_verdict_of_ses_is_what_proves_the_sender(monkeypatch: pytest.
         mail = replied(card, BO, "approve")
         assert summary(await rig.receive(amazon.notice(received(mail.as_bytes())))) == (BO, TOKEN, "approve")
         for verdict in ("FAIL", "GRAY", "PROCESSING_FAILED", ""):
-            heard = await rig.receive(amazon.notice(received(signed(mail), dmarc=verdict)))
-            assert summary(heard)[0] == f"{BO} (not proved)", verdict
+            batch = await rig.receive(amazon.notice(received(signed(mail), dmarc=verdict)))
+            assert summary(batch)[0] == f"{BO} (not proved)", verdict
 
 
 def test_a_subscription_to_our_topic_is_confirmed_at_amazon_alone() -> None:

@@ -26,10 +26,10 @@ UNDECIDED = frozenset(
 @pytest.mark.parametrize("reply", CORPUS, ids=str)
 def test_first_new_line_of_each_client_is_read(reply: Reply) -> None:
     """What a person wrote above the quote is read, in whatever client and language; else it is said why not."""
-    said = read_mail(reply.raw)
-    assert (first_line(said), said.unclear) == (reply.first, reply.unclear)
-    assert comment(said) == (reply.first if reply.comment is None else reply.comment)
-    assert said.automatic == ""
+    mail_answer = read_mail(reply.raw)
+    assert (first_line(mail_answer), mail_answer.unclear) == (reply.first, reply.unclear)
+    assert comment(mail_answer) == (reply.first if reply.comment is None else reply.comment)
+    assert mail_answer.automatic == ""
 
 
 @pytest.mark.parametrize("reply", CORPUS, ids=str)
@@ -58,19 +58,19 @@ def test_encoding_of_the_part_does_not_matter(reply: Reply, encoding: str) -> No
 
 def test_what_a_mail_says_of_itself_is_read() -> None:
     """Sender, recipients, ids and subject, encoded words and all."""
-    said = read_mail(
+    mail_answer = read_mail(
         mail(
             "Yes",
             sender='"Ana =?utf-8?q?Mu=C3=B1oz?=" <Ana@Example.org>',
             more="Delivered-To: Inbox@example.com\nCc: a@x.org,\n Group: b@x.org;, (c@x.org) <d@x.org>\n",
         )
     )
-    assert said.sender == "ana@example.org"
-    assert said.recipients == (TO, "a@x.org", "b@x.org", "d@x.org")
-    assert said.delivered == ("inbox@example.com",)
-    assert said.message_id == "<r1@example.org>"
-    assert said.references == ("<card@example.com>", "<old@example.com>")
-    assert said.subject == "Re: Pay 300 EUR [K7Q2FM]"
+    assert mail_answer.sender == "ana@example.org"
+    assert mail_answer.recipients == (TO, "a@x.org", "b@x.org", "d@x.org")
+    assert mail_answer.delivered == ("inbox@example.com",)
+    assert mail_answer.message_id == "<r1@example.org>"
+    assert mail_answer.references == ("<card@example.com>", "<old@example.com>")
+    assert mail_answer.subject == "Re: Pay 300 EUR [K7Q2FM]"
 
 
 def test_mail_of_two_senders_is_of_none() -> None:
@@ -82,9 +82,9 @@ def test_mail_of_two_senders_is_of_none() -> None:
 def test_what_stands_above_and_below_a_quote_is_kept_apart() -> None:
     """Only what stands above it may decide."""
     assert read_mail(mail("Yes\n\nsoon")).above == ("Yes", "", "soon")
-    said = read_mail(mail("> card\n\nYes"))
-    assert (said.above, said.below) == ((), ("Yes",))
-    assert read_by(said, "en").verdict is None
+    mail_answer = read_mail(mail("> card\n\nYes"))
+    assert (mail_answer.above, mail_answer.below) == ((), ("Yes",))
+    assert read_by(mail_answer, "en").verdict is None
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_bounce_is_automatic_and_its_parts_are_not_read_as_an_answer() -> None:
         ("Content-Type: message/rfc822", "Subject: card\n\nYes"),
         kind="report",
     )
-    said = read_mail(raw)
-    assert said.automatic == "content-type"
-    assert first_line(said) == "Your mail could not be delivered."
+    mail_answer = read_mail(raw)
+    assert mail_answer.automatic == "content-type"
+    assert first_line(mail_answer) == "Your mail could not be delivered."
 
 
 @pytest.mark.parametrize(
@@ -218,10 +218,10 @@ def test_subject_that_is_broken_is_read_as_it_stands() -> None:
 
 def test_bytes_that_are_no_text_are_replaced() -> None:
     """Nothing that cannot be stored or sent on comes out of a mail."""
-    said = read_mail(mail(b"\xff\xfe\x00Yes\xed\xa0\x80"))
-    comment(said).encode("utf-8")
-    assert "\0" not in comment(said)
-    assert first_line(said) != "Yes"
+    mail_answer = read_mail(mail(b"\xff\xfe\x00Yes\xed\xa0\x80"))
+    comment(mail_answer).encode("utf-8")
+    assert "\0" not in comment(mail_answer)
+    assert first_line(mail_answer) != "Yes"
 
 
 def test_plain_text_goes_before_html_and_attachments_are_no_answer() -> None:
@@ -367,12 +367,19 @@ LIKE_MAIL = st.lists(
 def test_any_bytes_are_read_or_malformed(raw: bytes) -> None:
     """Whatever comes is read, or is `Malformed`, and nothing else; what is read is text that can be kept."""
     try:
-        said = read_mail(raw)
+        mail_answer = read_mail(raw)
     except Malformed:
         return
-    assert bool(said.above or said.below) or said.unclear
-    assert not any("\n" in line for line in (*said.above, *said.below))
-    for text in (comment(said), said.name, said.subject, said.sender, *said.recipients, said.message_id):
+    assert bool(mail_answer.above or mail_answer.below) or mail_answer.unclear
+    assert not any("\n" in line for line in (*mail_answer.above, *mail_answer.below))
+    for text in (
+        comment(mail_answer),
+        mail_answer.name,
+        mail_answer.subject,
+        mail_answer.sender,
+        *mail_answer.recipients,
+        mail_answer.message_id,
+    ):
         text.encode("utf-8")
         assert "\0" not in text
 
@@ -394,11 +401,15 @@ def test_mail_that_the_standard_library_writes_is_read(text: str, encoding: str,
         message.add_alternative("<p>Never</p>", subtype="html")
     if wrapped == 2:
         message.add_attachment(b"Never", maintype="text", subtype="plain", filename="a.txt")
-    said = read_mail(message.as_bytes())
+    mail_answer = read_mail(message.as_bytes())
     expected = find_new_text(text.split("\n"))
     if text.strip() or not wrapped:
-        assert (said.above, said.below, said.unclear) == (expected.above, expected.below, expected.unclear)
-    assert said.subject.split() == subject.split()
+        assert (mail_answer.above, mail_answer.below, mail_answer.unclear) == (
+            expected.above,
+            expected.below,
+            expected.unclear,
+        )
+    assert mail_answer.subject.split() == subject.split()
 
 
 @settings(max_examples=200, deadline=None)
@@ -414,14 +425,18 @@ def test_corpus_with_any_bytes_put_in_is_read_or_malformed(reply: Reply, at: int
 @given(st.sampled_from(CORPUS), st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=80))
 def test_what_stands_below_a_quote_never_decides(reply: Reply, below: str) -> None:
     """Text after the quote makes a reply unclear, or stays within the quote; it never becomes the first line."""
-    said = read_mail(mail(f"> card\n{below}"))
-    assert first_line(said) == ""
+    mail_answer = read_mail(mail(f"> card\n{below}"))
+    assert first_line(mail_answer) == ""
 
 
 def test_published_sample_is_read() -> None:
     """The mail of RFC 8463 is a person's."""
-    said = read_mail((MAILS / "rfc8463.eml").read_bytes())
-    assert (said.sender, first_line(said), said.automatic) == ("joe@football.example.com", "Hi.", "")
+    mail_answer = read_mail((MAILS / "rfc8463.eml").read_bytes())
+    assert (mail_answer.sender, first_line(mail_answer), mail_answer.automatic) == (
+        "joe@football.example.com",
+        "Hi.",
+        "",
+    )
 
 
 def _nested(depth: int) -> bytes:

@@ -50,8 +50,8 @@ async def test_a_timeline_by_every_name_of_its_turn(rig: GatewayRig) -> None:
     assert (result["stream"], result["finding"]) == (f"turn/{turn.replace('.', '/')}", None)
     assert [record["seq"] for record in result["records"]] == list(range(1, len(result["records"]) + 1))
     assert len(result["timeline"]) == len(result["records"]) >= 6
-    said = " ".join(line["what"] for line in result["timeline"])
-    assert "answered approved" in said
+    text = " ".join(line["what"] for line in result["timeline"])
+    assert "answered approved" in text
     missing = await rig.http.get("/v1/audit/main.nothing.nothing")
     assert (missing.status_code, missing.json()["code"]) == (404, "unknown")
 

@@ -126,9 +126,9 @@ async def test_a_session_is_its_owner_s(gateway: GatewayRig) -> None:
     name, hello = fresh(), {"text": "hello", "actor": "desk"}
     messages, results = f"/v1/sessions/{name}/messages", f"/v1/sessions/{name}/results"
     ana, bo = bearer(await token_of(locked, "ana")), bearer(await token_of(locked, "bo"))
-    said = await locked.http.post(messages, json={**hello, "id": "a"}, headers=ana)
-    assert said.status_code == 201
-    session = said.json()["session"]
+    response = await locked.http.post(messages, json={**hello, "id": "a"}, headers=ana)
+    assert response.status_code == 201
+    session = response.json()["session"]
     await _view(gateway, session, "complete")
     late = {"turn": "a", "text": "give it to bo"}
     # A name is each person's own, and an id of somebody else's is a name as well.

@@ -16,12 +16,12 @@ async def test_a_second_thought_by_the_same_key_counts(gateway: GatewayRig, firs
     other = "denied" if first == "approved" else "approved"
     key = {"Idempotency-Key": "one-page"}
 
-    async def said(verdict: str) -> Any:
+    async def decide(verdict: str) -> Any:
         url = f"/v1/approvals/{approval}/decide?as=ana"
         return (await gateway.http.post(url, json={"verdict": verdict}, headers=key)).json()
 
-    assert (await said(first))["status"] in ("counted", "accepted")
-    repeated = await said(first)
+    assert (await decide(first))["status"] in ("counted", "accepted")
+    repeated = await decide(first)
     assert repeated["code"] == "duplicate"
-    await said(other)
+    await decide(other)
     assert (await gateway.request(approval)).state == "denied"

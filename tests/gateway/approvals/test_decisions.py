@@ -49,9 +49,9 @@ async def asked(deps: WorkerDeps, args: Any = ARGS, **fields: Any) -> ApprovalRe
     route = "r" if deps.catalog.scopes["desk"].routed else ""
     ctx = CallContext(actor="desk", session="s", turn="t", tenant="main", user=GUEST, route=route)
     task = GateTask(ctx=ctx, calls=(CallPart(call="c1.1", tool="pay", args=Content(inline=args)),), **fields)
-    (ruling,) = (await ActivityEnvironment().run(GateActivity(deps).gate, task)).gate_decisions
-    assert ruling.request is not None, ruling
-    return ruling.request
+    (gate_decision,) = (await ActivityEnvironment().run(GateActivity(deps).gate, task)).gate_decisions
+    assert gate_decision.request is not None, gate_decision
+    return gate_decision.request
 
 
 def shown(card: Card) -> tuple[str, list[tuple[str, str]]]:

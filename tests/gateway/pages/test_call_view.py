@@ -182,11 +182,11 @@ async def test_what_stands_in_for_a_call_follows_it_in_the_conversation(store: S
         ),
     )
     deps: Any = SimpleNamespace(catalog=CATALOG, people=FixedDirectory(PEOPLE), store=store)
-    said = await transcript_entries(deps, view, "en")
-    assert [each.line.call for each in said if each.line is not None] == ["c1.1", "c1.1001", "c1.2001"]
-    assert len({each.key for each in said}) == 3
-    assert said[1].line is not None
-    assert (said[1].line.approval, said[1].line.state) == (pending.id, "waiting")
+    entries = await transcript_entries(deps, view, "en")
+    assert [each.line.call for each in entries if each.line is not None] == ["c1.1", "c1.1001", "c1.2001"]
+    assert len({each.key for each in entries}) == 3
+    assert entries[1].line is not None
+    assert (entries[1].line.approval, entries[1].line.state) == (pending.id, "waiting")
     lines = call_lines(deps, view, "en")
     assert lines["c1.2001"].what == lines["c1.1"].what
     assert "bank" in lines["c1.2001"].what

@@ -48,8 +48,8 @@ def test_a_handler_beside_a_rule_is_told_after_it() -> None:
     """Each asks for a reason of its own; the name under which they are kept is nobody's reason."""
     alone = RuleReference(kind="handler", handler="rules:limits", answer="admin")
     both = RuleReference(name="require_approval_if", handler="rules:limits", answer="admin")
-    heard = "People are asked because: a new payee"
-    assert rule_words(alone, "a new payee", "en") == heard
-    assert rule_words(both, "a new payee", "en") == f"{text('rule.require_approval_if', 'en')} {heard}"
+    reason = "People are asked because: a new payee"
+    assert rule_words(alone, "a new payee", "en") == reason
+    assert rule_words(both, "a new payee", "en") == f"{text('rule.require_approval_if', 'en')} {reason}"
     assert rule_expression(alone, "a new payee") == rule_expression(both, "a new payee") == ""
     assert rule_words(None, "", "en") == ""

@@ -57,11 +57,11 @@ def test_the_language_is_chosen_then_the_directory_s_then_the_browser_s(
 async def test_a_card_is_written_whole_in_the_language(gateway: GatewayRig, language: str) -> None:
     """No sentence of the English catalogue is left on it, before it is answered and after."""
     approval = await gateway.asked("pay")
-    said = texts_of(language)
+    texts = texts_of(language)
     english = {
         words.partition("{")[0]
         for key, words in texts_of(ENGLISH).items()
-        if len(words.partition("{")[0].split()) > 2 and said[key] != words
+        if len(words.partition("{")[0].split()) > 2 and texts[key] != words
     }
     async with browser(gateway) as page:
         page.headers["accept-language"] = language
@@ -70,8 +70,8 @@ async def test_a_card_is_written_whole_in_the_language(gateway: GatewayRig, lang
     for shown in (card.text, answer.text):
         assert f'<html lang="{language}">' in shown
         assert [each for each in english if each in words(shown)] == []
-    assert said["button.approve"] in words(card.text)
-    assert said["ended.approved"].format(who=f"Approver ({said['receipt.you']})") in words(answer.text)
+    assert texts["button.approve"] in words(card.text)
+    assert texts["ended.approved"].format(who=f"Approver ({texts['receipt.you']})") in words(answer.text)
 
 
 async def test_a_language_is_chosen_on_any_page_without_a_script(gateway: GatewayRig) -> None:
@@ -124,9 +124,9 @@ async def test_a_program_is_answered_in_the_language_it_asks_for(gateway: Gatewa
     """Else in that of its person; what a turn itself says has no words."""
     approval = await gateway.asked("pay")
     url = f"/v1/approvals/{approval}/withdraw"
-    for headers, said in (({"accept-language": "fr"}, "fr"), ({"accept-language": "ja"}, "en"), ({}, "en")):
+    for headers, language in (({"accept-language": "fr"}, "fr"), ({"accept-language": "ja"}, "en"), ({}, "en")):
         answer = await gateway.http.post(url, params={"as": "bo"}, json={}, headers=headers)
-        words = texts_of(said)
+        words = texts_of(language)
         found = words["note.refused"].format(why=words["why.withdraw"])
         assert (answer.json()["code"], answer.json()["message"]) == ("not_allowed", found)
     done = await gateway.http.post(url, params={"as": "guest"}, json={}, headers={"accept-language": "it"})

@@ -414,10 +414,10 @@ async def test_a_conversation_says_that_the_model_is_asked_again(gateway: Gatewa
 async def test_what_came_late_stands_under_its_own_name(gateway: GatewayRig) -> None:
     """A result that was handed in later stands under its own name, not under that of whoever asked."""
     session = f"main.{fresh()}"
-    said = await gateway.http.post(
+    response = await gateway.http.post(
         f"/v1/sessions/{session}/messages", json={"text": "hello", "actor": "desk", "id": "a"}
     )
-    session = said.json()["id"]
+    session = response.json()["id"]
     late = await gateway.http.post(
         f"/v1/sessions/{session}/results", json={"turn": "a", "text": "it arrived", "id": "r"}
     )

@@ -55,12 +55,12 @@ async def test_a_turn_told_record_by_record(rig: GatewayRig) -> None:
 
 async def test_of_a_session_turn_by_turn(rig: GatewayRig) -> None:
     """The page of a session leads to the record of each of its turns."""
-    said = (await rig.http.post("/v1/sessions/timeline/messages", json={"text": "hello", "actor": "desk"})).json()
+    body = (await rig.http.post("/v1/sessions/timeline/messages", json={"text": "hello", "actor": "desk"})).json()
     async with browser(rig) as page:
         async with asyncio.timeout(60):
             while "/audit/" not in (shown := (await page.get("/sessions/main.timeline")).text):
                 await asyncio.sleep(0.1)
-    assert f'href="/audit/main.timeline.{said["turn"]}"' in shown
+    assert f'href="/audit/main.timeline.{body["turn"]}"' in shown
 
 
 @pytest.mark.usefixtures("nothing_waits")

@@ -369,19 +369,19 @@ async def test_a_listener_that_fails_begins_again(caplog: pytest.LogCaptureFixtu
 async def test_channels_stop_with_the_gateway(client: Client, tmp_path: Any) -> None:
     """Listeners are cancelled, connections let go, and a channel that does not close in time holds up nothing."""
     channel = recording_channel("chat")
-    heard: list[str] = []
+    requests: list[str] = []
 
     async def listen(take: Any) -> None:
-        heard.append("listening")
+        requests.append("listening")
         try:
             await take(channel.raw(key="k", identity="nobody", text="yes"))
-            heard.append("taken")
+            requests.append("taken")
             await asyncio.Event().wait()
         finally:
-            heard.append("stopped")
+            requests.append("stopped")
 
     async def close_down() -> None:
-        heard.append("closed")
+        requests.append("closed")
         raise OSError("closed already")
 
     channel.listen, channel.close_down = listen, close_down  # type: ignore[method-assign]
@@ -394,8 +394,8 @@ async def test_channels_stop_with_the_gateway(client: Client, tmp_path: Any) -> 
             settings=Settings(),
         )
         async with run_channels(deps, {"chat": channel}, RoutingRules()):
-            await until(lambda: "taken" in heard and len(channel.replies) == 1)
-    assert heard == ["listening", "taken", "stopped", "closed"]
+            await until(lambda: "taken" in requests and len(channel.replies) == 1)
+    assert requests == ["listening", "taken", "stopped", "closed"]
     async with run_channels(deps, {}, RoutingRules()) as receiver:
         assert receiver is None
 
