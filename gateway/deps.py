@@ -32,7 +32,8 @@ class GatewayDeps:
     """The client of Temporal and what stands around it. `clock` gives an aware time in UTC; it stamps `received_at`.
 
     `signer` holds the gateway's private keys; without one, which only the development profile allows, nothing is
-    signed. `secrets` reads those of channels and of the sign-in provider.
+    signed. `public_keys` check signatures where nothing is signed. `secrets` reads those of channels and of the sign-in
+    provider.
     """
 
     client: TurnClient
@@ -42,6 +43,7 @@ class GatewayDeps:
     settings: Settings
     clock: Clock = system_clock
     signer: Signer | None = field(default=None, repr=False)
+    public_keys: Verifier = field(default_factory=Verifier, repr=False)
     secrets: SecretProvider = field(default_factory=SecretProvider, repr=False)
     attempts: AttemptRecords = field(default_factory=AttemptRecords, repr=False)
 
@@ -104,7 +106,7 @@ class GatewayDeps:
 
     def verifier(self) -> Verifier:
         """Returns the verifier of the gateway's own signatures."""
-        return Verifier() if self.signer is None else self.signer.verifier()
+        return self.public_keys if self.signer is None else self.signer.verifier()
 
     def rights(self, person: Person) -> tuple[str, ...]:
         """Returns the approver entries that a person answers to now, by delegation as well."""

@@ -16,7 +16,6 @@ from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.person import Person, Principal
 from signoff.engine.kill_switch import AUDITOR, OPERATOR
 from signoff.gateway.deps import GatewayDeps
-from signoff.keys.signatures import Verifier
 
 READERS: Final = frozenset((OPERATOR, AUDITOR))
 """The roles that read every conversation of their tenant, and its record."""
@@ -95,7 +94,7 @@ async def read_record(deps: GatewayDeps, name: str, tenant: str, person: Person 
     if not reads_record(deps, person):
         raise Refused(f"reading the record takes the role `{AUDITOR}` or `{OPERATOR}`", code="not_allowed")
     known = [each for each in await AuditLog(deps.store).streams() if _of(each, tenant)]
-    verifier = Verifier() if deps.signer is None else deps.signer.verifier()
+    verifier = deps.verifier()
     return await report_stream(deps.store, find_stream(known, name), verifier)
 
 

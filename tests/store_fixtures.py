@@ -1,5 +1,6 @@
 """Stores of every kind: tests that take `store_url` or `store` run on SQLite and on a real PostgreSQL server."""
 
+import contextlib
 import os
 import pwd
 import shutil
@@ -34,26 +35,36 @@ def _unprivileged() -> str | None:
     return "postgres" if "postgres" in names else "nobody"
 
 
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
-    """The URL, without a database, of a PostgreSQL server that lives as long as the test session."""
+@contextlib.contextmanager
+def running_postgres(superuser: str, password: str = "") -> Iterator[str]:
+    """The address, `host:port`, of a PostgreSQL server of its own; without a password it lets everybody in."""
     programs, user, port = postgres_programs(), _unprivileged(), free_port()
     folder = Path(tempfile.mkdtemp(prefix="signoff-pg-"))
+    (folder / "password").write_text(password)
     if user is not None:
-        shutil.chown(folder, user)
+        for each in (folder, folder / "password"):
+            shutil.chown(each, user)
     data = folder / "data"
+    entrance = ["-A", "scram-sha-256", "--pwfile", str(folder / "password")] if password else ["-A", "trust"]
 
     def run(*command: str) -> None:
         subprocess.run(command, user=user, cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=60)
 
-    run(f"{programs}/initdb", "-D", str(data), "-U", "signoff", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+    run(f"{programs}/initdb", "-D", str(data), "-U", superuser, *entrance, "-E", "UTF8", "--locale=C", "--no-sync")
     options = f"-p {port} -h 127.0.0.1 -k {folder} -F"
     run(f"{programs}/pg_ctl", "-D", str(data), "-l", str(folder / "log"), "-o", options, "-w", "start")
     try:
-        yield f"postgresql://signoff@127.0.0.1:{port}"
+        yield f"127.0.0.1:{port}"
     finally:
         run(f"{programs}/pg_ctl", "-D", str(data), "-m", "immediate", "-w", "stop")
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL, without a database, of a PostgreSQL server that lives as long as the test session."""
+    with running_postgres("signoff") as address:
+        yield f"postgresql://signoff@{address}"
 
 
 @pytest.fixture

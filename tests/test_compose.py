@@ -1,52 +1,59 @@
-"""The compose file, as far as it can be checked without an engine, and the programs its containers start."""
+"""The compose file, as far as it can be checked without an engine, and what its containers run as processes."""
 
 import asyncio
 import os
 import re
-import shutil
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import compose_spec
 import httpx
 import pytest
-import yaml
-from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
-from temporalio.client import Client
+from compose_box import PASSWORDS, RAW, ROOT, Box, read_compose, running_box
+from pydantic_core import from_json
 
-from signoff.contracts.names import DEFAULT_TASK_QUEUE
-from signoff.temporal.embedded_server import ServerHandle, find_temporal, free_port
+from signoff.temporal.embedded_server import ServerHandle, find_temporal
 
-ROOT = Path(__file__).parent.parent
-PASSWORD = re.compile(r"\$\{POSTGRES_PASSWORD:\?[^}]*\}")
-TEXT = PASSWORD.sub("test", (ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
-COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
+COMPOSE: dict[str, Any] = read_compose(PASSWORDS)
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-ONE_SHOT = {"temporal-schema", "temporal-namespace"}
+ONE_SHOT = {"database", "temporal-schema", "temporal-namespace", "signoff-init"}
+PROCESSES = ("signoff-worker", "signoff-gateway", "signoff-codec")
+
+
+@pytest.fixture(scope="module")
+async def box(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Box]:
+    """A box that was begun: databases and namespace are there, and nothing of Signoff's."""
+    async with running_box(tmp_path_factory.mktemp("box")) as begun:
+        await begun.run("database")
+        await begun.run("temporal-namespace")
+        yield begun
 
 
 def test_it_is_valid_by_the_compose_specification() -> None:
     """An independent implementation of the specification reads and validates the file."""
-    read = compose_spec.PyOptions(apply_merge=True).from_yaml(TEXT)
+    text = re.sub(r"\$\{(\w+):[-+?][^}]*\}", r"\1", RAW)
+    read = compose_spec.PyOptions(apply_merge=True).from_yaml(text)
     read.validate()
     assert set(SERVICES) > ONE_SHOT
 
 
-def test_no_password_has_a_default() -> None:
-    """Compose stops and says what to write when the password is not given."""
-    raw = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
-    assert "POSTGRES_PASSWORD}" not in raw
-    assert raw.count("${POSTGRES_PASSWORD:?") == raw.count("${POSTGRES_PASSWORD")
+@pytest.mark.parametrize("name", sorted(PASSWORDS))
+def test_no_password_has_a_default(name: str) -> None:
+    """Compose stops and says what to write when one is not given."""
+    with pytest.raises(KeyError, match=f"write {name}=... into .env"):
+        read_compose({each: value for each, value in PASSWORDS.items() if each != name})
+    assert RAW.count(f"${{{name}:?") == RAW.count(f"${{{name}")
+    assert name.removesuffix("_PASSWORD") in RAW.partition("do\n")[0], "the command that makes .env makes it"
 
 
 def test_every_port_is_on_loopback() -> None:
     """Nothing of this box can be reached from another machine."""
     ports = [port for service in SERVICES.values() for port in service.get("ports", ())]
-    assert len(ports) == 3
+    assert len(ports) == 4
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
@@ -54,6 +61,33 @@ def test_data_lies_in_named_volumes() -> None:
     """No anonymous volume loses a database when a container is made anew."""
     used = {v.partition(":")[0] for service in SERVICES.values() for v in service.get("volumes", ())}
     assert used == set(COMPOSE["volumes"])
+
+
+def test_each_process_reaches_its_own_volume_alone() -> None:
+    """The gateway's, where the signing keys lie, is the first start's and its own."""
+    reach = {name: {v.partition(":")[0] for v in SERVICES[name]["volumes"]} for name in (*PROCESSES, "signoff-init")}
+    assert all(reach[name] == {name} for name in PROCESSES)
+    assert reach["signoff-init"] == set(PROCESSES)
+
+
+def test_each_service_is_told_its_own_password_alone() -> None:
+    """Temporal's opens nothing of Signoff's, a worker's no answers, and the owner's is the first start's."""
+    told = {
+        name: {each for each, secret in PASSWORDS.items() if secret in str(service.get("environment", ""))}
+        for name, service in SERVICES.items()
+    }
+    assert told == {
+        "postgres": {"POSTGRES_PASSWORD"},
+        "database": set(PASSWORDS),
+        "temporal-schema": {"TEMPORAL_PASSWORD"},
+        "temporal": {"TEMPORAL_PASSWORD"},
+        "temporal-namespace": set(),
+        "temporal-ui": set(),
+        "signoff-init": {"OWNER_PASSWORD"},
+        "signoff-worker": {"WORKER_PASSWORD"},
+        "signoff-gateway": {"GATEWAY_PASSWORD"},
+        "signoff-codec": {"GATEWAY_PASSWORD"},
+    }
 
 
 def test_what_runs_long_is_watched_and_restarted() -> None:
@@ -64,7 +98,7 @@ def test_what_runs_long_is_watched_and_restarted() -> None:
             expected = "service_completed_successfully" if other in ONE_SHOT else "service_healthy"
             assert how["condition"] == expected, (name, other)
             assert other in ONE_SHOT or "healthcheck" in SERVICES[other]
-    assert {"signoff-worker", "signoff-gateway"} <= {name for name, s in SERVICES.items() if "healthcheck" in s}
+    assert set(PROCESSES) <= {name for name, s in SERVICES.items() if "healthcheck" in s}
 
 
 def test_the_versions_are_those_the_embedded_server_has() -> None:
@@ -82,84 +116,142 @@ def test_the_versions_are_those_the_embedded_server_has() -> None:
 @pytest.mark.parametrize("name", sorted(ONE_SHOT))
 def test_the_scripts_are_shell(name: str) -> None:
     """Each one-shot's script parses."""
-    parsed = subprocess.run(["sh", "-n", "-c", _script(name)], capture_output=True, text=True, check=False)
+    script = SERVICES[name]["command"][0]
+    parsed = subprocess.run(["sh", "-n", "-c", script], capture_output=True, text=True, check=False)
     assert (parsed.returncode, parsed.stderr) == (0, "")
-
-
-async def test_the_namespace_script_makes_a_server_ready_and_may_run_again(server: ServerHandle) -> None:
-    """Run twice with the real `temporal` command against the real server, it succeeds both times."""
-    binary = find_temporal()
-    assert binary is not None
-    env = {"PATH": f"{binary.parent}:{os.environ['PATH']}", "TEMPORAL_ADDRESS": server.address, "HOME": "/tmp"}
-    for _ in range(2):
-        done = await asyncio.create_subprocess_exec(
-            "sh", "-eu", "-c", _script("temporal-namespace"), env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        found, _ = await done.communicate()
-        assert done.returncode == 0, found.decode()
-
-
-@pytest.mark.timeout(300)
-async def test_the_containers_commands_start(server: ServerHandle, client: Client, tmp_path: Path) -> None:
-    """`signoff worker` and `signoff gateway` with the file's own environment, pointed at the session's server."""
-    port = free_port()
-    given = dict(SERVICES["signoff-gateway"]["environment"]) | {
-        "SIGNOFF_MANIFEST": str(ROOT / "examples" / "travel_desk" / "signoff.yaml"),
-        "SIGNOFF_STATE_DIR": str(tmp_path),
-        "SIGNOFF_STORE_URL": f"sqlite+aiosqlite:///{tmp_path}/signoff.db",
-        "SIGNOFF_PUBLIC_URL": f"http://127.0.0.1:{port}",
-        "SIGNOFF_HOST": "127.0.0.1",
-        "SIGNOFF_PORT": str(port),
-        "TEMPORAL_ADDRESS": server.address,
-        "TRAVEL_DESK_DB": str(tmp_path / "travel.db"),
-    }
-    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)} | given
-    program = Path(sys.executable).with_name("signoff")
-    assert shutil.which(str(program))
-    started = [
-        await asyncio.create_subprocess_exec(str(program), name, env=env, cwd=tmp_path)
-        for name in (SERVICES["signoff-worker"]["command"][0], SERVICES["signoff-gateway"]["command"][0])
-    ]
-    try:
-        async with asyncio.timeout(80), httpx.AsyncClient() as http:
-            while not await _healthy(http, f"http://127.0.0.1:{port}/healthz"):
-                await asyncio.sleep(0.1)
-            while not await _polled(client):
-                await asyncio.sleep(0.1)
-        assert [process.returncode for process in started] == [None, None]
-    finally:
-        for process in started:
-            if process.returncode is None:
-                process.terminate()
-        codes = [await process.wait() for process in started]
-    assert codes == [0, 0]
 
 
 def test_every_name_the_environment_gives_is_a_setting() -> None:
     """A misspelt SIGNOFF_ variable would be silently off in the box."""
-    from_file = {name for name in SERVICES["signoff-gateway"]["environment"] if name.startswith("SIGNOFF_")}
+    services = ("signoff-init", *PROCESSES)
+    from_file = {name for each in services for name in SERVICES[each]["environment"] if name.startswith("SIGNOFF_")}
     code = "from signoff.settings import Settings; print(*Settings.model_fields)"
     fields = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert from_file <= {f"SIGNOFF_{field.upper()}" for field in fields}
+    assert all(SERVICES[each]["environment"]["SIGNOFF_PROFILE"] == "production" for each in services)
 
 
-def _script(name: str) -> str:
-    script: str = SERVICES[name]["command"][0]
-    return script.replace("$$", "$")
+def test_the_image_has_the_folders_of_the_volumes() -> None:
+    """A new volume takes the owner of the folder of the image that it is laid over."""
+    made = re.findall(r"install -d -o signoff -g signoff -m 700 (.*)", (ROOT / "Dockerfile").read_text())[0].split()
+    assert {v.partition(":")[2] for v in SERVICES["signoff-init"]["volumes"]} == set(made)
 
 
-async def _polled(client: Client) -> bool:
-    """Whether a worker asks the server for work; before that it may not even have heard of signals."""
-    asked = DescribeTaskQueueRequest(
-        namespace=client.namespace,
-        task_queue=TaskQueue(name=DEFAULT_TASK_QUEUE),
-        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-    )
-    return bool((await client.workflow_service.describe_task_queue(asked)).pollers)
+def test_temporals_ui_reads_by_the_codec_server() -> None:
+    """Its pages bring the cookie along, which browsers keep by host name, and the codec server lets them ask."""
+    ui, codec = SERVICES["temporal-ui"]["environment"], SERVICES["signoff-codec"]["environment"]
+    assert ui["TEMPORAL_CODEC_ENDPOINT"] == codec["SIGNOFF_CODEC_URL"]
+    assert (ui["TEMPORAL_CODEC_INCLUDE_CREDENTIALS"], ui["TEMPORAL_DISABLE_WRITE_ACTIONS"]) == ("true", "true")
+    urls = [httpx.URL(codec[f"SIGNOFF_{name}"]) for name in ("PUBLIC_URL", "CODEC_URL", "TEMPORAL_UI")]
+    assert {url.host for url in urls} == {"127.0.0.1"}
+    published = [port.rpartition(":")[0].partition(":")[2] for s in SERVICES.values() for port in s.get("ports", ())]
+    assert {str(url.port) for url in urls} <= set(published)
 
 
-async def _healthy(http: httpx.AsyncClient, url: str) -> bool:
+@pytest.mark.postgres
+async def test_the_namespace_script_makes_a_server_ready_and_may_run_again(box: Box, server: ServerHandle) -> None:
+    """Run with the real `temporal` command against a real server, again on one that has all of it."""
+    there = Box(box.folder, box.postgres, server, {})
+    for _ in range(2):
+        await there.run("temporal-namespace")
+
+
+@pytest.mark.postgres
+async def test_the_databases_are_made_once_and_take_new_passwords(box: Box) -> None:
+    """Run again it changes nothing but the passwords; who has one role's gets into no other's database."""
+    changed = Box(box.folder, box.postgres, box.server, {"WORKER_PASSWORD": "anotherpassword"})
+    await changed.run("database")
+    assert await _connects(box, "signoff_worker", "anotherpassword", "postgres") == "signoff_worker"
+    with pytest.raises(asyncpg.InvalidPasswordError):
+        await _connects(box, "signoff_worker", PASSWORDS["WORKER_PASSWORD"], "postgres")
+    await box.run("database")
+    assert await _connects(box, "temporal", PASSWORDS["TEMPORAL_PASSWORD"], "temporal_visibility") == "temporal"
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await _connects(box, "temporal", PASSWORDS["TEMPORAL_PASSWORD"], "signoff")
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await _connects(box, "signoff_worker", PASSWORDS["WORKER_PASSWORD"], "temporal")
+
+
+@pytest.mark.postgres
+@pytest.mark.timeout(300)
+async def test_the_first_start_makes_keys_and_a_token_and_may_be_killed(box: Box) -> None:
+    """Killed after each of its commands in turn and begun again, it ends with one of each; later it changes nothing."""
+    gateway, worker, codec = (box.volume(name) for name in ("signoff-gateway", "signoff-worker", "signoff-codec"))
+    for number in range(1, 5):
+        # The first `number` of its calls of `signoff` do as they are told, and nothing comes after the last of them.
+        await _killed_at(box, number)
+        if number == 2:
+            # As where `keys create` itself is killed between its two files.
+            (gateway / "encryption-keys.json").unlink()
+    assert (gateway / "first-token.made").exists() is False
+    await box.run("signoff-init")
+    signing = from_json((gateway / "signing-keys.json").read_bytes())["keys"]
+    encrypting = (gateway / "encryption-keys.json").read_bytes()
+    assert (len(signing), len(from_json(encrypting)["keys"])) == (1, 1)
+    assert {path.name for path in worker.iterdir()} == {"public-keys.json", "encryption-keys.json"}
+    assert {path.name for path in codec.iterdir()} == {"public-keys.json", "encryption-keys.json"}
+    for each in (worker, codec):
+        assert (each / "encryption-keys.json").read_bytes() == encrypting
+        assert (each / "encryption-keys.json").stat().st_mode & 0o777 == 0o600
+        assert signing[0]["private"] not in (each / "public-keys.json").read_text()
+    token = (gateway / "first-token").read_text().strip()
+    assert ((gateway / "first-token").stat().st_mode & 0o777, token.startswith("sgf_")) == (0o600, True)
+    before = {path: path.read_bytes() for path in gateway.rglob("*") if path.is_file()}
+    (gateway / "first-token").unlink()
+    await box.run("signoff-init")
+    del before[gateway / "first-token"]
+    assert {path: path.read_bytes() for path in gateway.rglob("*") if path.is_file()} == before
+    key = gateway / "signing-keys.json"
+    kept = key.rename(key.with_suffix(".kept"))
+    with pytest.raises(AssertionError, match="the volume signoff-gateway has lost its keys"):
+        await box.run("signoff-init")
+    kept.rename(key)
+
+
+@pytest.mark.postgres
+@pytest.mark.timeout(300)
+async def test_the_processes_start_and_are_well(box: Box) -> None:
+    """Each is well by its own health check, each signs in who may, and each ends in good order."""
+    await box.run("signoff-init")
+    started = {name: await box.start(name) for name in PROCESSES}
     try:
-        return (await http.get(url)).status_code == 200
-    except httpx.TransportError:
-        return False
+        await asyncio.gather(*(box.healthy(name, each) for name, each in started.items()))
+        doctors = [from_json((await box.run(name, "signoff", "doctor", "--json")).encode()) for name in PROCESSES]
+        roles = [check["message"] for found in doctors for check in found if check["name"] == "store role"]
+        assert roles == ["a worker's", "a gateway's", "a gateway's"]
+        assert all(check["ok"] for found in doctors for check in found)
+    finally:
+        codes = [await each.stop() for each in started.values()]
+    assert codes == [0, 0, 0]
+
+
+async def _connects(box: Box, role: str, password: str, database: str) -> Any:
+    connection = await asyncpg.connect(f"postgresql://{role}:{password}@{box.postgres}/{database}")
+    try:
+        return await connection.fetchval("SELECT current_user")
+    finally:
+        await connection.close()
+
+
+async def _killed_at(box: Box, number: int) -> None:
+    """Runs the first start with a `signoff` that kills it once it was called so many times and has done as told."""
+    folder = box.folder / f"killed-{number}"
+    folder.mkdir()
+    program = folder / "signoff"
+    real = Path(sys.executable).with_name("signoff")
+    program.write_text(
+        f'#!/bin/sh\n"{real}" "$@"\ncode=$?\necho >> "{folder}/calls"\n'
+        f'test "$(wc -l < "{folder}/calls")" -lt {number} || kill -9 "$PPID"\nexit $code\n'
+    )
+    program.chmod(0o700)
+    env = box.environment("signoff-init")
+    process = await asyncio.create_subprocess_exec(
+        *box.command("signoff-init"),
+        cwd=folder,
+        env=env | {"PATH": f"{folder}{os.pathsep}{env['PATH']}"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await process.communicate()
+    # 137: a shell of the script's own was killed in its place.
+    assert process.returncode in (-9, 137), said.decode()

@@ -20,6 +20,7 @@ from signoff.engine.turn_client import TurnClient
 from signoff.gateway.app import build_codec_app
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.transport.server import running_server
+from signoff.keys.key_files import FileVerifier
 from signoff.settings import Settings
 from signoff.store.store import Store, make_state_dir, working_store
 from signoff.temporal.embedded_server import DEFAULT_ADDRESS, configured_namespace
@@ -54,6 +55,8 @@ async def running_codec(
         people=place.people,
         store=store,
         settings=settings.model_copy(update={"public_url": settings.codec_url}),
+        # Of whom a login alone made somebody, the store has what a gateway signed.
+        public_keys=FileVerifier(settings.public_keys),
     )
     served = build_codec_app(deps, encryption.codec(namespace), _origins(settings))
     async with running_server(served, settings.host, settings.codec_port) as task:

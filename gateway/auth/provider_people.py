@@ -72,7 +72,8 @@ def missing_logins_warning(catalog: Catalog, people: Directory, settings: Settin
 class ProviderPeople:
     """Knows those for whom logins vouched, as the store has them; looked at once a second at most.
 
-    A gateway without keys, which only development allows, signs nothing: there such people are known to it alone.
+    A gateway without keys, which only development allows, signs nothing: there such people are known to it alone. The
+    codec server has public keys, and knows those whom gateways vouched for.
     """
 
     def __init__(self, deps: GatewayDeps, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -85,8 +86,8 @@ class ProviderPeople:
 
     async def look(self) -> None:
         """Knows whom the store knows now. Raises `StoreUnavailable`."""
-        people, signer = self._people, self._deps.signer
-        if people is None or signer is None:
+        people, verifier = self._people, self._deps.verifier()
+        if people is None or not verifier.key_ids:
             return
         # Every request comes by here: one reads the rows, the others wait and find it done.
         async with self._looking:
@@ -95,7 +96,6 @@ class ProviderPeople:
             # Taken before the reading and kept only if that went well: a store that failed is asked again at once.
             due = self._clock() + CHECK_SECONDS
             rows = await self._rows.all()
-            verifier = signer.verifier()
             known = vouched_people(rows, people.declared, verifier, self._deps.clock())
             people.replace_people(known, joined_logins(rows, people.declared, verifier))
             self._due = due

@@ -33,6 +33,18 @@ async def test_a_sound_installation_has_nothing_to_repair(
     assert ran.code == 0
 
 
+async def test_only_development_needs_the_temporal_program(
+    cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle
+) -> None:
+    """An image of the production profile has none: its server is another's."""
+    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
+    clean_env.setattr("signoff.cli.local.doctor.find_temporal", lambda explicit: None)
+    for profile, ok in (("development", False), ("production", True)):
+        clean_env.setenv("SIGNOFF_PROFILE", profile)
+        found = (await cli("doctor", "--address", server.address, "--json")).data
+        assert [check["ok"] for check in found if check["name"] == "temporal"] == [ok], profile
+
+
 async def test_turns_of_another_store_are_named(
     cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle, tmp_path: Path
 ) -> None:

@@ -1,0 +1,188 @@
+"""The services of docker-compose.yml as processes: their own commands and environment, read from the file.
+
+What a container engine does is done here: `.env` is put in, hosts become addresses of this machine, volumes and configs
+become folders and files. Nothing else is changed, and a service is told nothing but what the file tells it.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+from asyncio.subprocess import PIPE, STDOUT, Process
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from store_fixtures import running_postgres
+
+from signoff.temporal.embedded_server import ServerHandle, ServerOptions, find_temporal, free_port, run_server
+
+ROOT: Final = Path(__file__).parent.parent
+RAW: Final = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+_ROLES: Final = ("POSTGRES", "TEMPORAL", "OWNER", "WORKER", "GATEWAY")
+PASSWORDS: Final = {f"{name}_PASSWORD": f"{name.lower()}0123456789abcdef" for name in _ROLES}
+"""What `.env` holds."""
+_VARIABLE: Final = re.compile(r"\$(?:\$|\{(\w+)(?:(:[-+?])([^}]*))?\})")
+_ENTRYPOINT: Final = re.compile(r"^ENTRYPOINT (\[.*\])$", re.MULTILINE)
+_READY_SECONDS: Final = 60.0
+
+
+def read_compose(env: Mapping[str, str]) -> dict[str, Any]:
+    """Reads the file as Compose does, `env` put in. Raises `KeyError` with the file's own words for what is missing."""
+
+    def value(found: re.Match[str]) -> str:
+        name, form, word = found.groups()
+        if name is None:
+            return "$"
+        given = env.get(name, "")
+        if form == ":+":
+            return word if given else ""
+        if not given and form != ":-":
+            raise KeyError(word)
+        return given or word
+
+    # In the values, as Compose does: comments may hold what looks like a variable.
+    def resolve(node: Any) -> Any:
+        if isinstance(node, str):
+            return _VARIABLE.sub(value, node)
+        if isinstance(node, list):
+            return [resolve(each) for each in node]
+        return {key: resolve(each) for key, each in node.items()} if isinstance(node, dict) else node
+
+    read: dict[str, Any] = resolve(yaml.safe_load(RAW))
+    return read
+
+
+@dataclass
+class Box:
+    """The services over one PostgreSQL and one Temporal server, which run already."""
+
+    folder: Path
+    postgres: str
+    server: ServerHandle
+    env: dict[str, str]
+    ports: dict[str, int] = field(default_factory=lambda: {name: free_port() for name in ("8300", "8301", "8080")})
+
+    @property
+    def services(self) -> dict[str, dict[str, Any]]:
+        """The services of the file."""
+        services: dict[str, dict[str, Any]] = read_compose(PASSWORDS | self.env)["services"]
+        return services
+
+    def volume(self, name: str) -> Path:
+        """The folder of a named volume: its owner's alone, as the image makes it."""
+        path = self.folder / "volumes" / name
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return path
+
+    def environment(self, name: str, **more: str) -> dict[str, str]:
+        """What a service is told, with the places of this machine for those in its container; `more` besides."""
+        service = self.services[name]
+        told = {key: self._here(service, str(value)) for key, value in service["environment"].items()}
+        if told.get("PGHOST") == "postgres":
+            told["PGHOST"], _, told["PGPORT"] = self.postgres.partition(":")
+        programs = [Path(sys.executable).parent, *_programs()]
+        path = os.pathsep.join(dict.fromkeys([*map(str, programs), os.environ["PATH"]]))
+        return {"PATH": path, "HOME": str(self.folder), **told, **more}
+
+    def command(self, name: str) -> list[str]:
+        """What a service runs; what its image does where the file says nothing."""
+        service = self.services[name]
+        entry = service.get("entrypoint") or json.loads(_ENTRYPOINT.findall((ROOT / "Dockerfile").read_text())[0])
+        return [*entry, *service["command"]]
+
+    def check_command(self, name: str) -> list[str]:
+        """The health check of a service."""
+        kind, *words = self.services[name]["healthcheck"]["test"]
+        assert kind == "CMD"
+        return [self._here(self.services[name], word) for word in words]
+
+    async def run(self, name: str, *words: str, **more: str) -> str:
+        """Runs a service, or `words` in its place as `docker compose exec` does, to its end. Raises with its words."""
+        process = await self._begin(name, words or self.command(name), PIPE, more)
+        said = (await process.communicate())[0].decode()
+        assert process.returncode == 0, f"{name}: {said}"
+        return said
+
+    async def start(self, name: str, **more: str) -> "Running":
+        """Starts a service that lasts; its words go to a log. Returns at once."""
+        log = self.folder / f"{name}.log"
+        with log.open("ab") as words:
+            return Running(await self._begin(name, self.command(name), words, more), log)
+
+    async def healthy(self, name: str, running: "Running", **more: str) -> None:
+        """Waits until a service's own health check says that it is well."""
+        async with asyncio.timeout(_READY_SECONDS):
+            while True:
+                check = await self._begin(name, self.check_command(name), PIPE, more)
+                said = (await check.communicate())[0].decode()
+                if check.returncode == 0:
+                    return
+                assert running.process.returncode is None, running.log.read_text() + said
+                await asyncio.sleep(0.2)
+
+    async def _begin(self, name: str, words: Sequence[str], out: Any, more: Mapping[str, str]) -> Process:
+        place = self.folder / "work"
+        place.mkdir(exist_ok=True)
+        return await asyncio.create_subprocess_exec(
+            *words, cwd=place, env=self.environment(name, **more), stdout=out, stderr=STDOUT
+        )
+
+    def _here(self, service: Mapping[str, Any], text: str) -> str:
+        """The places of a container, as this machine has them."""
+        places = {"postgres:5432": self.postgres, "temporal:7233": self.server.address, "/app": str(ROOT)}
+        for mount in service.get("configs", ()):
+            file = self.folder / mount["source"]
+            file.write_text(read_compose(PASSWORDS)["configs"][mount["source"]]["content"], encoding="utf-8")
+            places[mount["target"]] = str(file)
+        for mount in sorted(service.get("volumes", ()), key=len, reverse=True):
+            volume, _, target = mount.partition(":")
+            places[target] = str(self.volume(volume))
+        if text == "0.0.0.0":
+            return "127.0.0.1"
+        if text in self.ports:
+            return str(self.ports[text])
+        # The longest first: one folder's name begins with another's.
+        found = re.compile("|".join(map(re.escape, sorted(places, key=len, reverse=True))))
+        text = found.sub(lambda each: places[each.group()], text)
+        return re.sub(r"(?<=127\.0\.0\.1:)(8300|8301|8080)", lambda each: str(self.ports[each.group()]), text)
+
+
+@dataclass
+class Running:
+    """A service that was started."""
+
+    process: Process
+    log: Path
+
+    async def kill(self) -> None:
+        """SIGKILL, wherever it is."""
+        self.process.kill()
+        assert await self.process.wait() == -signal.SIGKILL, self.log.read_text()
+
+    async def stop(self) -> int:
+        """Ends it in good order; returns its exit code."""
+        if self.process.returncode is None:
+            self.process.terminate()
+        return await self.process.wait()
+
+
+@contextlib.asynccontextmanager
+async def running_box(folder: Path, **env: str) -> AsyncIterator[Box]:
+    """A box whose PostgreSQL and Temporal run and know nothing yet; `env` stands in `.env` beside the passwords."""
+    options = ServerOptions(folder / "temporal.db", port=free_port(), ui_port=None)
+    with running_postgres("postgres", PASSWORDS["POSTGRES_PASSWORD"]) as address:
+        async with run_server(options) as server:
+            yield Box(folder, address, server, dict(env))
+
+
+def _programs() -> list[Path]:
+    """Where `psql` and `temporal` are."""
+    found = [find_temporal(), shutil.which("psql")]
+    return [Path(each).parent for each in found if each is not None]
