@@ -106,9 +106,9 @@ class Box:
     async def run(self, name: str, *words: str, **more: str) -> str:
         """Runs a service, or `words` in its place as `docker compose exec` does, to its end. Raises with its words."""
         process = await self._begin(name, words or self.command(name), PIPE, more)
-        said = (await process.communicate())[0].decode()
-        assert process.returncode == 0, f"{name}: {said}"
-        return said
+        output = (await process.communicate())[0].decode()
+        assert process.returncode == 0, f"{name}: {output}"
+        return output
 
     async def start(self, name: str, **more: str) -> "Running":
         """Starts a service that lasts; its words go to a log. Returns at once."""
@@ -121,10 +121,10 @@ class Box:
         async with asyncio.timeout(_READY_SECONDS):
             while True:
                 check = await self._begin(name, self.check_command(name), PIPE, more)
-                said = (await check.communicate())[0].decode()
+                output = (await check.communicate())[0].decode()
                 if check.returncode == 0:
                     return
-                assert running.process.returncode is None, running.log.read_text() + said
+                assert running.process.returncode is None, running.log.read_text() + output
                 await asyncio.sleep(0.2)
 
     async def _begin(self, name: str, words: Sequence[str], out: Any, more: Mapping[str, str]) -> Process:

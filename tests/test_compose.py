@@ -252,6 +252,6 @@ async def _killed_at(box: Box, number: int) -> None:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    said, _ = await process.communicate()
+    output, _ = await process.communicate()
     # 137: a shell of the script's own was killed in its place.
-    assert process.returncode in (-9, 137), said.decode()
+    assert process.returncode in (-9, 137), output.decode()
