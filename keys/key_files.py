@@ -1,6 +1,7 @@
 """Reads and writes files of signing keys: a private one that only the gateway may read, a public one for workers."""
 
 import contextlib
+import fcntl
 import logging
 import os
 import stat
@@ -197,10 +198,26 @@ def _write(path: Path, keys: BaseModel, mode: int, *, replace: bool = True) -> N
             if replace:
                 temporary.replace(path)
             else:
-                with contextlib.suppress(FileExistsError):
-                    # A link fails where the name is taken, which a rename does not: the first whole file stays.
-                    path.hardlink_to(temporary)
+                _place_first(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(f"`{path}` cannot be written: {error.strerror}") from None
+
+
+def _place_first(temporary: Path, path: Path) -> None:
+    """Gives a whole file its name, unless another has it: the first stays."""
+    try:
+        # A link fails where the name is taken, which a rename does not.
+        path.hardlink_to(temporary)
+    except FileExistsError:
+        return
+    except OSError:
+        # Some file systems have no links. There the folder is locked, by everybody who finds that so.
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            if not path.exists():
+                temporary.replace(path)
+        finally:
+            os.close(folder)

@@ -1,5 +1,6 @@
 """Files of keys: who may read them, how they grow, and what a worker makes of a file that changes."""
 
+import errno
 import os
 import stat
 import threading
@@ -135,8 +136,17 @@ def test_development_keys_are_made_once(private: Path, public: Path) -> None:
     assert public.stat().st_mtime_ns == before
 
 
-def test_processes_that_start_at_once_have_one_key(private: Path, public: Path) -> None:
-    """Whoever comes second uses the first one's key, which is whole from the moment it is there."""
+@pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
+def test_processes_that_start_at_once_have_one_key(
+    private: Path, public: Path, links: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever comes second uses the first one's key, which is whole from the moment it is there; also without links."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, "no links can be made here")
+
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
     found: list[PrivateKeys] = []
     starts = [
         threading.Thread(target=lambda: found.append(ensure_development_keys(private, public, NOW))) for _ in range(8)
