@@ -6,7 +6,7 @@ PY := .venv/bin/python
 READY := .venv/.installed
 TESTS := .venv/.installed-tests
 
-.PHONY: dev demo demo-channels test test-all lint bench mutants clean
+.PHONY: dev demo demo-channels test test-all lint bench mutants release clean
 
 dev: $(READY)
 	@.venv/bin/signoff dev --manifest examples/travel_desk/signoff.yaml
@@ -38,6 +38,11 @@ bench: $(TESTS)
 mutants: $(TESTS)
 	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[mutants]'
 	$(PY) tests/mutants.py $(AREAS)
+
+# REHEARSE=1 goes on where the version is not ready to be released, UNAUDITED=1 where advisories cannot be looked up.
+release: $(TESTS)
+	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[release]'
+	@$(PY) -m release $(if $(REHEARSE),--rehearse) $(if $(UNAUDITED),--unaudited)
 
 clean:
 	rm -rf .venv build dist mutants .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

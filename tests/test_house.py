@@ -16,7 +16,7 @@ import signoff
 
 ROOT = Path(__file__).resolve().parent.parent
 PLATE = ROOT / "src" / "signoff"
-NOT_CODE = {"bench", "docs", "examples", "src", "tests"}
+NOT_CODE = {"bench", "docs", "examples", "release", "src", "tests"}
 REGISTRY_HOSTS = ("pypi" + ".org", "python" + "hosted.org", "registry.npm" + "js.org", "proxy.go" + "lang.org")
 MACHINE_PATH = re.compile(r"(?<![\w./-])(?:/wo" + r"rk/|/ro" + r"ot/|/ho" + r"me/\w|file:" + "///opt)")
 

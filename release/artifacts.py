@@ -1,0 +1,109 @@
+"""Builds wheel and sdist, in several ways that must give the same bytes, and writes their checksums."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+CHECKSUMS: Final = "SHA256SUMS"
+_LINK_MODE: Final = 0o120000
+_NO_LINKS: Final = '''\
+"""Refuses links, as a file system or a system without them does."""
+import errno, os
+
+def _refuse(*arguments, **options):
+    raise OSError(errno.EPERM, "no links can be made here")
+
+os.symlink = os.link = _refuse
+'''
+
+
+class BuildFault(Exception):
+    """Says in one sentence why what was built must not be released."""
+
+
+def without_links(folder: Path) -> dict[str, str]:
+    """Returns variables by which every Python that is started makes no link; `folder` gets what they lead to."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sitecustomize.py").write_text(_NO_LINKS, encoding="utf-8")
+    return {"PYTHONPATH": str(folder)}
+
+
+def build(root: Path, scratch: Path, out: Path, epoch: int) -> list[Path]:
+    """Builds the commit at `root` into `out`, and returns wheel and sdist.
+
+    They are built from a clone with links, from one without where no link can be made, and the wheel once more out of
+    the sdist. Raises `BuildFault` where these differ by a byte, or hold a link.
+    """
+    variables = {"SOURCE_DATE_EPOCH": str(epoch)}
+    plain = _hatchling(_clone(root, scratch / "with-links", "true"), scratch / "built", variables)
+    refused = variables | without_links(scratch / "refusing")
+    linkless = _hatchling(_clone(root, scratch / "without-links", "false"), scratch / "built-without-links", refused)
+    with tarfile.open(_one(plain, ".tar.gz")) as sdist:
+        sdist.extractall(scratch / "sdist", filter="data")
+    (unpacked,) = (scratch / "sdist").iterdir()
+    again = _hatchling(unpacked, scratch / "built-of-sdist", refused, "-t", "wheel")
+    for file in plain:
+        _compare(file, linkless, "built where no link can be made")
+    _compare(_one(plain, ".whl"), again, "built out of the sdist")
+    out.mkdir(parents=True, exist_ok=True)
+    found = []
+    for file in plain:
+        if links := links_in(file):
+            raise BuildFault(f"{file.name} holds links ({', '.join(links)}): see `tool.hatch.build` in pyproject.toml")
+        found.append(file.rename(out / file.name))
+    return found
+
+
+def links_in(file: Path) -> list[str]:
+    """Returns the names of the links in a wheel or an sdist."""
+    if file.suffix == ".whl":
+        with zipfile.ZipFile(file) as wheel:
+            return [each.filename for each in wheel.infolist() if (each.external_attr >> 16) & _LINK_MODE == _LINK_MODE]
+    with tarfile.open(file) as sdist:
+        return [each.name for each in sdist.getmembers() if each.issym() or each.islnk()]
+
+
+def write_checksums(out: Path, files: Iterable[Path]) -> Path:
+    """Writes the sha-256 of each file as `sha256sum --check` reads it."""
+    path = out / CHECKSUMS
+    lines = [f"{sha256(file)}  {file.name}\n" for file in sorted(files)]
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+def sha256(file: Path) -> str:
+    """Returns the sha-256 of a file, in hex."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _clone(root: Path, folder: Path, links: str) -> Path:
+    command = ("git", "clone", "--quiet", "--config", f"core.symlinks={links}", str(root), str(folder))
+    subprocess.run(command, check=True)
+    return folder
+
+
+def _hatchling(source: Path, out: Path, variables: Mapping[str, str], *options: str) -> list[Path]:
+    command = (sys.executable, "-m", "hatchling", "build", "-d", str(out), *options)
+    done = subprocess.run(
+        command, cwd=source, env={**os.environ, **variables}, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise BuildFault(f"hatchling builds nothing of {source.name}: {done.stderr.strip().splitlines()[-1]}")
+    return sorted(out.iterdir())
+
+
+def _one(files: Iterable[Path], suffix: str) -> Path:
+    (found,) = (file for file in files if file.name.endswith(suffix))
+    return found
+
+
+def _compare(file: Path, others: Iterable[Path], how: str) -> None:
+    other = next((each for each in others if each.name == file.name), None)
+    if other is None or sha256(other) != sha256(file):
+        raise BuildFault(f"{file.name} has other bytes when it is {how}: compare the two with `diffoscope`")

@@ -1,0 +1,145 @@
+"""What may be released, and what a release says of itself; `make release` itself is run by hand."""
+
+import hashlib
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from release.artifacts import BuildFault, build, links_in, without_links, write_checksums
+from release.components import AdvisoryFault, judge_audit
+from release.environments import PYTHONS, find_pythons
+from release.readiness import changelog_problem, commit_problem, commit_time, version_problem
+
+ROOT = Path(__file__).resolve().parent.parent
+DAY = date(2026, 11, 24)
+WHOLE = "# Changelog\n\n## 1.2.0 (2026-11-24)\n\n- One more thing.\n\n## 1.1.0 (2026-10-01)\n\n- A thing.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (WHOLE, ""),
+        (WHOLE.replace("# Changelog\n", "# Changelog\n\n## Unreleased\n"), ""),
+        (WHOLE.replace("# Changelog\n", "# Changelog\n\n## Unreleased\n\n- Next.\n"), "lines under Unreleased"),
+        (WHOLE.replace("2026-11-24", "unreleased"), "still calls 1.2.0 unreleased"),
+        (WHOLE.replace(" (2026-11-24)", ""), "still calls 1.2.0 unreleased"),
+        (WHOLE.replace("2026-11-24", "soon"), "`soon`, which is no day"),
+        (WHOLE.replace("2026-11-24", "2026-11-25"), "yet to come"),
+        (WHOLE.replace("- One more thing.\n", ""), "says nothing of 1.2.0"),
+        (WHOLE.replace("1.2.0", "1.3.0"), "begins with 1.3.0 and not with 1.2.0"),
+        ("# Changelog\n", "begins with nothing and not with 1.2.0"),
+    ],
+)
+def test_a_changelog_names_the_version_its_day_and_what_it_brings(text: str, expected: str) -> None:
+    """Anything else is one sentence with the remedy."""
+    found = changelog_problem(text, "1.2.0", DAY)
+    assert expected in found
+    assert bool(found) == bool(expected)
+    assert found == "" or ("\n" not in found and ": " in found)
+
+
+def test_a_version_is_one_number_in_both_places() -> None:
+    """`pyproject.toml` and the package agree, and the number is of the three parts that the policy speaks of."""
+    assert version_problem("1.2.0", "1.2.0") == version_problem("1.2.0rc1", "1.2.0rc1") == ""
+    assert "write one number into both" in version_problem("1.2.0", "1.1.0")
+    assert "MAJOR.MINOR.PATCH" in version_problem("1.2", "1.2")
+
+
+def test_only_a_commit_that_has_no_tag_yet_is_released(tmp_path: Path) -> None:
+    """What is not committed would not be in the release; a version is released once."""
+
+    def git(*arguments: str) -> None:
+        names = ("-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main")
+        subprocess.run(("git", *names, *arguments), cwd=tmp_path, check=True, capture_output=True)
+
+    git("init")
+    (tmp_path / "a").write_text("1")
+    assert "not committed" in commit_problem(tmp_path, "1.2.0")
+    git("add", "a")
+    git("commit", "-m", "a")
+    assert commit_problem(tmp_path, "1.2.0") == ""
+    git("tag", "v1.2.0")
+    assert "tag v1.2.0 already" in commit_problem(tmp_path, "1.2.0")
+
+
+@pytest.mark.long
+def test_a_release_has_the_same_bytes_however_it_is_built(tmp_path: Path) -> None:
+    """From a clone with links, from one where no link can be made, out of the sdist; and at another time again."""
+    first = build(ROOT, tmp_path / "one", tmp_path / "first", commit_time(ROOT))
+    second = build(ROOT, tmp_path / "two", tmp_path / "second", commit_time(ROOT))
+    assert [file.suffix for file in sorted(first)] == [".whl", ".gz"]
+    assert [file.read_bytes() for file in sorted(first)] == [file.read_bytes() for file in sorted(second)]
+
+
+@pytest.mark.long
+def test_a_build_that_makes_links_is_no_release(tmp_path: Path) -> None:
+    """The comparison can fail: where links are packed, a clone without them gives other bytes."""
+    clone = tmp_path / "clone"
+    subprocess.run(("git", "clone", "--quiet", str(ROOT), str(clone)), check=True)
+    project = (clone / "pyproject.toml").read_text().replace('"src" = ""', '"src" = ""\n"docs" = "signoff/docs"')
+    (clone / "pyproject.toml").write_text(project.replace('"src/signoff/py.typed",', '"src/signoff",', 1))
+    names = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    subprocess.run(("git", *names, "commit", "--quiet", "-am", "links"), cwd=clone, check=True)
+    with pytest.raises(BuildFault):
+        build(clone, tmp_path / "scratch", tmp_path / "out", commit_time(clone))
+
+
+def test_links_in_what_was_built_are_found(tmp_path: Path) -> None:
+    """In a wheel and in an sdist."""
+    wheel, sdist = tmp_path / "a.whl", tmp_path / "a.tar.gz"
+    with zipfile.ZipFile(wheel, "w") as file:
+        linked = zipfile.ZipInfo("linked")
+        linked.external_attr = 0o120777 << 16
+        file.writestr(linked, "plain")
+        file.writestr("plain", "")
+    with tarfile.open(sdist, "w:gz") as archive:
+        member = tarfile.TarInfo("linked")
+        member.type, member.linkname = tarfile.SYMTYPE, "plain"
+        archive.addfile(member)
+        archive.addfile(tarfile.TarInfo("plain"), io.BytesIO())
+    assert (links_in(wheel), links_in(sdist)) == (["linked"], ["linked"])
+
+
+def test_no_link_can_be_made_where_none_shall(tmp_path: Path) -> None:
+    """What stands for a file system without links refuses both kinds, in every Python that is started."""
+    variables = os.environ | without_links(tmp_path / "refusing")
+    for call in ("os.symlink('a', 'b')", "os.link('a', 'b')", "pathlib.Path('b').symlink_to('a')"):
+        code = f"import os, pathlib; open('a', 'w').close(); {call}"
+        done = subprocess.run((sys.executable, "-c", code), cwd=tmp_path, env=variables, capture_output=True, text=True)
+        assert (done.returncode, "no links can be made here" in done.stderr) == (1, True)
+
+
+def test_checksums_are_those_that_sha256sum_reads(tmp_path: Path) -> None:
+    """One line a file, in the order of their names."""
+    for name in ("b.whl", "a.tar.gz"):
+        (tmp_path / name).write_text(name)
+    written = write_checksums(tmp_path, [tmp_path / "b.whl", tmp_path / "a.tar.gz"])
+    assert written.read_text().splitlines() == [
+        f"{hashlib.sha256(name.encode()).hexdigest()}  {name}" for name in ("a.tar.gz", "b.whl")
+    ]
+
+
+def test_an_audit_that_saw_nothing_is_none() -> None:
+    """pip-audit ends well where the index answers for no component: here that is said, and an advisory is a fault."""
+    seen = {"name": "jinja2", "version": "3.1.6", "vulns": []}
+    unseen = {"name": "pydantic", "version": "2", "skip_reason": "not found"}
+    ours = {"name": "signoff", "version": "1", "skip_reason": "not found"}
+    assert judge_audit({"dependencies": [seen, ours]}) == ""
+    assert "for 1 of 2 components (pydantic)" in judge_audit({"dependencies": [seen, unseen, ours]})
+    assert "nothing at all" in judge_audit({"dependencies": [ours]})
+    with pytest.raises(AdvisoryFault, match=r"jinja2 3\.1\.6"):
+        judge_audit({"dependencies": [seen | {"vulns": [{"id": "X-1"}]}, unseen]})
+
+
+def test_the_python_that_runs_this_is_found() -> None:
+    """The Pythons that a release is tried on are looked for, and `pyproject.toml` names the first of them."""
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert here in find_pythons()
+    assert f'requires-python = ">={PYTHONS[0]}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
