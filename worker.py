@@ -43,6 +43,7 @@ from signoff.contracts import names
 from signoff.contracts.errors import ConfigError, SignoffError
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.engine.connection import check_client, connect_installation, open_encryption, require_codec
+from signoff.engine.metrics_endpoint import MetricsEndpoint
 from signoff.keys.key_files import FileVerifier
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Verifier
@@ -187,10 +188,12 @@ async def create_worker(
     """
     installation = load_installation(settings or load_settings(), people)
     given = installation.settings
+    metrics = MetricsEndpoint(given)
     client = check_client(given, temporal) if temporal else await connect_installation(given, installation.secrets)
     queue = given.task_queue
     async with (
         working_store(installation.settings) as store,
+        metrics.serve(store, "worker"),
         installed_worker(installation, client, store, task_queue=queue) as worker,
     ):
         yield worker

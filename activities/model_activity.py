@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import json
 import logging
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
@@ -45,6 +46,7 @@ SPARE_SECONDS: Final = 20.0
 REPLY_BYTES: Final = MIB
 """A reply that is larger with the decisions on its calls goes without them: the server takes 2 MiB."""
 _CATALOG_CHARS = 16
+_FAILURES: Final = {ConfigError: "config", ModelRefused: "refused", ModelUnavailable: "unavailable"}
 _log = logging.getLogger(__name__)
 
 
@@ -150,9 +152,23 @@ class ModelActivity:
             tools=deps.catalog.offered_tools(actor.name, task.ctx, left_out),
             settings=await self._settings(actor),
         )
-        completion = self._quiet(messages, await _complete_or_retry(deps.driver(actor.model), request))
+        completion = self._quiet(messages, await self._complete_measured(actor.model, request))
         reply, provider = await self._reply(task, completion)
         return reply.model_copy(update={"withheld": tuple(sorted(left_out))}) if left_out else reply, provider
+
+    async def _complete_measured(self, model: str, request: CompletionRequest) -> Completion:
+        counts, begun, outcome = self._deps.store.counts, time.monotonic(), "ok"
+        try:
+            completion = await _complete_or_retry(self._deps.driver(model), request)
+            counts.count("signoff_model_tokens", model, "input", by=completion.usage.input_tokens)
+            counts.count("signoff_model_tokens", model, "output", by=completion.usage.output_tokens)
+            return completion
+        except (ConfigError, ModelRefused, ModelUnavailable) as error:
+            outcome = _FAILURES[type(error)]
+            raise
+        finally:
+            counts.count("signoff_model_requests", model, outcome)
+            counts.observe("signoff_model_request_duration_seconds", time.monotonic() - begun, model)
 
     async def _settings(self, actor: Actor) -> dict[str, Any]:
         try:

@@ -8,10 +8,11 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, bindparam, insert, select, tuple_, update
 
 from signoff.audit.record import FIRST, Record, bound_text, place_record, record_from_entry
+from signoff.audit.record_counts import counts_from_entry
 from signoff.contracts.audit import AuditEntry, EventEntry
 from signoff.contracts.canonical_json import canonical_json
 from signoff.store.claim_conditions import insert_new, insert_or_hold
-from signoff.store.store import Store
+from signoff.store.store import WRITTEN, Store
 from signoff.store.tables import AUDIT_HEADS, AUDIT_RECORDS, EVENT_FACTS, StoreClock
 
 PAGE: Final = 500
@@ -115,10 +116,12 @@ def entry_writer(entries: Sequence[AuditEntry]) -> Callable[[Connection], int]:
     """
     by_stream: defaultdict[str, dict[str, Record]] = defaultdict(dict)
     event_facts: dict[tuple[str, str], str] = {}
+    by_place: dict[tuple[str, str], AuditEntry] = {}
     for entry in entries:
         record = record_from_entry(entry)
         # The first of a key stands, as it does in the store.
         by_stream[record.stream].setdefault(record.key, record)
+        by_place.setdefault((record.stream, record.key), entry)
         if isinstance(entry, EventEntry) and entry.event_facts:
             event_facts.setdefault((record.stream, record.key), canonical_json(entry.event_facts).decode())
 
@@ -127,6 +130,9 @@ def entry_writer(entries: Sequence[AuditEntry]) -> Callable[[Connection], int]:
         added = [place for stream in sorted(by_stream) for place in _append(connection, stream, by_stream[stream])]
         for stream, key in event_facts.keys() & set(added):
             insert_new(connection, EVENT_FACTS, {"stream": stream, "key": key, "body": event_facts[stream, key]})
+        counted = connection.info.get(WRITTEN)
+        if counted is not None:
+            counted += [count for place in added for count in counts_from_entry(by_place[place])]
         return len(added)
 
     return write

@@ -19,6 +19,7 @@ from signoff.contracts.errors import SignoffError
 from signoff.contracts.names import VERSION
 from signoff.contracts.responses import Fault
 from signoff.engine.connection import check_client, connect_installation
+from signoff.engine.metrics_endpoint import MetricsEndpoint
 from signoff.engine.turn_client import TurnClient
 from signoff.gateway.api import (
     approvals,
@@ -121,11 +122,12 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        metrics = MetricsEndpoint(settings)
         found = load_installation(settings, people)
         catalog, directory, secrets = found.catalog, found.people, found.secrets
         client = check_client(settings, temporal) if temporal else await connect_installation(settings, secrets)
         turns = TurnClient(client, task_queue=settings.task_queue)
-        async with working_store(settings) as store:
+        async with working_store(settings) as store, metrics.serve(store, "gateway"):
             signer = await gateway_signer(settings, directory, store)
             deps = with_provider_people(
                 GatewayDeps(turns, catalog, directory, store, settings, signer=signer, secrets=secrets)

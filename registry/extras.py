@@ -8,6 +8,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "mail": ("dkim", "dns", "aiosmtplib", "aiosmtpd", "imap_tools"),
     "slack": ("websockets",),
     "apprise": ("apprise",),
+    "metrics": ("prometheus_client",),
     "oidc": ("authlib", "joserfc", "httpx2"),
     "openai": ("pydantic_ai", "openai"),
     "anthropic": ("pydantic_ai", "anthropic"),

@@ -16,6 +16,7 @@ from signoff.store.claim_conditions import insert_new
 from signoff.store.leases import claim_readable, clip_text, in_seconds, readable
 from signoff.store.store import Store
 from signoff.store.tables import DELIVERIES, StoreClock, millis_from_time, time_from_millis
+from signoff.telemetry.counts import ProcessCounts
 
 KEY: Final = "deliveries"
 """The name of the store's key under which tokens are made."""
@@ -114,6 +115,11 @@ class DeliveryQueue:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+
+    @property
+    def counts(self) -> ProcessCounts:
+        """The counts of this process."""
+        return self._store.counts
 
     async def plan(self, rows: Sequence[NewDelivery]) -> int:
         """Adds the cards that are not there yet; returns how many it added. Existing cards stay as they are."""

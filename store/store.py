@@ -37,11 +37,14 @@ from signoff.store.roles import StoreRole, readable_tables
 from signoff.store.tables import BLOBS, KEYS, PROBES, TICKETS, StoreClock, time_from_millis
 from signoff.store.tickets import Claim, Ticket, earlier_keys
 from signoff.store.upgrade import prepare
+from signoff.telemetry.counts import Count, ProcessCounts
 
 KEY_BYTES: Final = 32
 STORE_ID: Final = "store-id"
 """Under which name the store keeps what its id is made of; made by whoever opens it first."""
 _ID_CHARS: Final = 16
+WRITTEN: Final = "signoff-written"
+"""Under which name a connection holds what its transaction is to be counted as, once it is committed."""
 Also: TypeAlias = Callable[[Connection], object]
 """Writes more rows in a transaction that begins with others."""
 
@@ -128,6 +131,8 @@ class Store:
         self._closed = False
         self._reading = asyncio.Lock()
         self._refusals = RefusalCounts(self.run)
+        self.counts: Final = ProcessCounts()
+        """What this process did with the store, for whoever scrapes it."""
         self.role: StoreRole = "owner"
         """As whom this store is connected; on SQLite always as its owner."""
         self.id = ""
@@ -187,7 +192,8 @@ class Store:
         return await self.run(probe)
 
     def count_refusal(self, kind: RefusalKind) -> None:
-        """Counts one refusal, reported by `signoff doctor` and `/readyz`. Never raises."""
+        """Counts one refusal, reported by `signoff doctor`, `/readyz` and metrics. Never raises."""
+        self.counts.count("signoff_refused_inputs", kind)
         self._refusals.count(kind)
 
     async def put_blob(self, body: bytes) -> BlobRef:
@@ -383,13 +389,23 @@ class Store:
         """
         if self._closed:
             raise StoreUnavailable(f"{self._words} is closed")
+        written: list[Count] = []
+
+        def work_counted(connection: Connection) -> Found:
+            connection.info[WRITTEN] = written
+            return work(connection)
+
         try:
-            return await self._base.run(work)
+            found = await self._base.run(work_counted)
         except SignoffError:
             raise
         except Exception as error:
+            self.counts.count("signoff_store_failures")
             # Drivers fail in many types, and their texts hold SQL and arguments: only the type's name goes on.
             raise StoreUnavailable(f"{self._words} did not answer as a store ({type(error).__name__})") from None
+        # Once it is committed: what was rolled back has not happened.
+        self.counts.add(written)
+        return found
 
     async def run_in_thread(self, work: Callable[[], Found]) -> Found:
         """Runs `work` in a thread beside the event loop, one at a time, in the order of the calls."""

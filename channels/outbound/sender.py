@@ -192,14 +192,20 @@ class ChannelSender:
             async with asyncio.timeout(SEND_SECONDS):
                 return await sending or SentCard()
         except NotDelivered as error:
+            self._count_failure(error.code)
             # Vendors quote what they were sent, and addresses of some hold the secret.
             message = self._deps.secrets.redact(error.message)
             raise NotDelivered(message, code=error.code, again=error.again, after=error.after) from None
         except TimeoutError:
+            self._count_failure("timeout")
             raise NotDelivered("the vendor did not answer in time", code="timeout", again=True) from None
         except Exception as error:
+            self._count_failure("error")
             _log.error("channel %s failed: %s", self.name, trace_without_words(error))
             raise NotDelivered(f"the channel failed: {type(error).__name__}", code="error", again=True) from None
+
+    def _count_failure(self, code: str) -> None:
+        self._cards.counts.count("signoff_card_attempts_failed", self.name, code)
 
     def _pause(self, row: DeliveryRow, error: NotDelivered) -> float:
         if error.after:

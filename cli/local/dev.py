@@ -27,6 +27,7 @@ from signoff.client.address import DevProcess
 from signoff.contracts.errors import ConfigError, ServerUnavailable
 from signoff.contracts.names import VERSION
 from signoff.engine.connection import open_encryption
+from signoff.engine.metrics_endpoint import MetricsEndpoint
 from signoff.engine.turn_client import TurnClient
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.inventory import inventory
@@ -99,11 +100,13 @@ async def _dev(
             "`signoff gateway`, each as a user of its own",
             field="profile",
         )
+    metrics = MetricsEndpoint(place.settings)
     make_state_dir(place.settings)
     with log_to_file(place.settings.state_dir), stop_signals() as stop:
         async with AsyncExitStack() as stack:
             # Entered in this order, so that the gateway stops first, then the worker, then the server.
             store = await stack.enter_async_context(working_store(place.settings))
+            await stack.enter_async_context(metrics.serve(store, "dev"))
             encryption = await open_encryption(place.settings, place.secrets)
             server = await stack.enter_async_context(_server(place.settings, encryption, address, ui))
             stack.callback(out.say, "stopping: Temporal" if server.handle else "stopping: the server goes on")

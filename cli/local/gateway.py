@@ -13,6 +13,7 @@ from signoff.cli.terminal.log_setup import log_to_file
 from signoff.cli.terminal.options import Address, AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
+from signoff.engine.metrics_endpoint import MetricsEndpoint
 from signoff.engine.turn_client import TurnClient
 from signoff.gateway.app import build_app
 from signoff.gateway.auth.provider_people import with_provider_people
@@ -67,11 +68,16 @@ async def running_gateway(
 
 async def _gateway(out: Output, port: int | None, manifest: Path | None, address: str | None) -> int:
     place = find_installation(manifest, port=port)
+    metrics = MetricsEndpoint(place.settings)
     make_state_dir(place.settings)
     with log_to_file(place.settings.state_dir, "gateway.log"), stop_signals() as stop:
         signoff = await place.connect(address)
         await check_server(signoff.temporal)
-        async with working_store(place.settings) as store, running_gateway(place, signoff, store) as task:
+        async with (
+            working_store(place.settings) as store,
+            metrics.serve(store, "gateway"),
+            running_gateway(place, signoff, store) as task,
+        ):
             url = place.settings.public_url
             out.show({"url": url}, f"Inbox     {url}; Ctrl-C stops it", compact=True)
             await until_stopped(stop, task)

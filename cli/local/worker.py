@@ -15,6 +15,7 @@ from signoff.cli.terminal.log_setup import log_to_file
 from signoff.cli.terminal.options import Address, AsJson, Manifest, Model
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
+from signoff.engine.metrics_endpoint import MetricsEndpoint
 from signoff.registry.gates.inventory import inventory
 from signoff.store.roles import StoreRole
 from signoff.store.store import Store, make_state_dir, working_store
@@ -63,6 +64,7 @@ def role_problem(dialect: str, role: StoreRole) -> str:
 
 async def _worker(out: Output, manifest: Path | None, address: str | None, model: str) -> int:
     place = find_installation(manifest, model=model or None)
+    metrics = MetricsEndpoint(place.settings)
     make_state_dir(place.settings)
     with log_to_file(place.settings.state_dir, "worker.log"), stop_signals() as stop:
         signoff = await place.connect(address)
@@ -70,6 +72,7 @@ async def _worker(out: Output, manifest: Path | None, address: str | None, model
         queue = place.task_queue
         async with (
             working_store(place.settings) as store,
+            metrics.serve(store, "worker"),
             running_worker(place, signoff.temporal, store, task_queue=queue) as task,
         ):
             found = {"task_queue": queue, "namespace": signoff.temporal.namespace, "catalog": place.catalog.hash}

@@ -70,6 +70,7 @@ class DecisionWriter:
         *,
         development: bool,
     ) -> None:
+        self._counts = store.counts
         self._rows = Questions(store)
         self._answers = Answers(store)
         self._turns = turns
@@ -86,7 +87,11 @@ class DecisionWriter:
         `args` are the request's arguments; without them nothing is remembered. What the turn cannot be given now it is
         given later. Raises `StoreUnavailable`: then nothing was taken.
         """
-        return await self._hand_over(await self._take(request, decision, args))
+        taken = await self._take(request, decision, args)
+        if taken.decision is not None and taken.receipt.status == "accepted" and request.opened_at is not None:
+            waited = (taken.decision.received_at or self._clock()) - request.opened_at
+            self._counts.observe("signoff_decision_wait_seconds", waited.total_seconds(), decision.verdict)
+        return await self._hand_over(taken)
 
     async def hand_over(self, owed: OwedAnswer) -> bool:
         """Hands a stored answer to its turn once more; returns whether the turn has it. Raises `StoreUnavailable`."""

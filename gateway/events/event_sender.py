@@ -100,6 +100,7 @@ class EventSender:
         except ServerUnavailable as error:
             await self._fail(owed, NotDelivered(error.message, code="server", again=True))
             return False
+        self._count("delivered")
         await self._queue.finish(owed.key)
         return True
 
@@ -110,9 +111,14 @@ class EventSender:
             _log.warning(
                 "event %d is given up for subscription `%s`: %s", owed.event.number, owed.subscription, error.code
             )
+            self._count("given_up")
             await self._queue.give_up(owed.key, error.code)
             return
+        self._count("failed")
         await self._queue.postpone(owed.key, error.code, max(RETRY_SECONDS[owed.attempts - 1], error.after))
+
+    def _count(self, outcome: str) -> None:
+        self._deps.store.counts.count("signoff_event_deliveries", self._to.name, outcome)
 
 
 def _stream(owed: EventDelivery) -> str:

@@ -80,7 +80,7 @@ class RequestLists:
 
         That is a first selection: whoever shows a request to somebody checks whether they may read it.
         """
-        query = _QUESTIONS.where(*_waits(tenant), *_match_readers(readers)).limit(PIECE)
+        query = _QUESTIONS.where(*_waits_in(tenant), *_match_readers(readers)).limit(PIECE)
         if sessions is not None:
             query = query.where(QUESTIONS.c.session.in_(sessions))
         place = (QUESTIONS.c.last_at, QUESTIONS.c.approval)
@@ -149,8 +149,13 @@ class RequestLists:
         return listed
 
 
-def _waits(tenant: str) -> Sequence[ColumnElement[bool]]:
-    """Builds the SQL conditions for a tenant's waiting questions: neither settled, ended, expired nor asked anew."""
+def _waits_in(tenant: str) -> Sequence[ColumnElement[bool]]:
+    """Builds the SQL conditions for a tenant's waiting questions."""
+    return QUESTIONS.c.tenant == tenant, *waits()
+
+
+def waits() -> Sequence[ColumnElement[bool]]:
+    """Builds the SQL conditions for questions that wait: neither settled, ended, expired nor asked anew."""
     later = QUESTIONS.alias()
     settled = select(ANSWERS.c.number).where(
         ANSWERS.c.approval == QUESTIONS.c.approval,
@@ -162,7 +167,6 @@ def _waits(tenant: str) -> Sequence[ColumnElement[bool]]:
         later.c.approval == QUESTIONS.c.approval, later.c.revision > QUESTIONS.c.revision
     )
     return (
-        QUESTIONS.c.tenant == tenant,
         QUESTIONS.c.ended_at.is_(None),
         QUESTIONS.c.last_at >= StoreClock(),
         ~settled.exists(),

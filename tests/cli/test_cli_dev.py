@@ -15,9 +15,12 @@ import httpx
 import psutil
 import pytest
 from cli_kit import Cli, Ran, assert_one_sentence, waiting_request
+from prometheus_client import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from pydantic_core import from_json
 from served_stack import MANIFEST
 
+from signoff.contracts.names import VERSION
 from signoff.temporal.embedded_server import ServerHandle, free_port
 
 READY = "Ctrl-C stops everything"
@@ -83,6 +86,33 @@ async def until(look: Callable[[], Any], seconds: float = 60) -> Any:
             return found
         await asyncio.sleep(0.05)
     raise AssertionError("it never came")
+
+
+@pytest.mark.timeout(300)
+async def test_one_scrape_shows_turns_and_what_the_sdk_measures(
+    dev: Dev, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a strict parser of OpenMetrics; the SDK of the worker and of the gateway are one in this process."""
+    port = free_port()
+    monkeypatch.setenv("SIGNOFF_METRICS_PORT", str(port))
+    await dev.start()
+    await waiting_request(cli, "pay 500")
+    accept = {"accept": "application/openmetrics-text; version=1.0.0"}
+
+    async def measured() -> dict[str, Metric]:
+        async with httpx.AsyncClient(headers=accept) as http:
+            text = (await http.get(f"http://127.0.0.1:{port}/metrics")).text
+        found = {family.name: family for family in text_string_to_metric_families(text)}
+        return found if found["signoff_gate_outcomes"].samples else {}
+
+    found = await until(measured)
+    assert [each.labels for each in found["signoff_build"].samples] == [{"version": VERSION, "process": "dev"}]
+    polls = {each.labels["poller_type"] for each in found["temporal_num_pollers"].samples}
+    assert {"workflow_task", "activity_task"} <= polls
+    tasks = found["temporal_activity_execution_latency_seconds"]
+    assert tasks.type == "histogram"
+    assert "signoff.model" in {each.labels["activity_type"] for each in tasks.samples}
+    assert {each.labels["operation"] for each in found["temporal_request"].samples} > {"StartWorkflowExecution"}
 
 
 @pytest.mark.timeout(300)

@@ -1,0 +1,131 @@
+"""Serves the metrics of one process: what it counted, what waits in the store, and what Temporal's SDK measured."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, Literal
+
+from signoff.contracts.errors import ConfigError, StoreUnavailable
+from signoff.contracts.names import VERSION
+from signoff.registry.extras import missing_extra
+from signoff.settings import Settings
+from signoff.store.gauges.backlog_reader import Backlog, BacklogReader
+from signoff.store.store import Store
+from signoff.telemetry.counts import Gauges, HistogramCounts, TenantLabels
+from signoff.telemetry.metric_table import AGES
+
+if TYPE_CHECKING:
+    from signoff.temporal.sdk_metrics import SdkMetrics
+
+ProcessKind = Literal["worker", "gateway", "dev"]
+READ_SECONDS: Final = 15.0
+"""For how long what was read of the store is told again: however many scrape, it is not read more often."""
+_DRAIN_SECONDS: Final = 1.0
+_log = logging.getLogger(__name__)
+
+
+class MetricsEndpoint:
+    """The endpoint of one process.
+
+    Made before the process connects to Temporal, whose SDK is measured from then on, and only where a port is set.
+    Raises `ConfigError` where the extra is not installed.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._sdk: SdkMetrics | None = None
+        if settings.metrics_port is None:
+            return
+        if missing := missing_extra("metrics"):
+            raise ConfigError(f"SIGNOFF_METRICS_PORT {missing}", field="metrics_port")
+        from signoff.temporal.sdk_metrics import measure_sdk  # noqa: PLC0415
+
+        self._sdk = measure_sdk()
+
+    @asynccontextmanager
+    async def serve(self, store: Store, kind: ProcessKind) -> AsyncIterator[None]:
+        """Answers scrapes until the block ends; nothing where no port is set. Raises `ServerUnavailable`."""
+        host, port = self._settings.metrics_host, self._settings.metrics_port
+        if port is None:
+            yield
+            return
+        # What only those need who set a port is not loaded by the others.
+        from signoff.telemetry.exposition import write_metrics  # noqa: PLC0415
+        from signoff.telemetry.metrics_server import running_metrics_server  # noqa: PLC0415
+
+        gauges = StoreGauges(store, reads=kind != "worker")
+
+        async def scrape(accept: str) -> tuple[str, bytes]:
+            series = () if self._sdk is None else self._sdk.series()
+            return write_metrics(store.counts, await gauges.read(), series, (VERSION, kind), accept)
+
+        draining = asyncio.create_task(self._drain())
+        try:
+            async with running_metrics_server(scrape, host, port):
+                yield
+        finally:
+            draining.cancel()
+
+    async def _drain(self) -> None:
+        while self._sdk is not None:
+            self._sdk.drain()
+            await asyncio.sleep(_DRAIN_SECONDS)
+
+
+class StoreGauges:
+    """Measures what waits in a store, once in `READ_SECONDS` at most.
+
+    Unless it `reads`, nothing is measured: a worker's role does not see the queues, and two processes would tell the
+    same.
+    """
+
+    def __init__(self, store: Store, *, reads: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        self._backlog = BacklogReader(store)
+        self._tenants = store.counts.tenants
+        self._reads = reads
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._read_at: float | None = None
+        self._found = Gauges({}, {})
+
+    async def read(self) -> Gauges:
+        """Returns the last measurement; of a store that does not answer, that alone."""
+        if not self._reads:
+            return self._found
+        async with self._lock:
+            if self._read_at is None or self._clock() - self._read_at >= READ_SECONDS:
+                try:
+                    self._found = gauges_from_backlog(await self._backlog.read(), self._tenants)
+                except StoreUnavailable as error:
+                    _log.warning("what waits is not measured: %s", error.message)
+                    self._found = Gauges({"signoff_store_up": {(): 0.0}}, {})
+                self._read_at = self._clock()
+            return self._found
+
+
+def gauges_from_backlog(backlog: Backlog, tenants: TenantLabels) -> Gauges:
+    """Converts what waits to gauges, one of each kind for every tenant that has a label, and for all others one."""
+    waiting: dict[tuple[str, ...], float] = {}
+    oldest: dict[tuple[str, ...], float] = {}
+    ages = HistogramCounts(AGES)
+    for tenant, found in backlog.requests.items():
+        place = (tenants.label(tenant),)
+        waiting[place] = waiting.get(place, 0.0) + found.requests
+        oldest[place] = max(oldest.get(place, 0.0), found.oldest_seconds)
+        ages.numbers = [held + more for held, more in zip(ages.numbers, found.by_age, strict=True)]
+        ages.sum += found.total_seconds
+    for tenant in tenants.known:
+        # Where the last request was answered there is none, which is another thing than no word of it.
+        waiting.setdefault((tenant,), 0.0)
+        oldest.setdefault((tenant,), 0.0)
+    values: dict[str, Mapping[tuple[str, ...], float]] = {
+        "signoff_store_up": {(): 1.0},
+        "signoff_frozen_tenants": {(): float(backlog.frozen)},
+        "signoff_waiting_requests": waiting,
+        "signoff_waiting_requests_oldest_age_seconds": oldest,
+        "signoff_queue_entries": {(name,): float(each.entries) for name, each in backlog.queues.items()},
+        "signoff_queue_oldest_age_seconds": {(name,): each.oldest_seconds for name, each in backlog.queues.items()},
+    }
+    return Gauges(values, {"signoff_waiting_requests_age_seconds": ages})

@@ -1,0 +1,81 @@
+"""Answers scrapes on a port of its own: `GET /metrics`, and nothing else."""
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from typing import Any, Final
+
+import uvicorn
+
+from signoff.contracts.errors import ServerUnavailable
+
+PATH: Final = "/metrics"
+_CONNECTIONS: Final = 16
+_GRACE_SECONDS: Final = 2
+Scrape = Callable[[str], Awaitable[tuple[str, bytes]]]
+"""Makes the answer to a scrape from its `Accept`: the type, and the bytes."""
+
+
+@contextlib.asynccontextmanager
+async def running_metrics_server(scrape: Scrape, host: str, port: int) -> AsyncIterator[None]:
+    """Answers scrapes until the block ends. Raises `ServerUnavailable` naming the setting where it cannot listen."""
+    with _listen(host, port) as listener:
+        config = uvicorn.Config(
+            _application(scrape),
+            log_config=None,
+            log_level="warning",
+            lifespan="off",
+            ws="none",
+            limit_concurrency=_CONNECTIONS,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+        )
+        server = _Server(config)
+        running = asyncio.create_task(server.serve(sockets=[listener]))
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            await asyncio.gather(running, return_exceptions=True)
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Catches no signals: they are those of the process that is measured."""
+        yield
+
+
+def _application(scrape: Scrape) -> Any:
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        status, kind, body = 404, "text/plain", b"metrics are at /metrics\n"
+        if scope["type"] == "http" and scope["path"] == PATH:
+            if scope["method"] in ("GET", "HEAD"):
+                kind, body = await scrape(_accept(scope["headers"]))
+                status = 200
+            else:
+                status, body = 405, b"metrics are only read\n"
+        headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    return answer
+
+
+def _accept(headers: list[tuple[bytes, bytes]]) -> str:
+    return next((value.decode("latin-1") for name, value in headers if name == b"accept"), "")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            why = f"port {port} of `{host}` is taken: each process needs one of its own"
+        else:
+            why = f"nothing can listen at `{host}` port {port} ({error.strerror})"
+        raise ServerUnavailable(f"{why}; correct SIGNOFF_METRICS_HOST or SIGNOFF_METRICS_PORT") from None

@@ -1,0 +1,277 @@
+"""What a process counts of its turns, what it measures of its store, and what a scrape shows of both."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import httpx
+import pytest
+from documents import names, tables
+from gateway_rig import PASSWORD, GatewayRig, gateway_rig
+from prometheus_client import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.parser import text_string_to_metric_families as plain_families
+from sqlalchemy import Connection
+from temporalio.client import Client
+
+from signoff.audit.log import AuditLog, entry_writer
+from signoff.audit.record_counts import counts_from_entry
+from signoff.contracts.audit import AuditEntry, AuditKind
+from signoff.contracts.errors import ConfigError, ServerUnavailable, StoreUnavailable
+from signoff.contracts.frozen_model import FrozenModel
+from signoff.contracts.ids import TurnKey
+from signoff.engine.metrics_endpoint import READ_SECONDS, MetricsEndpoint, StoreGauges, gauges_from_backlog
+from signoff.gateway.events.turn_end_recorder import TurnEndRecorder
+from signoff.registry import extras
+from signoff.settings import Settings
+from signoff.store.gauges.backlog_reader import Backlog, BacklogReader, RequestBacklog
+from signoff.store.inbound_queue import InboundQueue
+from signoff.store.store import Store
+from signoff.telemetry.counts import Count, Gauges, HistogramCounts, ProcessCounts
+from signoff.telemetry.exposition import write_metrics
+from signoff.telemetry.metric_table import AGES, LABEL_SETS, METRICS, OTHER, TENANTS
+from signoff.temporal.embedded_server import free_port
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+SUFFIX = {"counter": "_total", "info": "_info"}
+QUEUES = {"cards", "card_endings", "arrivals", "answers", "events", "dead_events"}
+
+
+class Message(FrozenModel):
+    """Something that a channel received."""
+
+    key: str
+
+
+@pytest.fixture
+async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
+    """A gateway and a worker that share a store, and so their counts."""
+    async with gateway_rig(client, store, f"metrics-{uuid.uuid4().hex[:12]}") as found:
+        yield found
+
+
+NO_GAUGES = Gauges({}, {})
+
+
+def families(counts: ProcessCounts, gauges: Gauges = NO_GAUGES) -> dict[str, Metric]:
+    """What a scrape shows, as a strict parser of OpenMetrics reads it."""
+    kind, body = write_metrics(counts, gauges, (), ("1.2.3", "gateway"), OPENMETRICS)
+    assert kind.startswith("application/openmetrics-text")
+    return {family.name: family for family in text_string_to_metric_families(body.decode())}
+
+
+def samples(family: Metric, suffix: str = "") -> dict[tuple[str, ...], float]:
+    """The values of one metric by their labels."""
+    named = f"{family.name}{suffix}"
+    labels = METRICS[family.name].labels
+    return {tuple(each.labels[label] for label in labels): each.value for each in family.samples if each.name == named}
+
+
+async def test_a_turn_counts_for_its_question_its_answer_and_its_call(rig: GatewayRig) -> None:
+    """Once each, by the record, and with no argument in what is shown."""
+    approval = await rig.asked("login")
+    waiting = families(rig.deps.store.counts, await StoreGauges(rig.deps.store, reads=True).read())
+    assert samples(waiting["signoff_waiting_requests"]) == {("main",): 1.0}
+    assert samples(waiting["signoff_waiting_requests_oldest_age_seconds"])[("main",)] >= 0
+    assert samples(waiting["signoff_waiting_requests_age_seconds"], "_gcount") == {(): 1.0}
+    assert samples(waiting["signoff_decisions"], "_total") == {}
+    receipt = await rig.decide(approval, verdict="approved", revision=1, **{"as": "approver"})
+    assert receipt.json()["status"] in ("accepted", "pending")
+    repeated = await rig.decide(approval, verdict="denied", revision=1, **{"as": "gone"})
+    assert repeated.json()["status"] == "refused"
+    await rig.turns.signoff.result(TurnKey(*approval.split(".")[:3]))
+    # The server's list is behind what it answers.
+    while not await TurnEndRecorder(rig.deps).step():
+        await asyncio.sleep(0.05)
+    found = families(rig.deps.store.counts, await StoreGauges(rig.deps.store, reads=True).read())
+    assert samples(found["signoff_turns_started"], "_total") == {("main",): 1.0}
+    assert samples(found["signoff_turns_ended"], "_total") == {("main", "complete"): 1.0}
+    assert samples(found["signoff_gate_outcomes"], "_total") == {("asked", "approval"): 1.0}
+    assert samples(found["signoff_decisions"], "_total")[("api", "approved", "accepted")] == 1.0
+    assert samples(found["signoff_decision_wait_seconds"], "_count") == {("approved",): 1.0}
+    assert samples(found["signoff_tool_calls"], "_total") == {("login", "ok"): 1.0}
+    assert samples(found["signoff_tool_call_duration_seconds"], "_count") == {("login",): 1.0}
+    assert samples(found["signoff_model_requests"], "_total") == {("scripted", "ok"): 2.0}
+    assert samples(found["signoff_waiting_requests"]) == {("main",): 0.0}
+    shown = write_metrics(rig.deps.store.counts, Gauges({}, {}), (), ("1", "dev"), OPENMETRICS)[1].decode()
+    assert PASSWORD not in shown
+    assert approval.split(".")[2] not in shown
+
+
+async def test_what_was_denied_by_rule_and_what_failed_is_told_apart(rig: GatewayRig) -> None:
+    """A denial counts at its gate, a failure at its tool."""
+    for words in ("small", "refund"):
+        await rig.turns.signoff.result(await rig.start(words))
+    found = families(rig.deps.store.counts)
+    outcomes = samples(found["signoff_gate_outcomes"], "_total")
+    assert outcomes == {("allowed", "approval"): 1.0, ("denied", "approval"): 1.0}
+    assert samples(found["signoff_tool_calls"], "_total") == {("small", "ok"): 1.0}
+
+
+async def test_bad_input_is_counted_by_its_kind(rig: GatewayRig) -> None:
+    """What nobody may is refused, and counts as that."""
+    rig.deps.store.count_refusal("forged")
+    rig.deps.store.count_refusal("forged")
+    assert samples(families(rig.deps.store.counts)["signoff_refused_inputs"], "_total") == {("forged",): 2.0}
+
+
+async def test_what_is_rolled_back_counts_for_nothing(store: Store) -> None:
+    """Only what was committed has happened."""
+    entry = AuditEntry(stream="turn/main/s/t", key="k", kind="auto", at=datetime.now(UTC), tenant="main")
+    write = entry_writer([entry])
+
+    def fails(connection: Connection) -> None:
+        write(connection)
+        raise RuntimeError("the disk is full")
+
+    with pytest.raises(StoreUnavailable):
+        await store.run(fails)
+    assert store.counts.counters == {"signoff_store_failures": {(): 1.0}}
+    assert await AuditLog(store).append([entry]) == 1
+    assert await AuditLog(store).append([entry]) == 0
+    assert store.counts.counters["signoff_gate_outcomes"] == {("allowed", "approval"): 1.0}
+
+
+@pytest.mark.parametrize(
+    ("kind", "facts", "counts"),
+    [
+        ("turn", {"by": "turn", "session_event": "turn"}, []),
+        ("turn", {"stop": "asked"}, []),
+        ("turn", {"by": "turn", "ended": "error", "error": "x"}, [("signoff_turns_ended", ("main", "error"))]),
+        ("attempt", {"by": "turn", "verdict": "approved", "status": "accepted"}, []),
+        (
+            "attempt",
+            {"verdict": "approved", "status": "refused", "receipt": "stale", "channel": "slack"},
+            [("signoff_decisions", ("slack", "approved", "stale"))],
+        ),
+        ("attempt", {"body": "cafe", "channel": "api", "status": "refused"}, []),
+        ("revision", {"approvers": ["a"], "edited_by": "ana"}, []),
+        ("revision", {"approvers": ["a"]}, [("signoff_gate_outcomes", ("asked", "approval"))]),
+        ("in_doubt", {"probe": "happened"}, []),
+        ("grant", {"act": "revoke"}, []),
+        ("grant", {"grant": "g"}, [("signoff_gate_outcomes", ("remembered", "approval"))]),
+        ("outcome", {"untaken": "full", "tool": "pay"}, []),
+        ("delivery", {"event": "sent", "channel": "mail"}, [("signoff_card_deliveries", ("mail", "sent"))]),
+        ("delivery", {"event": "not closed", "channel": "m"}, [("signoff_card_deliveries", ("m", "not_closed"))]),
+        ("delivery", {"event": "remind"}, [("signoff_request_deadlines", ("remind",))]),
+        ("delivery", {"event": "remind", "by": "turn"}, []),
+        ("delivery", {"event": "opened", "channel": "link"}, []),
+        ("ending", {"state": "timed_out"}, [("signoff_request_deadlines", ("expired",))]),
+        ("ending", {"state": "approved"}, []),
+    ],
+)
+def test_each_kind_of_entry_counts_once(
+    kind: AuditKind, facts: dict[str, object], counts: list[tuple[str, tuple[str, ...]]]
+) -> None:
+    """A turn's own word of what others have seen counts for nothing."""
+    entry = AuditEntry(key="k", kind=kind, at=datetime.now(UTC), tenant="main", data=facts)
+    assert [(each.metric, each.labels) for each in counts_from_entry(entry)] == counts
+
+
+def test_series_are_bounded_whatever_becomes_a_label() -> None:
+    """Tenants share one label beyond their limit, and so do all sets of labels of a metric."""
+    counts = ProcessCounts()
+    for number in range(LABEL_SETS + 50):
+        counts.add([Count("signoff_turns_started", (f"t{number}",)), Count("signoff_refused_inputs", (str(number),))])
+    started = counts.counters["signoff_turns_started"]
+    assert (len(started), started[OTHER,]) == (TENANTS + 1, LABEL_SETS + 50 - TENANTS)
+    refused = counts.counters["signoff_refused_inputs"]
+    assert (len(refused), refused[OTHER,]) == (LABEL_SETS + 1, 50.0)
+    waiting = {f"u{number}": RequestBacklog(1, 2.0, 2.0, (1, *(0 for _ in AGES))) for number in range(3)}
+    found = gauges_from_backlog(Backlog(waiting, {}, 0), counts.tenants)
+    assert found.values["signoff_waiting_requests"][OTHER,] == 3.0
+    assert found.values["signoff_waiting_requests"]["t0",] == 0.0
+
+
+async def test_the_store_is_read_once_in_a_while_however_often_it_is_asked(store: Store) -> None:
+    """And one that is away is told as such, with no stale number beside it."""
+    now = [0.0]
+    gauges = StoreGauges(store, reads=True, clock=lambda: now[0])
+    first = await gauges.read()
+    assert first.values["signoff_store_up"] == {(): 1.0}
+    now[0] = READ_SECONDS - 1
+    assert await gauges.read() is first
+    now[0] = READ_SECONDS
+    second = await gauges.read()
+    assert second is not first
+    await store.close()
+    now[0] = 2 * READ_SECONDS
+    assert await gauges.read() == Gauges({"signoff_store_up": {(): 0.0}}, {})
+
+
+async def test_a_worker_reads_nothing_of_the_store(store: Store) -> None:
+    """Its role does not see the queues, and the gateways tell of them."""
+    assert await StoreGauges(store, reads=False).read() == Gauges({}, {})
+
+
+async def test_every_queue_is_measured_on_every_database(store: Store) -> None:
+    """The statements are those of both dialects."""
+    found = await BacklogReader(store).read()
+    assert set(found.queues) == QUEUES
+    assert {each.entries for each in found.queues.values()} == {0}
+    assert (found.requests, found.frozen) == ({}, 0)
+    await InboundQueue(store).put("mail", [Message(key="k")], [])
+    again = (await BacklogReader(store).read()).queues["arrivals"]
+    assert (again.entries, again.oldest_seconds >= 0) == (1, True)
+
+
+async def test_a_scrape_is_answered_in_both_forms_and_nothing_else_is(store: Store) -> None:
+    """`/metrics` is all that the port has."""
+    port = free_port()
+    settings = Settings(metrics_port=port)
+    store.counts.count("signoff_refused_inputs", "late")
+    async with MetricsEndpoint(settings).serve(store, "gateway"), httpx.AsyncClient() as http:
+        at = f"http://127.0.0.1:{port}"
+        answer = await http.get(f"{at}/metrics", headers={"accept": OPENMETRICS})
+        assert answer.text.endswith("# EOF\n")
+        read = {family.name: family for family in text_string_to_metric_families(answer.text)}
+        assert samples(read["signoff_refused_inputs"], "_total") == {("late",): 1.0}
+        assert samples(read["signoff_store_up"]) == {(): 1.0}
+        assert "process_cpu_seconds" in read
+        plain = await http.get(f"{at}/metrics")
+        assert plain.headers["content-type"].startswith("text/plain")
+        assert "signoff_refused_inputs" in {family.name for family in plain_families(plain.text)}
+        assert [(await http.get(f"{at}/{path}")).status_code for path in ("", "healthz", "metrics/")] == [404] * 3
+        assert (await http.post(f"{at}/metrics")).status_code == 405
+        with pytest.raises(ServerUnavailable, match=rf"port {port} .* is taken.*SIGNOFF_METRICS_PORT"):
+            async with MetricsEndpoint(settings).serve(store, "gateway"):
+                pass
+
+
+def test_a_missing_extra_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the start, before anything listens; without a port nothing is missed."""
+    monkeypatch.setattr(extras, "EXTRAS", {"metrics": ("a_module_that_nobody_has",)})
+    MetricsEndpoint(Settings())
+    with pytest.raises(ConfigError, match=r"^SIGNOFF_METRICS_PORT needs .* pip install 'signoff\[metrics\]'$"):
+        MetricsEndpoint(Settings(metrics_port=9464))
+
+
+def test_the_document_lists_what_is_exposed() -> None:
+    """Name, kind and labels of every metric, and no other."""
+    table = tables("docs/operations.md", "Metrics")
+    rows = {row[0].strip("`"): row[1:3] for row in table if row[0].startswith("`signoff_")}
+    shown = {
+        f"{name}{SUFFIX.get(row.kind, '')}": [
+            row.kind.replace("_", " "),
+            ", ".join(f"`{label}`" for label in row.labels),
+        ]
+        for name, row in METRICS.items()
+    }
+    assert rows == shown
+    [depth] = [row for row in table if row[0] == "`signoff_queue_entries`"]
+    assert set(names(depth[3])) == QUEUES
+
+
+def test_everything_in_the_table_is_exposed() -> None:
+    """A scrape names every metric, also before anything was counted."""
+    every = {name: dict.fromkeys([tuple("x" for _ in row.labels)], 1.0) for name, row in METRICS.items()}
+    measured = Gauges(
+        {name: every[name] for name, row in METRICS.items() if row.kind == "gauge"},
+        {name: HistogramCounts(row.buckets) for name, row in METRICS.items() if row.kind == "gauge_histogram"},
+    )
+    found = families(ProcessCounts(), measured)
+    assert {name for name in found if name.startswith("signoff_")} == set(METRICS)
+    assert {name: found[name].type for name in METRICS} == {
+        name: row.kind.replace("_", "") for name, row in METRICS.items()
+    }
