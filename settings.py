@@ -149,6 +149,10 @@ class Settings(BaseSettings):
     """The claim that lists the groups of whoever signs in."""
     oidc_roles: dict[str, tuple[str, ...]] = {}
     """The roles that each group gives to people who are not declared."""
+    oidc_tenant_claim: str = ""
+    """The claim that names the tenant of whoever signs in; without one everybody who does is of the tenant `main`."""
+    oidc_tenants: dict[str, str] = {}
+    """The tenant that each value of that claim means; without it the value is the tenant's name."""
     oidc_mfa_acr: list[str] = []
     """The values of the claim `acr`, each in full, by which the provider says that a second factor was used."""
     oidc_days: int = Field(default=7, ge=1, le=90)

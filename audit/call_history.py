@@ -29,7 +29,7 @@ class PastCall(FrozenModel):
 
 
 async def past_calls(log: AuditLog, since: str, *, tenant: str) -> list[PastCall]:
-    """Returns the calls since a text of `moment_text`, by turn.
+    """Returns the calls of `tenant`, or of all where it is "", since a text of `moment_text`, by turn.
 
     A request that was asked anew counts once, in its last form.
     """

@@ -18,6 +18,7 @@ NAME_CHARS: Final = 200
 # OpenID Connect Core 1.0, section 2: `sub` is at most 255 ASCII characters.
 SUBJECT_CHARS: Final = 255
 _UNKNOWN: Final = "nobody here is known by this login; ask whoever keeps the list of people"
+_NO_TENANT: Final = "this login names no tenant that is known here; ask whoever keeps your logins"
 
 
 class ClaimsMapping(BaseModel):
@@ -35,12 +36,14 @@ class ClaimsMapping(BaseModel):
     """The roles that each group gives."""
     tier: str = "standard"
     """The tier of people whom claims make."""
-    tenant: str = DEFAULT_TENANT
-    """The tenant of people whom claims make."""
+    tenant_claim: str = ""
+    """The claim that names a person's tenant; without one everybody is of the tenant `main`."""
+    tenants: Mapping[str, str] = {}
+    """The tenant that each value of the claim means, and no other value counts; empty: values are tenants' names."""
 
     def model_post_init(self, context: Any) -> None:
-        """Refuses roles and a tenant that are no ids."""
-        for value in (self.tenant, *(role for roles in self.roles.values() for role in roles)):
+        """Refuses roles and tenants that are no ids."""
+        for value in (*self.tenants.values(), *(role for roles in self.roles.values() for role in roles)):
             if not is_id(value):
                 raise ConfigError(f"`{value}` can be neither a role nor a tenant", field="roles", value=value)
 
@@ -59,22 +62,42 @@ class ClaimsDirectory(VouchedDirectory):
         out who is declared. Its context has `login`, and `person` where a declared person has a name that the login
         claims.
         """
+        own_id = id_from_login(login_from_claims(claims))
+        # Forgotten before anything else is known, in every tenant: who lost their groups or went over to another tenant
+        # must not keep the roles of an earlier login.
+        for place in [each for each in self._vouched if each[1] == own_id]:
+            del self._vouched[place]
+        tenant = self._find_tenant(claims)
         # Declared people first: a group that is mapped too widely gives none of them more than their declaration.
-        person = self._find_declared(claims) or self._make_person(claims)
+        person = self._find_declared(claims, tenant) or self._make_person(claims, tenant)
         if person is None or not person.active:
             raise Refused(_UNKNOWN, "not_allowed", login=login_from_claims(claims))
         return person
 
-    def _make_person(self, claims: Mapping[str, Any]) -> Person | None:
+    def _find_tenant(self, claims: Mapping[str, Any]) -> str:
+        """Finds the tenant whose people alone this login may be of. Raises `Refused` where the claims name none."""
+        mapping = self.mapping
+        if not mapping.tenant_claim:
+            return DEFAULT_TENANT
+        named = claims.get(mapping.tenant_claim)
+        # Of a list none is taken, not even where it holds one alone: which of several it is nobody here may choose.
+        if not isinstance(named, str) or not named:
+            raise Refused(_NO_TENANT, "not_allowed", login=login_from_claims(claims))
+        known = {DEFAULT_TENANT, *(person.tenant for person in self.declared.all())}
+        # Only a tenant that is known here: a provider that lets people name their own must make no new ones.
+        tenant = mapping.tenants.get(named) if mapping.tenants else named if named in known else None
+        if tenant is None:
+            raise Refused(_NO_TENANT, "not_allowed", login=login_from_claims(claims))
+        return tenant
+
+    def _make_person(self, claims: Mapping[str, Any], tenant: str) -> Person | None:
         """Makes the person of these claims in their present state; None once they left the groups.
 
         Raises `Refused` for claims of a name, verified or not, that somebody declared has.
         """
-        own_id, tenant = id_from_login(login_from_claims(claims)), self.mapping.tenant
-        made = person_from_claims(claims, self.mapping)
+        own_id = id_from_login(login_from_claims(claims))
+        made = person_from_claims(claims, self.mapping, tenant)
         namesake = DeclaredNames(self.declared).find(claimed_names(claims), tenant)
-        # Forgotten before anything else is known: who lost their groups must not keep the roles of an earlier login.
-        self._vouched.pop((tenant, own_id), None)
         # As another person, who is declared could be two of a quorum by themselves, or approve what they asked for.
         if namesake is not None:
             raise Refused(_UNKNOWN, "not_allowed", login=login_from_claims(claims), person=namesake.id)
@@ -82,9 +105,9 @@ class ClaimsDirectory(VouchedDirectory):
             self._vouched[(tenant, own_id)] = made
         return self.find(own_id, tenant)
 
-    def _find_declared(self, claims: Mapping[str, Any]) -> Person | None:
+    def _find_declared(self, claims: Mapping[str, Any], tenant: str) -> Person | None:
         """Finds the declared person of this login, else of its verified e-mail address."""
-        login, tenant = login_from_claims(claims), self.mapping.tenant
+        login = login_from_claims(claims)
         known = self.declared.by_identity(OIDC, login, tenant)
         address = verified_email(claims)
         if known is not None or not address:
@@ -118,8 +141,8 @@ def verified_email(claims: Mapping[str, Any]) -> str:
     return normalise_identity(EMAIL, address.strip())
 
 
-def person_from_claims(claims: Mapping[str, Any], mapping: ClaimsMapping) -> Person | None:
-    """Makes a person of claims alone; None for one in no mapped group. Raises `Refused` (`malformed`)."""
+def person_from_claims(claims: Mapping[str, Any], mapping: ClaimsMapping, tenant: str) -> Person | None:
+    """Makes a person of `tenant` of claims alone; None for one in no mapped group. Raises `Refused` (`malformed`)."""
     login = login_from_claims(claims)
     given = claims.get(mapping.groups_claim)
     # Some providers send one group as text; letter by letter it would be no group at all, or a strange one.
@@ -130,7 +153,7 @@ def person_from_claims(claims: Mapping[str, Any], mapping: ClaimsMapping) -> Per
     return Person(
         id=id_from_login(login),
         name=_text(claims.get("name")) or _text(claims.get("preferred_username")) or verified_email(claims),
-        tenant=mapping.tenant,
+        tenant=tenant,
         tier=mapping.tier,
         roles=tuple(dict.fromkeys(role for roles in mapped for role in roles)),
         # OpenID Connect Core 1.0, section 5.1: some write `en_US` where BCP 47 has `en-US`.

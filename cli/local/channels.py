@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.table import Table
@@ -18,7 +18,7 @@ from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.channel_loader import ChannelProblem, open_channels
 from signoff.channels.envelopes import CheckFinding, OutboundCard
 from signoff.cli.local.installation import LocalInstallation, account, find_installation
-from signoff.cli.terminal.options import AsJson, Manifest
+from signoff.cli.terminal.options import AsJson, Manifest, Tenant
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean
 from signoff.contracts.approval import ApprovalRequest, Card
@@ -27,6 +27,7 @@ from signoff.contracts.clock import system_clock
 from signoff.contracts.content import Content
 from signoff.contracts.errors import NotFound
 from signoff.contracts.frozen_model import FrozenModel
+from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person, Principal
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.store.delivery_queue import KEY, delivery_token
@@ -113,6 +114,7 @@ def check(
 def send_test(
     person: Annotated[str, typer.Argument(metavar="PERSON", help="Who is sent a test card, by id.")],
     channel: Name = "",
+    tenant: Tenant = DEFAULT_TENANT,
     manifest: Manifest = None,
     as_json: AsJson = False,
 ) -> None:
@@ -121,7 +123,7 @@ def send_test(
     async def body(out: Output) -> int:
         place = find_installation(manifest)
         _check_name(place, channel)
-        who = place.person(person, place.tenant)
+        who = place.person(person, tenant)
         async with _open_channels(place) as (store, channels, problems):
             wanted = [each for each in channels.values() if channel in ("", each.name) and _address(who, each)]
             missing = [each for each in problems if channel in ("", each.channel)]
@@ -130,7 +132,7 @@ def send_test(
                 why = f"give them one of {kinds}" if kinds else "the manifest declares none"
                 raise NotFound(f"no channel reaches {quote_name(person)}: {why}")
             tried = [await _try_channel(place, store, each, who) for each in wanted]
-            await AuditLog(store).append([_entry(place, who, [each.channel for each in tried if each.sent])])
+            await AuditLog(store).append([_entry(who, [each.channel for each in tried if each.sent])])
         tried += [ChannelTrial(channel=each.channel, address="", sent=False, message=each.what) for each in missing]
         lines = [f"{'✓' if each.sent else '✗'} {each.channel}: {clean(each.message)}" for each in tried]
         out.show(tried, *(Text(words, "" if each.sent else "red") for words, each in zip(lines, tried, strict=True)))
@@ -247,11 +249,9 @@ async def _outbound_card(
     return OutboundCard(token=token, request=request, person=person, address=address, link=place.settings.public_url)
 
 
-def _entry(place: LocalInstallation, person: Person, sent: list[str]) -> AuditEntry:
-    now, tenant = system_clock(), place.tenant
-    return admin_entry(
-        tenant, "channels test", "", now, channel="cli", person=person.id, channels=sent, account=account()
-    )
+def _entry(person: Person, sent: list[str]) -> AuditEntry:
+    facts: dict[str, Any] = {"person": person.id, "channels": sent, "account": account()}
+    return admin_entry(person.tenant, "channels test", "", system_clock(), channel="cli", **facts)
 
 
 def _address(person: Person, channel: Channel) -> str:

@@ -25,7 +25,7 @@ from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
 from signoff.client.address import DevProcess
 from signoff.contracts.errors import ConfigError, ServerUnavailable
-from signoff.contracts.names import VERSION
+from signoff.contracts.names import DEFAULT_TENANT, VERSION
 from signoff.engine.connection import open_encryption
 from signoff.engine.metrics_endpoint import MetricsEndpoint
 from signoff.engine.turn_client import TurnClient
@@ -193,8 +193,8 @@ def _leave_word(place: LocalInstallation, server: DevServer) -> Iterator[None]:
 
 
 async def _greet(out: Output, place: LocalInstallation, server: DevServer, store: Store) -> None:
-    settings, tenant = place.settings, place.tenant
-    waiting = len(await RequestLists(store).list_waiting(tenant))
+    settings = place.settings
+    waiting = len(await RequestLists(store).list_waiting(DEFAULT_TENANT))
     asks = f"{plural(waiting, 'request')} for people, see `signoff inbox`" if waiting else "nothing yet"
     found = {"inbox": settings.public_url, "temporal": server.address, "temporal_ui": server.ui_url, "waiting": waiting}
     lines = [

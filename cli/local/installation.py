@@ -29,11 +29,6 @@ class LocalInstallation(Installation):
     """What `signoff dev` left word of, if it runs."""
 
     @property
-    def tenant(self) -> str:
-        """The tenant that the command line works in."""
-        return DEFAULT_TENANT
-
-    @property
     def task_queue(self) -> str:
         """The task queue that the settings name, else that of the `signoff dev` that runs here."""
         given = "task_queue" in self.settings.model_fields_set
@@ -45,7 +40,10 @@ class LocalInstallation(Installation):
         if found is None:
             ids = [person.id for person in self.people.all(tenant)]
             near = did_you_mean(person_id, ids) or f"; known: {', '.join(f'`{each}`' for each in ids) or 'nobody'}"
-            where = "" if tenant == self.tenant else f" in the tenant {quote_name(tenant)}"
+            where = "" if tenant == DEFAULT_TENANT else f" in the tenant {quote_name(tenant)}"
+            elsewhere = [each.tenant for each in self.people.all() if each.id == person_id]
+            if elsewhere:
+                near = f"; of {quote_name(elsewhere[0])} there is one: add `--tenant {elsewhere[0]}`"
             raise NotFound(f"there is no person {quote_name(person_id)}{where}{near}")
         return found
 

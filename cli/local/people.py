@@ -12,11 +12,12 @@ from signoff.approvals.argument_rows import plural
 from signoff.approvals.audit_events import admin_entry
 from signoff.audit.log import entry_writer
 from signoff.cli.local.installation import LocalInstallation, account, find_installation
-from signoff.cli.terminal.options import AsJson, Manifest
+from signoff.cli.terminal.options import AsJson, Manifest, Tenant
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import NotFound, Refused
+from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Delegation, Person
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.keys.key_files import FileVerifier
@@ -48,6 +49,7 @@ def list_people(manifest: Manifest = None, as_json: AsJson = False) -> None:
 @app.command()
 def signout(
     person: Annotated[str, typer.Argument(metavar="PERSON", help="The id of somebody whom nobody declared.")],
+    tenant: Tenant = DEFAULT_TENANT,
     manifest: Manifest = None,
     as_json: AsJson = False,
 ) -> None:
@@ -55,14 +57,14 @@ def signout(
 
     async def body(out: Output) -> int:
         place, now = find_installation(manifest), system_clock()
-        if place.people.find(person, place.tenant) is not None:
+        if place.people.find(person, tenant) is not None:
             raise Refused(f"{quote_name(person)} is declared: make them `active: false` where they are")
         by = account()
         write_entry = entry_writer(
-            [admin_entry(place.tenant, "people signout", "", now, channel="cli", person=person, account=by)]
+            [admin_entry(tenant, "people signout", "", now, channel="cli", person=person, account=by)]
         )
         async with working_store(place.settings) as store:
-            ended = await VouchedPeople(store).end(place.tenant, person, by=by[:64], now=now, also=write_entry)
+            ended = await VouchedPeople(store).end(tenant, person, by=by[:64], now=now, also=write_entry)
         if not ended:
             raise NotFound(f"nobody signed in as {quote_name(person)}; `signoff people list` shows who did")
         out.show({"person": person, "ended_at": now}, f"{clean(person)} is signed out")

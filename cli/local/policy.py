@@ -20,7 +20,7 @@ from signoff.cli.local.installation import find_installation, reach_server
 from signoff.cli.local.policy_simulation import NOT_LOOKED_AT, SimulatedCall, simulate
 from signoff.cli.local.tools import call_context_of, find_problems, find_tool
 from signoff.cli.terminal.inputs import read_duration, read_moment, read_object
-from signoff.cli.terminal.options import Address, AsJson, Asker, Manifest
+from signoff.cli.terminal.options import Address, AsJson, Asker, Manifest, Tenant
 from signoff.cli.terminal.output import Output, run
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import ConfigError, Refused
@@ -85,6 +85,7 @@ def explain(
         str, typer.Option(help="When it is judged: 2026-11-21T10:00:00+01:00; at present if left out.")
     ] = "",
     person: Asker = "guest",
+    tenant: Tenant = DEFAULT_TENANT,
     manifest: Manifest = None,
     as_json: AsJson = False,
 ) -> None:
@@ -97,7 +98,7 @@ def explain(
         tool = find_tool(place.catalog, name)
         _check_arguments(tool, given)
         actor = next(iter(place.catalog.actors), "")
-        seen_by = place.catalog.tool_view_at(call_context_of(place, actor, person), at)
+        seen_by = place.catalog.tool_view_at(call_context_of(place, actor, person, tenant), at)
         judged_by = _merge(seen_by.judged_ctx, differing)
         by_rules = place.catalog.policy(tool.activity).judge(given, judged_by, seen_by.actor_facts)
         verdict = await verdict_of(place.catalog, tool, given, judged_by, by_rules)
@@ -114,6 +115,7 @@ def explain(
 def simulate_file(
     file: File,
     since: Annotated[str, typer.Option(help="How far back: 30d, 12h.")] = "30d",
+    tenant: Annotated[str, typer.Option("--tenant", help="Only the calls of this tenant.")] = "",
     address: Address = None,
     as_json: AsJson = False,
 ) -> None:
@@ -126,7 +128,7 @@ def simulate_file(
         settings = load_settings()
         client = await reach_server(settings, address)
         async with working_store(settings) as store:
-            past = await past_calls(AuditLog(store), moment_text(begin), tenant=DEFAULT_TENANT)
+            past = await past_calls(AuditLog(store), moment_text(begin), tenant=tenant)
             tried = await simulate(client, store, catalog, past)
         out.show([_tried_json(each) for each in tried], *_tried_words(tried))
         return 0

@@ -12,11 +12,12 @@ from rich.text import Text
 from signoff.approvals.audit_events import admin_entry
 from signoff.audit.log import entry_writer
 from signoff.cli.local.installation import account, find_installation
-from signoff.cli.terminal.options import AsJson, Manifest
+from signoff.cli.terminal.options import AsJson, Manifest, Tenant
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean, span
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import Refused
+from signoff.contracts.names import DEFAULT_TENANT
 from signoff.formats.durations import seconds
 from signoff.store.store import Also, working_store
 from signoff.store.tokens import SCOPES, Scope, Token, Tokens
@@ -44,6 +45,7 @@ def create(
     person: Annotated[str, typer.Argument(metavar="PERSON", help="Whose token: the id of a person.")],
     scope: Annotated[list[str], typer.Option(help="What it may do: read, decide or start; give it once for each.")],
     expires: Annotated[str, typer.Option(help="How long it lives, such as 30d or 12h; 366 days at most.")] = "30d",
+    tenant: Tenant = DEFAULT_TENANT,
     manifest: Manifest = None,
     as_json: AsJson = False,
 ) -> None:
@@ -52,17 +54,17 @@ def create(
 
     async def body(out: Output) -> int:
         place = find_installation(manifest)
-        found = place.person(person)
+        found = place.person(person, tenant)
         if not found.active:
             raise Refused(f"`{found.id}` is not active: nothing could be done with this token")
         async with working_store(place.settings) as store:
             secret, token = await Tokens(store).create(
-                place.tenant, found.id, scopes, lifetime=lifetime, now=system_clock(), also=_record_act("token create")
+                found.tenant, found.id, scopes, lifetime=lifetime, now=system_clock(), also=_record_act("token create")
             )
         out.show(
             {"token": secret, **token.model_dump(mode="json")},
             secret,
-            f"token {token.id} of {found.id} may {', '.join(token.scopes)} until "
+            f"token {token.id} of {_owner(token)} may {', '.join(token.scopes)} until "
             f"{token.expires_at:%Y-%m-%d %H:%M} UTC; it is not shown again",
         )
         return 0
@@ -71,13 +73,13 @@ def create(
 
 
 @app.command("list")
-def list_tokens(manifest: Manifest = None, as_json: AsJson = False) -> None:
-    """List all tokens, newest first: whose, what for, until when, last used when."""
+def list_tokens(tenant: Tenant = DEFAULT_TENANT, manifest: Manifest = None, as_json: AsJson = False) -> None:
+    """List all tokens of a tenant, newest first: whose, what for, until when, last used when."""
 
     async def body(out: Output) -> int:
         place = find_installation(manifest)
         async with working_store(place.settings) as store:
-            found = await Tokens(store).all(place.tenant)
+            found = await Tokens(store).all(tenant)
         out.show(found, _table(found, system_clock()) if found else "no tokens; `signoff token create` makes one")
         return 0
 
@@ -87,6 +89,7 @@ def list_tokens(manifest: Manifest = None, as_json: AsJson = False) -> None:
 @app.command()
 def revoke(
     token: Annotated[str, typer.Argument(metavar="TOKEN", help="The token's id, as `signoff token list` shows it.")],
+    tenant: Tenant = DEFAULT_TENANT,
     manifest: Manifest = None,
     as_json: AsJson = False,
 ) -> None:
@@ -95,8 +98,8 @@ def revoke(
     async def body(out: Output) -> int:
         place = find_installation(manifest)
         async with working_store(place.settings) as store:
-            ended = await Tokens(store).revoke(token, place.tenant, system_clock(), also=_record_act("token revoke"))
-        out.show(ended, f"token {ended.id} of {ended.person} is revoked")
+            ended = await Tokens(store).revoke(token, tenant, system_clock(), also=_record_act("token revoke"))
+        out.show(ended, f"token {ended.id} of {_owner(ended)} is revoked")
         return 0
 
     run(body, as_json=as_json)
@@ -118,6 +121,10 @@ def _record_act(name: str) -> Callable[[Token], Also]:
         return entry_writer([entry])
 
     return write
+
+
+def _owner(token: Token) -> str:
+    return token.person if token.tenant == DEFAULT_TENANT else f"{token.person} of {token.tenant}"
 
 
 def _table(tokens: list[Token], now: datetime) -> RenderableType:

@@ -13,7 +13,7 @@ from signoff.approvals.argument_rows import plural
 from signoff.cli.local.installation import LocalInstallation, find_installation
 from signoff.cli.local.tool_metrics import metrics
 from signoff.cli.terminal.inputs import read_object
-from signoff.cli.terminal.options import AsJson, Asker, Manifest
+from signoff.cli.terminal.options import AsJson, Asker, Manifest, Tenant
 from signoff.cli.terminal.output import Output, run
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import CallContext
@@ -21,6 +21,7 @@ from signoff.contracts.clock import system_clock
 from signoff.contracts.content import Content
 from signoff.contracts.errors import ConfigError, NotFound
 from signoff.contracts.message import CallPart
+from signoff.contracts.names import DEFAULT_TENANT
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.people.directory import principal_of
 from signoff.policy.explanation import explain_json, explain_text
@@ -75,6 +76,7 @@ def explain(
     step: Annotated[str, typer.Option(help="At which step of the route.")] = "",
     data: Annotated[str, typer.Option(help="What was collected, as JSON.")] = "{}",
     person: Asker = "guest",
+    tenant: Tenant = DEFAULT_TENANT,
     manifest: Manifest = None,
     as_json: AsJson = False,
 ) -> None:
@@ -84,7 +86,7 @@ def explain(
 
     async def body(out: Output) -> int:
         place = find_installation(manifest)
-        tool, ctx = _find_meant(place, name, (actor, route, step), person)
+        tool, ctx = _find_meant(place, name, (actor, route, step), (person, tenant))
         row = next(row for row in inventory(place.catalog) if row.tool == tool.activity)
         if ctx is not None:
             ctx = ctx.model_copy(update={"extra": {"data": collected}})
@@ -122,10 +124,10 @@ def find_tool(catalog: Catalog, name: str) -> Tool:
 
 
 def _find_meant(
-    place: LocalInstallation, name: str, where: tuple[str, str, str], person: str
+    place: LocalInstallation, name: str, where: tuple[str, str, str], asker: tuple[str, str]
 ) -> tuple[Tool, CallContext | None]:
     """Finds the tool that `name`, or an activity, means for an actor on a route at a step; with the context there, if
-    any.
+    any. `asker` is a person's id and tenant.
     """
     catalog = place.catalog
     actor, route, step = where
@@ -142,7 +144,7 @@ def _find_meant(
     if not actor:
         return named, None
     catalog.scopes[actor].check(route, step, ())
-    ctx = call_context_of(place, actor, person).model_copy(update={"route": route, "step": step})
+    ctx = call_context_of(place, actor, *asker).model_copy(update={"route": route, "step": step})
     return catalog.tool_view(ctx).tool(named.name) or named, ctx
 
 
@@ -178,12 +180,10 @@ def inventory_table(rows: tuple[InventoryRow, ...]) -> Table:
     return table
 
 
-def call_context_of(place: LocalInstallation, actor: str, person_id: str) -> CallContext:
-    """Makes the context of an imagined turn of this person with this actor. Raises `NotFound`."""
-    user = principal_of(place.person(person_id), place.people)
-    return CallContext(
-        actor=actor, session="explained", turn="explained", tenant=place.tenant, channel="cli", user=user
-    )
+def call_context_of(place: LocalInstallation, actor: str, person_id: str, tenant: str) -> CallContext:
+    """Makes the context of an imagined turn of this person of `tenant` with this actor. Raises `NotFound`."""
+    user = principal_of(place.person(person_id, tenant), place.people)
+    return CallContext(actor=actor, session="explained", turn="explained", tenant=tenant, channel="cli", user=user)
 
 
 async def _decision(

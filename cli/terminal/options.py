@@ -24,6 +24,7 @@ Url = Annotated[
         show_default=False,
     ),
 ]
+Tenant = Annotated[str, typer.Option("--tenant", help="The tenant; `main` unless there are several.")]
 Model = Annotated[
     str, typer.Option("--model", help="Ask this model where the manifest names a script, such as openai:gpt-5.")
 ]

@@ -48,6 +48,11 @@ def provider_of(settings: Settings, clock: Clock, secrets: SecretProvider) -> "O
             "`oidc_issuer` is set, but not by which name the provider knows the gateway: set SIGNOFF_OIDC_CLIENT_ID",
             field="oidc_client_id",
         )
+    if settings.oidc_tenants and not settings.oidc_tenant_claim:
+        raise ConfigError(
+            "`oidc_tenants` is set, but not in which claim its values stand: set SIGNOFF_OIDC_TENANT_CLAIM",
+            field="oidc_tenant_claim",
+        )
     if lacks := missing_extra("oidc"):
         raise ConfigError(f"`oidc_issuer` {lacks}", field="oidc_issuer")
     # Its libraries are there only where somebody signs in with a provider.

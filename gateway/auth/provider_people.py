@@ -36,7 +36,12 @@ def with_provider_people(deps: GatewayDeps) -> GatewayDeps:
         return deps
     if lacking := missing_logins_warning(deps.catalog, declared_people(deps.people), settings):
         _log.warning("%s", lacking)
-    mapping = ClaimsMapping(groups_claim=settings.oidc_groups_claim, roles=settings.oidc_roles)
+    mapping = ClaimsMapping(
+        groups_claim=settings.oidc_groups_claim,
+        roles=settings.oidc_roles,
+        tenant_claim=settings.oidc_tenant_claim,
+        tenants=settings.oidc_tenants,
+    )
     return dataclasses.replace(deps, people=ClaimsDirectory(deps.people, mapping))
 
 
@@ -109,15 +114,18 @@ class ProviderPeople:
         people, signer, now = self._people, self._deps.signer, self._deps.clock()
         if people is None:
             raise Refused("nobody is known by a login here")
-        tenant, own_id = people.mapping.tenant, id_from_login(login_from_claims(claims))
+        own_id = id_from_login(login_from_claims(claims))
         try:
             person = people.admit(claims)
         # Who lost their last group is out by this sign-in, not when the earlier one's word runs out.
         except Refused as error:
             if "person" in error.context:
                 _log.warning("a sign-in was refused: %s", second_login(error.context))
-            await self._rows.end(tenant, own_id, by="", now=now)
+            await self._end(own_id, but="")
             raise
+        tenant = person.tenant
+        # Who is of another tenant by now is no longer anybody in the one before.
+        await self._end(own_id, but=tenant)
         # Somebody declares this person by now: a row left standing would be a second one with roles of its own.
         if person.id != own_id or people.declared.find(own_id, tenant) is not None:
             # One that tells whose login it was does not count either, and joins what they asked by it with them.
@@ -128,6 +136,12 @@ class ProviderPeople:
             return person, None
         lifetime = timedelta(days=self._deps.settings.oidc_days)
         return person, vouch(signer, person, names=claimed_names(claims), now=now, lifetime=lifetime)
+
+    async def _end(self, own_id: str, *, but: str) -> None:
+        """Ends what logins said of a person in all tenants `but` one."""
+        for row in await self._rows.all():
+            if row.person.id == own_id and row.person.tenant != but:
+                await self._rows.end(row.person.tenant, own_id, by="", now=self._deps.clock())
 
     def look_again(self) -> None:
         """Looks at the store at the next request, whatever the time: something was written."""

@@ -98,7 +98,7 @@ def test_nobody_is_made_without_a_mapped_group(directory: ClaimsDirectory, group
 
 
 def test_the_directory_knows_whom_it_admitted(directory: ClaimsDirectory) -> None:
-    """Beside those declared, in the mapping's tenant alone, as of the last sign-in."""
+    """Beside those declared, in their tenant alone, as of the last sign-in."""
     assert isinstance(directory, Directory)
     made = directory.admit(claims(groups=["fin"]))
     assert directory.find(made.id) == directory.by_identity("oidc", f"{ISSUER}#7") == made
@@ -132,8 +132,59 @@ def test_claims_that_name_nobody_are_refused(directory: ClaimsDirectory, broken:
         login_from_claims(broken)
 
 
-@pytest.mark.parametrize("wrong", [{"roles": {"fin": ("finance team",)}}, {"tenant": "a/b"}])
+@pytest.mark.parametrize("wrong", [{"roles": {"fin": ("finance team",)}}, {"tenants": {"one": "a/b"}}])
 def test_a_mapping_names_roles_that_can_be(wrong: dict[str, Any]) -> None:
     """A role that no policy could name is a mistake of whoever set it up."""
     with pytest.raises(ConfigError, match="can be neither a role nor a tenant"):
         ClaimsMapping(**wrong)
+
+
+OTHER_ANA = Person(id="ana", tenant="acme", identities={"oidc": (f"{ISSUER}#42",), "email": ("bo@example.com",)})
+BY_CLAIM = MAPPING.model_copy(update={"tenant_claim": "org"})
+
+
+@pytest.fixture
+def two_tenants() -> ClaimsDirectory:
+    """People of two tenants, of whom two have one login, and two others one address."""
+    return ClaimsDirectory(FixedDirectory([ANA, BO, OTHER_ANA]), BY_CLAIM)
+
+
+def test_a_login_is_matched_to_people_of_the_tenant_that_its_claim_names_alone(two_tenants: ClaimsDirectory) -> None:
+    """By login, by address and by groups alike."""
+    assert two_tenants.admit(claims("42", org="main")) is ANA
+    assert two_tenants.admit(claims("42", org="acme")) is OTHER_ANA
+    assert two_tenants.admit(mailed("bo@example.com", org="main")) is BO
+    without_login = OTHER_ANA.model_copy(update={"identities": {"email": ("cy@example.com",)}})
+    assert refusal(ClaimsDirectory(FixedDirectory([without_login]), BY_CLAIM), mailed("cy@example.com", org="main"))
+    made = two_tenants.admit(claims(groups=["fin"], org="acme"))
+    assert (made.tenant, two_tenants.find(made.id, "acme"), two_tenants.find(made.id)) == ("acme", made, None)
+
+
+def test_a_login_of_another_tenant_by_now_is_of_the_first_no_more(two_tenants: ClaimsDirectory) -> None:
+    """Nor is one whose claim names none any more."""
+    made = two_tenants.admit(claims(groups=["fin"], org="acme"))
+    moved = two_tenants.admit(claims(groups=["fin"], org="main"))
+    assert (two_tenants.find(made.id, "acme"), two_tenants.find(made.id)) == (None, moved)
+    assert refusal(two_tenants, claims(groups=["fin"])).code == "not_allowed"
+    assert two_tenants.find(made.id) is None
+
+
+@pytest.mark.parametrize("named", [None, "", "nowhere", "Acme", ["acme"], ["acme", "main"], {"acme": 1}, 5, True])
+def test_a_claim_that_names_no_known_tenant_is_refused(two_tenants: ClaimsDirectory, named: Any) -> None:
+    """A list too: nobody here may choose which of several it is. Declared people as well as others."""
+    for given in (claims("42", org=named), claims(groups=["fin"], org=named)):
+        found = refusal(two_tenants, given)
+        assert (found.code, found.message) == (
+            "not_allowed",
+            "this login names no tenant that is known here; ask whoever keeps your logins",
+        )
+    assert refusal(two_tenants, claims("42")).code == "not_allowed"
+
+
+def test_values_of_the_claim_may_mean_tenants_and_then_no_other_value_does() -> None:
+    """Some providers name an organisation by a number."""
+    mapping = BY_CLAIM.model_copy(update={"tenants": {"9f1c": "acme", "77": "new"}})
+    directory = ClaimsDirectory(FixedDirectory([ANA, BO, OTHER_ANA]), mapping)
+    assert directory.admit(claims("42", org="9f1c")) is OTHER_ANA
+    assert directory.admit(claims(groups=["fin"], org="77")).tenant == "new"
+    assert refusal(directory, claims("42", org="acme")).code == "not_allowed"

@@ -8,18 +8,21 @@ from typing import Any
 
 import httpx
 import pytest
-from gateway_login import bearer, browser, hidden, locked_rig, token_of, words
+from gateway_login import STRANGER, bearer, browser, hidden, locked_rig, token_of, words
 from gateway_rig import PEOPLE, SIGNER, GatewayRig, gateway_rig
 from oidc_provider import Provider
 from provider_login import asked, login_settings, sign_in_at_provider
 from temporalio.client import Client
 
 from signoff.audit.log import AuditLog
+from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.gateway.approvals.decisions import decide
+from signoff.gateway.auth.oidc import provider_of
+from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.directory import FixedDirectory
 from signoff.people.login import id_from_login
@@ -179,3 +182,33 @@ async def test_who_left_every_group_is_nobody_any_more(rig: GatewayRig, provider
 def test_a_sign_in_is_believed_for_days_not_for_ever() -> None:
     """Seven, if nobody says otherwise."""
     assert Settings().oidc_days == 7
+
+
+async def test_a_claim_says_of_which_tenant_somebody_is(rig: GatewayRig, provider: Provider) -> None:
+    """By it she sees and decides nothing of another tenant; without it, or by a list, she is not let in any more."""
+    settings = login_settings(provider, GROUPS) | {"oidc_tenant_claim": "org"}
+    there = locked_rig(rig, people=(*PEOPLE, STRANGER), **settings)
+    approval = await asked(rig)
+    provider.claims = {"sub": "cy", "groups": ["desk"], "org": "acme"}
+    async with browser(there) as page:
+        assert (await sign_in_at_provider(page)).status_code == 303
+        assert (await page.get(f"/approvals/{approval}")).status_code == 404
+        [row] = await VouchedPeople(rig.deps.store).all()
+        assert row.person.tenant == "acme"
+        for wrong in (None, ["acme"], "nowhere"):
+            provider.claims = {"sub": "cy", "groups": ["desk"], "org": wrong}
+            refused = await sign_in_at_provider(page)
+            assert (refused.status_code, "names no tenant that is known here" in words(refused.text)) == (401, True)
+        assert (await page.get("/")).status_code == 303
+    assert await VouchedPeople(rig.deps.store).all() == []
+    provider.claims = {"sub": "cy", "groups": ["desk"], "org": "main"}
+    async with browser(there) as page:
+        assert (await sign_in_at_provider(page)).status_code == 303
+        assert (await page.get(f"/approvals/{approval}")).status_code == 200
+
+
+def test_tenants_of_a_claim_that_nobody_named_are_refused_at_the_start(provider: Provider) -> None:
+    """One sentence with the variable."""
+    settings = Settings(**login_settings(provider, GROUPS), oidc_tenants={"9f": "acme"})
+    with pytest.raises(ConfigError, match="set SIGNOFF_OIDC_TENANT_CLAIM"):
+        provider_of(settings, lambda: NOW, SecretProvider())
