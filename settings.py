@@ -123,6 +123,8 @@ class Settings(BaseSettings):
     """How Temporal's UI and command line reach the codec server; made of `host` and `codec_port` when not given."""
     public_url: Annotated[str, AfterValidator(web_address)] = Field(default_factory=_default_url)
     """How people reach the gateway; made of `host` and `port` when not given."""
+    log: Literal["text", "json"] = "text"
+    """How a process that serves logs: for people, or as JSON for a collector of logs."""
     metrics_port: int | None = Field(default=None, ge=1, le=65535)
     """The port where this process answers scrapes of its metrics; none when not given."""
     metrics_host: str = Field(default=DEFAULT_HOST, min_length=1)

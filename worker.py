@@ -36,6 +36,7 @@ from signoff.activities.models.drivers import build_drivers
 from signoff.activities.outcome_activity import OutcomeActivity
 from signoff.activities.reply_sweep import ReplySweep
 from signoff.activities.store_identity import StoreInterceptor
+from signoff.activities.telemetry.log_fields import LogFieldsInterceptor
 from signoff.activities.tool_activity import tool_activities
 from signoff.activities.worker_deps import Profile, WorkerDeps
 from signoff.audit.config_snapshots import follow_people, note_catalog
@@ -239,6 +240,8 @@ class SignoffPlugin(SimplePlugin):
             ],
             workflow_runner=_share,
             interceptors=[
+                # First, so that what any other logs has them, too.
+                LogFieldsInterceptor(),
                 QueryFenceInterceptor(self._fence),
                 CallerInterceptor(),
                 StoreInterceptor(deps.store.id),

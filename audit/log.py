@@ -9,11 +9,13 @@ from sqlalchemy import Connection, Row, bindparam, insert, select, tuple_, updat
 
 from signoff.audit.record import FIRST, Record, bound_text, place_record, record_from_entry
 from signoff.audit.record_counts import counts_from_entry
+from signoff.audit.record_log import log_entry
 from signoff.contracts.audit import AuditEntry, EventEntry
 from signoff.contracts.canonical_json import canonical_json
 from signoff.store.claim_conditions import insert_new, insert_or_hold
-from signoff.store.store import WRITTEN, Store
+from signoff.store.store import AFTER_COMMIT, Store
 from signoff.store.tables import AUDIT_HEADS, AUDIT_RECORDS, EVENT_FACTS, StoreClock
+from signoff.telemetry.counts import ProcessCounts
 
 PAGE: Final = 500
 CHAIN: Final = "checkpoints"
@@ -130,12 +132,18 @@ def entry_writer(entries: Sequence[AuditEntry]) -> Callable[[Connection], int]:
         added = [place for stream in sorted(by_stream) for place in _append(connection, stream, by_stream[stream])]
         for stream, key in event_facts.keys() & set(added):
             insert_new(connection, EVENT_FACTS, {"stream": stream, "key": key, "body": event_facts[stream, key]})
-        counted = connection.info.get(WRITTEN)
-        if counted is not None:
-            counted += [count for place in added for count in counts_from_entry(by_place[place])]
+        if added and AFTER_COMMIT in connection.info:
+            connection.info[AFTER_COMMIT].append(partial(_tell, [by_place[place] for place in added]))
         return len(added)
 
     return write
+
+
+def _tell(entries: Sequence[AuditEntry], counts: ProcessCounts) -> None:
+    """Counts and logs entries that were written."""
+    for entry in entries:
+        counts.add(counts_from_entry(entry))
+        log_entry(entry)
 
 
 def lock_head(connection: Connection, stream: str) -> tuple[int, str, int]:

@@ -37,14 +37,14 @@ from signoff.store.roles import StoreRole, readable_tables
 from signoff.store.tables import BLOBS, KEYS, PROBES, TICKETS, StoreClock, time_from_millis
 from signoff.store.tickets import Claim, Ticket, earlier_keys
 from signoff.store.upgrade import prepare
-from signoff.telemetry.counts import Count, ProcessCounts
+from signoff.telemetry.counts import ProcessCounts
 
 KEY_BYTES: Final = 32
 STORE_ID: Final = "store-id"
 """Under which name the store keeps what its id is made of; made by whoever opens it first."""
 _ID_CHARS: Final = 16
-WRITTEN: Final = "signoff-written"
-"""Under which name a connection holds what its transaction is to be counted as, once it is committed."""
+AFTER_COMMIT: Final = "signoff-after-commit"
+"""Under which name a connection holds what is done once its transaction is committed: to count it, and to log it."""
 Also: TypeAlias = Callable[[Connection], object]
 """Writes more rows in a transaction that begins with others."""
 
@@ -389,22 +389,23 @@ class Store:
         """
         if self._closed:
             raise StoreUnavailable(f"{self._words} is closed")
-        written: list[Count] = []
+        after: list[Callable[[ProcessCounts], None]] = []
 
-        def work_counted(connection: Connection) -> Found:
-            connection.info[WRITTEN] = written
+        def run_work(connection: Connection) -> Found:
+            connection.info[AFTER_COMMIT] = after
             return work(connection)
 
         try:
-            found = await self._base.run(work_counted)
+            found = await self._base.run(run_work)
         except SignoffError:
             raise
         except Exception as error:
             self.counts.count("signoff_store_failures")
             # Drivers fail in many types, and their texts hold SQL and arguments: only the type's name goes on.
             raise StoreUnavailable(f"{self._words} did not answer as a store ({type(error).__name__})") from None
-        # Once it is committed: what was rolled back has not happened.
-        self.counts.add(written)
+        # What was rolled back has not happened.
+        for each in after:
+            each(self.counts)
         return found
 
     async def run_in_thread(self, work: Callable[[], Found]) -> Found:

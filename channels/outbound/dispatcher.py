@@ -21,6 +21,7 @@ from signoff.contracts.errors import Unavailable
 from signoff.formats.stack_trace import trace_without_words
 from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.store.delivery_queue import NewDelivery
+from signoff.telemetry.json_log import bind_log_fields, fields_of_request
 
 TICK: Final = 0.5
 """Seconds between two looks at a queue that was empty."""
@@ -103,6 +104,10 @@ class Dispatcher:
         return done
 
     async def _take(self, event: RequestEvent) -> None:
+        with bind_log_fields(fields_of_request(event.request.id)):
+            await self._apply(event)
+
+    async def _apply(self, event: RequestEvent) -> None:
         request, cards = event.request, self._deps.deliveries
         if event.kind == "closed":
             await cards.end(request.id, request.revision, request)

@@ -23,6 +23,7 @@ from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import Directory
 from signoff.people.eligibility import approver_spec_of, resolve_eligibility
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
+from signoff.telemetry.json_log import bind_log_fields, fields_of_request
 
 SEND_SECONDS: Final = 30.0
 """How long one card may take; a claim lasts twice as long."""
@@ -88,7 +89,8 @@ class ChannelSender:
                 for row in message:
                     await self._cards.record_failure(row.token, row.code, row.message, again_after=0.0)
                 continue
-            sent = await (self._one(message[0]) if len(message) == 1 else self._digest(message))
+            with bind_log_fields(fields_of_request(message[0].approval)):
+                sent = await (self._one(message[0]) if len(message) == 1 else self._digest(message))
             done += sent
             if pace:
                 await asyncio.sleep(pace)
@@ -146,6 +148,10 @@ class ChannelSender:
         return sum(closed)
 
     async def _over(self, row: DeliveryRow) -> int:
+        with bind_log_fields(fields_of_request(row.approval)):
+            return await self._close_one(row)
+
+    async def _close_one(self, row: DeliveryRow) -> int:
         person = self._deps.people.find(row.person, row.tenant)
         event, facts = "closed", dict[str, object]()
         # A digest is about several requests, of which the others may still wait.

@@ -10,7 +10,7 @@ import typer
 from temporalio.client import Client
 
 from signoff.cli.local.installation import LocalInstallation, find_installation
-from signoff.cli.terminal.log_setup import log_to_file
+from signoff.cli.terminal.log_setup import process_log
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
@@ -73,7 +73,7 @@ async def _codec(out: Output, port: int | None, manifest: Path | None) -> int:
             field="encryption",
         )
     make_state_dir(settings)
-    with log_to_file(settings.state_dir, "codec.log"), stop_signals() as stop:
+    with process_log(settings.state_dir, "codec.log", as_json=settings.log == "json"), stop_signals() as stop:
         async with working_store(settings) as store, running_codec(place, store, encryption, namespace) as task:
             url = settings.codec_url
             out.show({"url": url}, f"Codec     {url}, for {_words(settings)}; Ctrl-C stops it", compact=True)

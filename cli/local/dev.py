@@ -19,7 +19,7 @@ from signoff.cli.local.gateway import running_gateway
 from signoff.cli.local.installation import LocalInstallation, find_installation, server_is_configured, write_running
 from signoff.cli.local.tools import inventory_table
 from signoff.cli.local.worker import running_worker
-from signoff.cli.terminal.log_setup import log_to_file
+from signoff.cli.terminal.log_setup import process_log
 from signoff.cli.terminal.options import Address, AsJson, Manifest, Model
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
@@ -102,7 +102,7 @@ async def _dev(
         )
     metrics = MetricsEndpoint(place.settings)
     make_state_dir(place.settings)
-    with log_to_file(place.settings.state_dir), stop_signals() as stop:
+    with process_log(place.settings.state_dir, as_json=place.settings.log == "json"), stop_signals() as stop:
         async with AsyncExitStack() as stack:
             # Entered in this order, so that the gateway stops first, then the worker, then the server.
             store = await stack.enter_async_context(working_store(place.settings))

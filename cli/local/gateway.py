@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from signoff.cli.local.installation import LocalInstallation, find_installation
-from signoff.cli.terminal.log_setup import log_to_file
+from signoff.cli.terminal.log_setup import process_log
 from signoff.cli.terminal.options import Address, AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
@@ -70,7 +70,8 @@ async def _gateway(out: Output, port: int | None, manifest: Path | None, address
     place = find_installation(manifest, port=port)
     metrics = MetricsEndpoint(place.settings)
     make_state_dir(place.settings)
-    with log_to_file(place.settings.state_dir, "gateway.log"), stop_signals() as stop:
+    as_json = place.settings.log == "json"
+    with process_log(place.settings.state_dir, "gateway.log", as_json=as_json), stop_signals() as stop:
         signoff = await place.connect(address)
         await check_server(signoff.temporal)
         async with (

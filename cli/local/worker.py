@@ -11,7 +11,7 @@ from temporalio.client import Client
 
 from signoff.cli.local.installation import LocalInstallation, find_installation
 from signoff.cli.local.tools import inventory_table
-from signoff.cli.terminal.log_setup import log_to_file
+from signoff.cli.terminal.log_setup import process_log
 from signoff.cli.terminal.options import Address, AsJson, Manifest, Model
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
@@ -66,7 +66,8 @@ async def _worker(out: Output, manifest: Path | None, address: str | None, model
     place = find_installation(manifest, model=model or None)
     metrics = MetricsEndpoint(place.settings)
     make_state_dir(place.settings)
-    with log_to_file(place.settings.state_dir, "worker.log"), stop_signals() as stop:
+    as_json = place.settings.log == "json"
+    with process_log(place.settings.state_dir, "worker.log", as_json=as_json), stop_signals() as stop:
         signoff = await place.connect(address)
         await check_server(signoff.temporal)
         queue = place.task_queue

@@ -1,4 +1,4 @@
-"""Where the words of libraries go: warnings in one line to the terminal, everything to a file."""
+"""Where the words of libraries go: warnings in one line to the terminal, everything to a file; or all as JSON."""
 
 import logging
 import os
@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+
+from signoff.telemetry.json_log import RECORD_LOGGER, JsonFormat
 
 LOG_NAME: Final = "signoff.log"
 _TELL_ADDRESSES: Final = ("httpx", "httpcore")
@@ -37,6 +39,35 @@ class _Whole(logging.Formatter):
 def _escape(message: str) -> str:
     # A line end in an address or a header would forge the next entry, an escape sequence the terminal around it.
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in message)
+
+
+@contextmanager
+def process_log(state_dir: Path, name: str = LOG_NAME, *, as_json: bool = False) -> Iterator[None]:
+    """Sends the logging of a process that serves to a file and its warnings to the terminal, or all of it `as_json` to
+    the terminal alone, where a collector of logs takes it.
+    """
+    with _log_as_json() if as_json else log_to_file(state_dir, name):
+        yield
+
+
+@contextmanager
+def _log_as_json() -> Iterator[None]:
+    terminal = logging.StreamHandler(sys.stderr)
+    terminal.setFormatter(JsonFormat())
+    root, entries = logging.getLogger(), logging.getLogger(RECORD_LOGGER)
+    quiet = [logging.getLogger(each) for each in _TELL_ADDRESSES]
+    levels = [(log, log.level) for log in (root, entries, *quiet)]
+    root.setLevel(logging.INFO)
+    entries.setLevel(logging.INFO)
+    for log in quiet:
+        log.setLevel(logging.WARNING)
+    root.addHandler(terminal)
+    try:
+        yield
+    finally:
+        root.removeHandler(terminal)
+        for log, level in levels:
+            log.setLevel(level)
 
 
 @contextmanager

@@ -41,6 +41,7 @@ from signoff.store.questions.answers import Answers, OwedAnswer, add_answer
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions, has_begun
 from signoff.store.store import Store
+from signoff.telemetry.json_log import bind_log_fields, fields_of_request
 
 _log = logging.getLogger(__name__)
 _DELIVERY_CHARS: Final = 32
@@ -87,6 +88,10 @@ class DecisionWriter:
         `args` are the request's arguments; without them nothing is remembered. What the turn cannot be given now it is
         given later. Raises `StoreUnavailable`: then nothing was taken.
         """
+        with bind_log_fields(fields_of_request(request.id)):
+            return await self._write(request, decision, args)
+
+    async def _write(self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any] | None) -> Receipt:
         taken = await self._take(request, decision, args)
         if taken.decision is not None and taken.receipt.status == "accepted" and request.opened_at is not None:
             waited = (taken.decision.received_at or self._clock()) - request.opened_at
@@ -95,7 +100,8 @@ class DecisionWriter:
 
     async def hand_over(self, owed: OwedAnswer) -> bool:
         """Hands a stored answer to its turn once more; returns whether the turn has it. Raises `StoreUnavailable`."""
-        return await self._give_to_turn(owed.vote.decision) is not None
+        with bind_log_fields(fields_of_request(owed.vote.decision.approval_id)):
+            return await self._give_to_turn(owed.vote.decision) is not None
 
     async def _take(self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any] | None) -> _Taken:
         """Inserts an answer, signed, where its question is the latest, waits, and the answers before leave it room."""

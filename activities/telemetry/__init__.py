@@ -1,0 +1,1 @@
+"""What an operator reads of activities: the ids in their logs, and their spans."""
