@@ -15,6 +15,7 @@ from signoff.contracts.errors import ConfigError, SecretMissing, Unavailable
 from signoff.contracts.ids import is_id
 from signoff.contracts.limits import MIB
 from signoff.keys.secrets import SecretProvider, parts_of
+from signoff.keys.tls_trust import load_trust
 from signoff.registry.capabilities import (
     Backend,
     Capabilities,
@@ -145,7 +146,9 @@ class _Hosts:
             raise CapabilityError("HOST_NOT_ALLOWED", "a `host` header is not the handler's to give")
         # A client of its own keeps no cookies from one call for the next one's, which may be another tenant's.
         # A redirect may lead where nobody declared, and would take what the handler sends along.
-        client = httpx.AsyncClient(transport=self._transport, timeout=NETWORK_SECONDS, follow_redirects=False)
+        client = httpx.AsyncClient(
+            transport=self._transport, verify=load_trust(), timeout=NETWORK_SECONDS, follow_redirects=False
+        )
         try:
             async with client, client.stream(method, target, headers=headers, content=content) as response:
                 return await _reply(response, target.host)

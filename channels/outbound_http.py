@@ -18,6 +18,7 @@ import httpx
 
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.vendor_http import retry_after
+from signoff.keys.tls_trust import load_trust
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -139,9 +140,8 @@ class GuardedHttp:
         if self._client is None:
             # No proxy of the environment: it would resolve the name again, and reach what it likes.
             # Certificates are another matter: a company's own authority is told by `SSL_CERT_FILE`.
-            verify = httpx.create_ssl_context(trust_env=True)
             self._client = httpx.AsyncClient(
-                verify=verify, trust_env=False, follow_redirects=False, timeout=self.seconds
+                verify=load_trust(), trust_env=False, follow_redirects=False, timeout=self.seconds
             )
         return self._client
 

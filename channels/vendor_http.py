@@ -14,6 +14,7 @@ import httpx
 
 from signoff.channels.channel_errors import NotDelivered
 from signoff.contracts.limits import MIB
+from signoff.keys.tls_trust import load_trust
 
 SECONDS: Final = 10.0
 """How long one call may take, from the first byte to the last."""
@@ -183,7 +184,9 @@ class VendorHttp:
 
     def _http(self) -> httpx.AsyncClient:
         if self._client is None:
-            self._client = httpx.AsyncClient(auth=self._auth, headers=self._headers, follow_redirects=False)
+            self._client = httpx.AsyncClient(
+                auth=self._auth, headers=self._headers, verify=load_trust(), follow_redirects=False
+            )
         return self._client
 
 

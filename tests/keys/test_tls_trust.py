@@ -1,0 +1,38 @@
+"""Whom TLS clients trust, and how often that is read."""
+
+from pathlib import Path
+
+import certifi
+import pytest
+
+from signoff.client.client import Client
+from signoff.keys.tls_trust import load_trust
+
+
+def test_authorities_are_read_once_for_each_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the environment, which may have changed since, else certifi's."""
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    usual = load_trust()
+    assert load_trust() is usual
+    assert usual.cert_store_stats()["x509"] > 50
+    one = tmp_path / "one.pem"
+    one.write_text(
+        Path(certifi.where()).read_text().split("-----END CERTIFICATE-----")[0] + "-----END CERTIFICATE-----\n"
+    )
+    monkeypatch.setenv("SSL_CERT_FILE", str(one))
+    company = load_trust()
+    assert (company.cert_store_stats()["x509"], company is load_trust()) == (1, True)
+    monkeypatch.delenv("SSL_CERT_FILE")
+    assert load_trust() is usual
+
+
+@pytest.mark.parametrize(("url", "reads"), [("http://127.0.0.1:1", False), ("https://gateway.example", True)])
+async def test_a_client_over_plain_http_reads_no_authorities(
+    url: str, reads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading them takes 20 ms of every command of a person."""
+    read: list[object] = []
+    monkeypatch.setattr("ssl.SSLContext.load_verify_locations", lambda *given, **more: read.append(given))
+    async with Client(url, ""):
+        assert bool(read) is reads
