@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from signoff.contracts.limits import POLICY_DEGREE
 from signoff.policy import operators, second_engine
 from signoff.policy.answer import EngineOutcome
-from signoff.policy.cost import STEP, Cost, cost_of, growth, sizes_at_most
-from signoff.policy.extent import CountedExtent, counted_extents
+from signoff.policy.cost import STEP, Cost, CostGrowth, cost_of, growth, sizes_at_most
+from signoff.policy.extent import CountedExtent, EmptyExtent, Extent, counted_extents
 from signoff.policy.schema_shapes import read_schema
 from signoff.policy.second_engine import as_celpy, second_program
 
@@ -291,3 +291,169 @@ def test_work_grows_with_no_higher_power_than_the_degree(text: str) -> None:
 def test_the_cost_is_not_far_above_the_work(text: str) -> None:
     """A bound that is true of everything would refuse everything: what is really done is a sixth of it, or more."""
     assert cost(text, data(30)).units <= 6 * worked(text, data(30)).units
+
+
+# Exactly
+
+
+EXACTLY = {
+    "n": 3,
+    "t": "héllo",
+    "u": "lo",
+    "l": [4, 5, 6],
+    "s": ["a", "bc"],
+    "o": [{"k": 1, "v": [1, 2]}, {"k": 2, "v": []}],
+    "any": {"p": "qr", "z": [1]},
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "units", "memory", "joins"),
+    [
+        ("1 < 2", 49664, 1600, 0),
+        ("'ab' == 'abc'", 50186, 1600, 0),
+        ("args.n", 25088, 832, 0),
+        ("args['n'] == 1", 74246, 2368, 0),
+        ("args.any['p'] == 'qr'", 82958, 2624, 0),
+        ("args.l[0] > 1", 82432, 2624, 0),
+        ("args.any[args.t] == 1", 90636, 2880, 0),
+        ("args.any[args.n] == 1", 91648, 2880, 0),
+        ("args[args.u]", 67644, 3868, 0),
+        ("!(args.n > 1) || args.n * 2 - 1 == -5", 205312, 6464, 0),
+        ("args.t == args.u", 67088, 2112, 0),
+        ("args.l == args.any", 71176, 2112, 0),
+        ("args.l == [4, 5, 6]", 118784, 3904, 0),
+        ("args.n == 3", 57856, 1856, 0),
+        ("args.any == 'x'", 58374, 1856, 0),
+        ("3 in args.l", 61440, 1856, 0),
+        ("args.t in args.s", 68626, 2112, 0),
+        ("args.l in [args.l]", 94208, 3008, 0),
+        ("args.n + 1 > 2", 90624, 2880, 0),
+        ("args.n - 1 > 2", 90624, 2880, 0),
+        ("args.t + args.u == 'x'", 99350, 3144, 0),
+        ("args.t - args.u == 'x'", 98816, 3136, 0),
+        ("args.l + args.l == []", 110592, 3840, 0),
+        ("args.any + args.t == 'x'", 103450, 3658, 0),
+        ("args.t + args.any == 'x'", 103450, 3658, 0),
+        ("[]", 25088, 896, 0),
+        ("[1, args.t]", 68108, 2438, 0),
+        ("{}", 25088, 896, 0),
+        ("{'k': args.t, args.u: 2}", 111214, 3979, 0),
+        ("args.n > 1 ? args.t : args.u", 115728, 3720, 0),
+        ("args.n > 1 ? args.l : args.t", 117260, 3910, 0),
+        ("args.t.contains(args.u)", 66076, 2112, 0),
+        ("args.t.contains('l')", 57892, 1856, 0),
+        ("args.l.includes(4)", 61952, 2112, 0),
+        ("args.t.includes(args.u)", 67112, 2182, 0),
+        ("args.any.includes('p')", 64034, 2244, 0),
+        ("args.t.matches(args.u)", 180764, 2112, 0),
+        ("string(args.n) == '3'", 82950, 2688, 0),
+        ("string(args.t)", 50264, 1772, 0),
+        ("bytes(args.t)", 50264, 1772, 0),
+        ("dyn(args.l)", 51200, 1856, 0),
+        ("int(args.t) == 1", 82444, 2630, 0),
+        ("size(args.l) > 1", 82432, 2624, 0),
+        ("args.t.startsWith(args.u)", 66064, 2120, 0),
+        ("args.t.lowerAscii() == 'x'", 74770, 2374, 0),
+        ("args.l.size() == 3", 74240, 2368, 0),
+        ("has(args.any.p)", 57860, 1858, 0),
+        ("args.l.all(x, x > 1)", 328192, 10304, 0),
+        ("args.l.exists(x, x == args.n)", 360960, 11328, 0),
+        ("args.s.exists_one(x, x == args.t)", 271878, 8512, 0),
+        ("args.l.filter(x, x > 4)", 329872, 10832, 0),
+        ("args.l.map(x, x + 1)", 331920, 11088, 0),
+        ("args.s.map(x, x + args.t)", 274580, 9194, 3),
+        ("args.l.map(x, x > 4, x + 1)", 528528, 17232, 0),
+        ("args.s.map(x, [x, x])", 278604, 9862, 0),
+        ("args.o.all(x, x.v.all(y, y > x.k))", 549376, 17216, 0),
+        ("args.s.map(x, args.t + args.u)", 299680, 10032, 3),
+        ("args.l.all(x, args.s.exists(y, y == 'a'))", 1120840, 34880, 0),
+        ("args.o.all(x, x.v == args.l)", 297472, 9280, 0),
+        ("args.l.all(x, args.l.all(y, x == y))", 1442304, 45120, 0),
+        ("args.o.map(x, x.v).all(z, z == [1])", 472128, 15232, 0),
+        ("args.l.all(x, x in [1, 2])", 506368, 16192, 0),
+        ("args.s.all(x, x + x == 'aa')", 346148, 10822, 3),
+        ("args.missing == 1", 57856, 1856, 0),
+        ("args.o.all(x, x == x.v)", 279048, 8512, 0),
+    ],
+)
+def test_each_form_costs_so_much(text: str, units: int, memory: int, joins: int) -> None:
+    """One that rises refuses expressions that were taken before, one that falls lets them run away."""
+    assert cost(text, EXACTLY) == Cost(units, memory, joins)
+
+
+@pytest.mark.parametrize(
+    ("text", "degree", "factor"),
+    [
+        ("args.n < 5", 0, 57856),
+        ("args.t == args.u", 1, 66048),
+        ("args.l.map(x, [x, x]) == []", 2, 133120),
+        ("args.l.all(x, args.l.all(y, x < y))", 2, 196608),
+        ("[args.any].map(x, [x, x, x]) == []", 0, 283152),
+        ("args.t.matches(args.u)", 2, 66048),
+        ("args.o.map(x, x.k)", 2, 58368),
+        ("args.s.map(x, x + 'y')", 2, 83472),
+    ],
+)
+def test_each_form_grows_so_much(text: str, degree: int, factor: int) -> None:
+    """Over data of which only the schema is known: by which power of their size, and how many times it."""
+    assert growth(tree(text), VARIABLES) == CostGrowth(degree, factor)
+
+
+def test_a_pattern_costs_by_its_size_for_each_byte_of_the_text() -> None:
+    """One that RE2 refuses has no size: it is an error before any text is read."""
+    small, large, broken = (
+        cost(f"args.t.matches('{pattern}')", EXACTLY).units - 2 * len(pattern) for pattern in ("a", "(a|b){60}", "(")
+    )
+    assert small + 6 * 30 < large
+    assert small - 6 * 4 < broken <= small
+
+
+def test_a_cost_has_whole_steps() -> None:
+    """The last one begun included; sums and repeats are by each measure."""
+    assert [Cost(units).steps for units in (0, 1, STEP, STEP + 1)] == [0, 1, 1, 2]
+    assert Cost(1, 2, 3) + Cost(10, 20, 30) == Cost(11, 22, 33)
+    assert Cost(1, 2, 3).times(4) == Cost(4, 8, 12)
+    assert (Cost(), Cost().steps) == (Cost(0, 0, 0), 0)
+
+
+def test_of_data_unknown_there_is_so_much_of_each_kind() -> None:
+    """Values for a list, bytes for a text, and of what has no size its place alone; below it as much again."""
+    size = sizes_at_most(VARIABLES, nodes=5, text=7)["args"]
+    assert (size.kind, size.length, size.nodes, size.text, size.level) == ("map", 5, 5, 7, 0)
+    found = {name: size.child(name).at(2) for name in ("n", "t", "l", "any")}
+    assert {name: (each.kind, each.length, each.nodes, each.text) for name, each in found.items()} == {
+        "n": ("number", 0, 5, 0),
+        "t": ("text", 7, 5, 7),
+        "l": ("list", 5, 5, 7),
+        "any": ("any", 5, 5, 7),
+    }
+    assert {each.level for each in found.values()} == {2}
+    numbers = found["l"].child(None)
+    assert (numbers.kind, numbers.length, numbers.nodes, numbers.level) == ("number", 0, 5, 2)
+    # Under no name of an object its fields lie, of several kinds.
+    assert size.child(None).kind == "any"
+    nothing = found["l"].empty()
+    assert (nothing.kind, nothing.length, nothing.nodes, nothing.text, nothing.level) == ("list", 0, 0, 0, 2)
+    assert (nothing.child(None).kind, nothing.child(None).nodes) == ("number", 0)
+
+
+def test_no_part_is_larger_than_the_whole() -> None:
+    """Of a value that was made, what lies within may be as long as all of its values and bytes."""
+    whole = Extent("list", 2, 5, 7, 3)
+    assert whole.child("x") == whole.child(None) == Extent("any", 12, 5, 7, 3)
+    assert whole.at(4) == Extent("list", 2, 5, 7, 4)
+    assert whole.empty() == EmptyExtent("list", level=3)
+    assert whole.empty().child("x") == EmptyExtent("any", level=3)
+
+
+def test_what_is_counted_keeps_its_place() -> None:
+    """The level of a macro's variable goes with what lies below; kinds that differ are any, and nulls have none."""
+    found = CountedExtent(("ab", None), 3)
+    assert (found.kind, found.length, found.nodes, found.text, found.level) == ("text", 2, 2, 2, 3)
+    assert CountedExtent(([{"k": 1}],), 3).child(None).child("k").level == 3
+    assert CountedExtent(([{"k": 1}],), 3).at(4).child(None).level == 4
+    kinds = [CountedExtent(values).kind for values in ((), (None,), ("a", 1), (1, True), ((1,), [2]), ({}, {}))]
+    assert kinds == ["number", "number", "any", "number", "list", "map"]
+    # What no encoding has is counted as it is written in its place.
+    assert (CountedExtent(("\ud800é",)).length, CountedExtent((("a", {"b": "cd"}),)).text) == (3, 4)

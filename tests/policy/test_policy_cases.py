@@ -59,3 +59,19 @@ def test_a_verdict_is_told_in_words_and_json() -> None:
     assert body["verdict"] == "ask"
     assert body["rule_text"] == "args.totalCost < 50"
     assert [each["engine"] for each in body["engines"]] == ["cel-expr-python", "cel-python"]
+
+
+def test_a_case_is_judged_for_the_actor_that_its_context_names() -> None:
+    """Terms and rules read `actor.name`; where a case names none it is nobody's."""
+    policies = {"book_flight": compiled(auto_approve_if="actor.name == 'desk'", deny_if="actor.name == ''")}
+    nobody = {name: value for name, value in context().items() if name != "actor"}
+    found = run_cases([case(), case(ctx=context() | {"actor": "clerk"}), case(ctx=nobody)], policies)
+    assert [each.verdict.verdict for each in found] == ["auto", "ask", "deny"]
+
+
+@pytest.mark.parametrize(("field", "value"), [("quorum", "2"), ("now", "tomorrow")])
+def test_a_case_that_cannot_be_read_shows_what_was_written(field: str, value: Any) -> None:
+    """With its field."""
+    with pytest.raises(ConfigError) as caught:
+        run_cases([case(**{field: value})], POLICIES)
+    assert (caught.value.context["field"], caught.value.context["value"]) == (field, value)

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from policy_samples import TOOL, arguments, compiled, context
+from policy_samples import SCHEMA, TOOL, arguments, compiled, context
 
 from signoff.contracts.errors import ConfigError
 from signoff.policy import first_engine, second_engine
 from signoff.policy.answer import EngineOutcome
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
-from signoff.policy.compiled_policy import CompiledRules, RulesVerdict, compile_policy, compile_rules
+from signoff.policy.compiled_policy import CallArguments, CompiledRules, RulesVerdict, compile_policy, compile_rules
 from signoff.policy.context_shapes import context_shape
 from signoff.policy.schema_shapes import read_schema
 from signoff.policy.second_engine import as_celpy, second_program
@@ -253,3 +253,20 @@ def test_a_tool_without_arguments_has_none_to_show() -> None:
 def test_a_note_of_the_first_engine_quotes_no_data(text: str, note: str) -> None:
     """What follows a colon between blanks may be an argument's value; only types are let through."""
     assert first_engine._note(text) == note
+
+
+def test_rules_over_arguments_see_those_of_the_call() -> None:
+    """By the tool's own schema, where numbers are as it says; what cannot be read applies the rule."""
+    rules = compile_rules([rule("a", "args.totalCost > 50.0")], with_args=True)
+    shape = read_schema(SCHEMA)
+
+    def effect(**changes: Any) -> str:
+        call = CallArguments(arguments(**changes), shape)
+        return rules.judge(actor=ACTOR, tool=TOOL, ctx=context(), call=call).effect
+
+    assert [effect(totalCost=50), effect(totalCost=51), effect(totalCost=2**60)] == ["none", "deny", "deny"]
+    assert rules.judge(actor=ACTOR, tool=TOOL, ctx=context()).effect == "deny"
+    found = rules.judge(actor=ACTOR, tool=TOOL, ctx=context(), call=CallArguments({"totalCost": float("nan")}, shape))
+    assert found.why == "rule `a` could not be evaluated (a number that is not finite)"
+    with pytest.raises(ConfigError, match="args"):
+        compile_rules([rule("a", "args.totalCost > 50.0")])

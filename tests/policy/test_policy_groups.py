@@ -70,3 +70,14 @@ def test_groups_that_cannot_be_filled_are_refused(fields: dict[str, Any], field:
         policy(**fields)
     assert caught.value.context["field"] == field
     assert words in caught.value.message
+
+
+def test_a_group_may_be_as_large_as_any_quorum() -> None:
+    """And a strange key of one is named by itself."""
+    assert policy(approvers=[{"of": "role:a", "quorum": 50}]).people_needed == 50
+    with pytest.raises(ConfigError) as caught:
+        policy(approvers=[{"of": "role:a", "quorum": 51}])
+    assert caught.value.message.count("1 to 50") == 1
+    with pytest.raises(ConfigError) as caught:
+        policy(approvers=[{"of": "role:a", "number": 2}])
+    assert (caught.value.context["field"], caught.value.context["value"]) == ("approvers", "number")

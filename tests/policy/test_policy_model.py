@@ -130,3 +130,17 @@ def test_a_policy_in_a_union_leaves_the_other_member_its_turn() -> None:
         Holder.model_validate({"requires_approval": {"quorum": 0}})
     with pytest.raises(ValidationError):
         Holder.model_validate({"requires_approval": "always"})
+
+
+@pytest.mark.parametrize(
+    ("edit", "read_only", "writes"),
+    [("off", "off", "off"), (False, "off", "off"), (None, "approve", "off"), ("approve", "approve", "approve")],
+)
+def test_arguments_of_what_only_reads_may_be_edited_unless_the_policy_says_otherwise(
+    edit: Any, read_only: str, writes: str
+) -> None:
+    """YAML reads a bare `off` as false: both are the same; and `true` is no way to edit."""
+    policy = ApprovalPolicy(edit=edit)
+    assert (policy.edit_mode(read_only=True), policy.edit_mode(read_only=False)) == (read_only, writes)
+    with pytest.raises(ConfigError, match="edit"):
+        ApprovalPolicy.model_validate({"edit": True})

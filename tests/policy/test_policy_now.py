@@ -1,5 +1,6 @@
 """`ctx.now`: the instant of judging as plain values, the same for both engines, and nowhere where it must not count."""
 
+import time
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -44,6 +45,18 @@ def test_the_record_is_by_the_clocks_of_the_zone(at: datetime, zone: str, there:
     assert found["at"] == f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
     assert found["zone"] == zone
     assert {type(value) for value in found.values()} == {str, int}
+
+
+def test_the_machines_own_zone_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two workers in two countries judge alike."""
+    there = now_record(SATURDAY, LISBON)
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert now_record(SATURDAY, LISBON) == there
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_the_weekend_wants_two() -> None:
@@ -98,8 +111,9 @@ def test_the_record_is_closed(text: str) -> None:
 
 def test_what_says_which_tools_there_are_does_not_read_the_instant() -> None:
     """Hide rules and filters: the model was told of its tools at another moment; the remedy is named."""
-    with pytest.raises(ConfigError, match="use the tool's `hours`"):
+    with pytest.raises(ConfigError, match=r"^global rules: .*use the tool's `hours`") as caught:
         compile_rules([GlobalRule(name="night", rule="ctx.now.hour > 20", effect="hide")])
+    assert (caught.value.context["field"], caught.value.context["value"]) == ("night", "ctx.now.hour > 20")
     with pytest.raises(ConfigError, match="use the tool's `hours`"):
         compile_filter("ctx . now.hour > 20", owner="actor `a`", field="filter")
     assert compile_rules([GlobalRule(name="night", rule="ctx.now.hour > 20", effect="deny")]).reads_now

@@ -159,6 +159,13 @@ def test_terms_are_part_of_the_hash_as_they_are_read() -> None:
         assert policy({**LARGE, **change}).hash != same.hash
 
 
+def test_the_hash_of_a_policy_has_its_conditions_where_they_stand() -> None:
+    """The same two conditions the other way round are another policy."""
+    first, second = {"when": "args.count > 2", "quorum": 2}, {"when": "args.count > 3", "quorum": 3}
+    swapped = {**first, "when": second["when"]}, {**second, "when": first["when"]}
+    assert policy(first, second).hash != policy(*swapped).hash
+
+
 @pytest.mark.parametrize(
     ("term", "field", "words"),
     [
@@ -168,7 +175,10 @@ def test_terms_are_part_of_the_hash_as_they_are_read() -> None:
         ({"approvers": ["legal"]}, "approvers.0", "is not an approver"),
         ({"min_assurance": "channel"}, "terms.0.min_assurance", "must be stronger"),
         ({"timeout": "2d"}, "terms.0.timeout", "must be shorter"),
+        ({"timeout": "24h"}, "terms.0.timeout", "must be shorter"),
         ({"escalate_after": "2h"}, "terms.0.escalate_after", "before the policy's"),
+        ({"escalate_after": "1h"}, "terms.0.escalate_after", "a term's `escalate_after` must come before the policy's"),
+        ({"escalate_after": "5m", "timeout": "5m"}, "terms.0.escalate_after", "and before the deadline"),
         ({"escalate_to": ["role:board"]}, "terms.0.escalate_to", "only narrow"),
         ({"approvers": ["role:cfo"]}, "escalate_to", "fill the place of the others"),
     ],
@@ -182,8 +192,17 @@ def test_a_term_that_changes_nothing_or_loosens_is_refused(term: dict[str, Any],
 
 def test_a_quorum_that_the_policy_has_already_is_refused() -> None:
     """Two where two are asked anyway."""
-    with pytest.raises(ConfigError, match="larger than the policy's 2"):
+    with pytest.raises(ConfigError, match="larger than the policy's 2") as caught:
         ApprovalPolicy(quorum=2, terms=(TermRule(when="true", quorum=2),))
+    assert caught.value.context["field"] == "terms.0.quorum"
+
+
+def test_a_term_escalates_to_nobody_where_the_policy_names_nobody() -> None:
+    """The remedy is named."""
+    with pytest.raises(ConfigError) as caught:
+        ApprovalPolicy(terms=(TermRule(when="true", escalate_after=60),))
+    assert caught.value.message.endswith("a term escalates to nobody; name them in the policy's own `escalate_to`")
+    assert caught.value.context["field"] == "terms.0.escalate_after"
 
 
 def test_a_typo_in_a_condition_names_the_term() -> None:

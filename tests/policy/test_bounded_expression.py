@@ -1,0 +1,103 @@
+"""What is said of an expression that may cost too much, before it is evaluated and where nothing evaluates it."""
+
+from typing import Any
+
+import pytest
+from policy_samples import SCHEMA
+
+from signoff.contracts.limits import POLICY_DEGREE
+from signoff.policy import bounded_expression
+from signoff.policy.answer import EngineOutcome
+from signoff.policy.bounded_expression import (
+    BoundedTask,
+    NoEvaluator,
+    bounded_outcomes,
+    failed_outcomes,
+    growth_problem,
+    is_bounded,
+)
+from signoff.policy.cost import Cost
+from signoff.policy.schema_shapes import read_schema
+from signoff.policy.second_engine import second_program
+
+VARIABLES = {"args": read_schema(SCHEMA)}
+NESTED = "args.numbers.all({0}, {1})"
+
+
+def tree(text: str) -> Any:
+    """The syntax of an expression."""
+    return second_program(text).tree
+
+
+def of_degree(degree: int) -> str:
+    """An expression whose cost grows with this power of its data."""
+    text = "x0 > 0.0"
+    for name in reversed([f"x{number}" for number in range(degree)]):
+        text = NESTED.format(name, text)
+    return text
+
+
+@pytest.mark.parametrize(("degree", "power"), [(3, "third"), (5, "5th")])
+def test_what_grows_too_fast_is_refused_by_its_power(degree: int, power: str) -> None:
+    """With the power that is allowed, and what to do in its place."""
+    problem = growth_problem(tree(of_degree(degree)), VARIABLES)
+    assert problem == (
+        f"its cost grows with the {power} power of the size of the data, at most the second is allowed; "
+        "ask for less at once, or decide it in a `handler`"
+    )
+    assert growth_problem(tree(of_degree(POLICY_DEGREE)), VARIABLES) == ""
+
+
+def test_powers_are_named_as_people_name_them() -> None:
+    """The small ones by a word."""
+    assert [bounded_expression._ordinal(power) for power in (2, 3, 4, 11)] == ["second", "third", "4th", "11th"]
+
+
+def test_only_what_grows_faster_than_its_data_is_bounded() -> None:
+    """One pass over everything is not, a pass for each item is."""
+    assert [is_bounded(tree(of_degree(degree)), VARIABLES) for degree in (0, 1, 2)] == [False, False, True]
+
+
+def test_without_an_evaluator_both_engines_say_what_is_missing() -> None:
+    """An error, which asks or denies, and never an answer."""
+    why = "this program has no process for it; call `signoff.policypool.install()` at its start"
+    task = BoundedTask("true", (), {})
+    assert NoEvaluator().evaluate(task) == (EngineOutcome("error", why), EngineOutcome("error", why))
+    assert failed_outcomes("why")[0].note == "why"
+
+
+@pytest.mark.parametrize(
+    ("cost", "note"),
+    [
+        (Cost(8_192 * bounded_expression.POLICY_BOUNDED_STEPS, bounded_expression.POLICY_BOUNDED_BYTES), ""),
+        (
+            Cost(8_192 * bounded_expression.POLICY_BOUNDED_STEPS + 1),
+            f"over these data it may take more than {bounded_expression.POLICY_BOUNDED_STEPS} steps",
+        ),
+        (
+            Cost(memory=bounded_expression.POLICY_BOUNDED_BYTES + 1),
+            f"over these data it may take more than {bounded_expression.POLICY_BOUNDED_BYTES >> 20} MiB",
+        ),
+    ],
+)
+def test_data_that_are_too_large_are_not_evaluated(cost: Cost, note: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the step and the byte: what is just within the limits is evaluated."""
+    monkeypatch.setattr(bounded_expression, "cost_of", lambda *given: cost)
+    monkeypatch.setattr(bounded_expression._PROGRAM, "evaluator", Always())
+    found = bounded_outcomes(tree("true"), BoundedTask("true", (), {}))
+    assert found == ((EngineOutcome("true"),) * 2 if not note else failed_outcomes(note))
+
+
+def test_what_cannot_be_counted_is_an_error_by_the_kind_of_what_was_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It never raises: a policy that cannot be evaluated asks a person."""
+    monkeypatch.setattr(bounded_expression._PROGRAM, "evaluator", None)
+    found = bounded_outcomes(tree("true"), BoundedTask("true", (), {}))
+    assert found == failed_outcomes("it cannot be evaluated (AttributeError)")
+
+
+class Always:
+    """Finds everything true."""
+
+    def evaluate(self, task: BoundedTask) -> tuple[EngineOutcome, EngineOutcome]:
+        """Both engines agree."""
+        return EngineOutcome("true"), EngineOutcome("true")
