@@ -22,6 +22,7 @@ def find_problems(root: Path, today: date) -> list[str]:
     found = [
         version_problem(version, VERSION),
         changelog_problem((root / CHANGELOG).read_text(encoding="utf-8"), version, today),
+        recording_problem(root, version),
         commit_problem(root, version),
     ]
     return [each for each in found if each]
@@ -62,6 +63,15 @@ def changelog_problem(text: str, version: str, today: date) -> str:
     if not lines:
         return f"{CHANGELOG} says nothing of {version}: write what users see of it below its heading"
     return ""
+
+
+def recording_problem(root: Path, version: str) -> str:
+    """Explains what is missing of the installation of `version` that later ones are tried on; "" where it is there."""
+    if (root / "tests/installations" / version / "turns.json").is_file():
+        return ""
+    return (
+        f"no installation of {version} is recorded: run tests/installations/record.py as it says, and commit that"
+    )
 
 
 def commit_problem(root: Path, version: str) -> str:

@@ -15,7 +15,7 @@ import pytest
 from release.artifacts import BuildFault, build, links_in, without_links, write_checksums
 from release.components import AdvisoryFault, judge_audit
 from release.environments import PYTHONS, find_pythons
-from release.readiness import changelog_problem, commit_problem, commit_time, version_problem
+from release.readiness import changelog_problem, commit_problem, commit_time, recording_problem, version_problem
 
 ROOT = Path(__file__).resolve().parent.parent
 DAY = date(2026, 11, 24)
@@ -50,6 +50,14 @@ def test_a_version_is_one_number_in_both_places() -> None:
     assert version_problem("1.2.0", "1.2.0") == version_problem("1.2.0rc1", "1.2.0rc1") == ""
     assert "write one number into both" in version_problem("1.2.0", "1.1.0")
     assert "MAJOR.MINOR.PATCH" in version_problem("1.2", "1.2")
+
+
+def test_a_version_is_released_with_its_recording(tmp_path: Path) -> None:
+    """What later versions are tried on is made by this one, or never."""
+    assert "record.py" in recording_problem(tmp_path, "1.2.0")
+    (tmp_path / "tests/installations/1.2.0").mkdir(parents=True)
+    (tmp_path / "tests/installations/1.2.0/turns.json").write_text("{}")
+    assert recording_problem(tmp_path, "1.2.0") == ""
 
 
 def test_only_a_commit_that_has_no_tag_yet_is_released(tmp_path: Path) -> None:
