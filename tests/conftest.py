@@ -68,6 +68,7 @@ def missing_programs() -> frozenset[str]:
     there = {
         "chromium": shutil.which("chromium") is not None,
         "dovecot": Path("/usr/lib/dovecot/imap").exists() and Path("/usr/lib/dovecot/lmtp").exists(),
+        "promtool": shutil.which("promtool") is not None,
         "postgres": shutil.which("postgres") is not None or bool(glob("/usr/lib/postgresql/*/bin/postgres")),
     }
     return frozenset(name for name, found in there.items() if not found)

@@ -111,6 +111,12 @@ async def test_one_scrape_shows_turns_and_what_the_sdk_measures(
     assert {"workflow_task", "activity_task"} <= polls
     tasks = found["temporal_activity_execution_latency_seconds"]
     assert tasks.type == "histogram"
+    # What the dashboard and the alerts of `deploy/observability` use.
+    assert {
+        "temporal_worker_task_slots_available",
+        "temporal_activity_schedule_to_start_latency_seconds",
+        "temporal_workflow_task_execution_latency_seconds",
+    } <= found.keys()
     assert "signoff.model" in {each.labels["activity_type"] for each in tasks.samples}
     assert {each.labels["operation"] for each in found["temporal_request"].samples} > {"StartWorkflowExecution"}
 
