@@ -100,12 +100,12 @@ class ModelActivity:
         if not (run and _has_calls(reply)):
             # Nothing is done between such a reply and the end of this activity: it would be kept for nobody.
             if provider is not None:
-                await self._deps.store.put_blob(provider.body)
+                await self._deps.store.put_blob(provider.body, _place(task))
             return reply
         body = reply.model_dump_json().encode()
         at = self._deps.clock()
         proposed = entry_writer([proposed_entry(task.ctx, part.call, part.tool, at) for part in reply.calls])
-        kept = await self._completions.keep(run, task.completion, body, provider, proposed)
+        kept = await self._completions.keep(run, task.completion, body, _place(task), provider, proposed)
         # An attempt that was taken for lost may have answered first: one of them is what the turn hears.
         return _keep_reply(kept)
 

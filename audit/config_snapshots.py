@@ -120,7 +120,7 @@ async def _note(
     if last is None and not parts:
         return False
     # Before the record that names it: one that says how it was must be able to show it.
-    blob = await store.put_blob(canonical_json(dict(parts)))
+    blob = await store.put_blob(canonical_json(dict(parts)), None)
     if blob.sha256 == before:
         return False
     # Named after the record before it: processes that see the same change at once write it once.

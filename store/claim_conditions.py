@@ -33,6 +33,9 @@ _COUNTING: Final = text("SELECT pg_advisory_xact_lock(7310272, hashtext(:counted
 # Of two claims under one call the second has to see the first: their tickets have different keys, so neither waits for
 # the other's row.
 _CALLING: Final = text("SELECT pg_advisory_xact_lock(7310273, hashtext(:called))")
+# Who keeps a blob that is there already must not find that it was removed meanwhile: both take this lock of its hash.
+_KEEPING: Final = text("SELECT pg_advisory_xact_lock_shared(7310276, hashtext(:sha256))")
+_REMOVING: Final = text("SELECT pg_try_advisory_xact_lock(7310276, hashtext(:sha256))")
 LIVE: Final = select(TICKETS.c.key).where(
     TICKETS.c.workflow == bindparam("of"),
     TICKETS.c.call == bindparam("named"),
@@ -130,6 +133,25 @@ def share_tenant(connection: Connection, tenant: str) -> None:
     """Takes a shared lock on a tenant: no freeze begins before the transaction ends; one that has begun is awaited."""
     if connection.dialect.name == "postgresql":
         connection.execute(_SHARE, {"tenant": tenant})
+
+
+def share_blob(connection: Connection, sha256: str) -> None:
+    """Takes a shared lock on a blob: it is not removed before the transaction ends; a removal that has begun is
+    awaited.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(_KEEPING, {"sha256": sha256})
+
+
+def try_hold_blob(connection: Connection, sha256: str) -> bool:
+    """Takes an exclusive lock on a blob and returns True, or False at once where somebody keeps it just now."""
+    return connection.dialect.name != "postgresql" or connection.scalar(_REMOVING, {"sha256": sha256}) is True
+
+
+def begin_writing(connection: Connection) -> None:
+    """Takes SQLite's lock for writing before anything is read; without it the first read would fix what is seen."""
+    if connection.dialect.name == "sqlite" and not connection.connection.driver_connection.in_transaction:  # type: ignore[union-attr]
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def hold_tenant(connection: Connection, tenant: str) -> None:

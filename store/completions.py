@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, select
 
+from signoff.contracts.ids import SessionKey
 from signoff.store.claim_conditions import insert_or_hold
 from signoff.store.leases import in_seconds
 from signoff.store.store import Also, Blob, Store, add_blob
@@ -56,9 +57,16 @@ class Completions:
         return await self._store.run(find)
 
     async def keep(
-        self, run: str, number: int, body: bytes, blob: Blob | None = None, also: Also | None = None
+        self,
+        run: str,
+        number: int,
+        body: bytes,
+        place: SessionKey,
+        blob: Blob | None = None,
+        also: Also | None = None,
     ) -> KeptReply:
-        """Keeps a reply, and `blob` and what `also` writes with it; returns the kept one, the first of all attempts.
+        """Keeps a reply to a turn of the session `place`, and `blob` and what `also` writes with it; returns the kept
+        one, the first of all attempts.
 
         Old replies are dropped by `drop_old` alone: an attempt that was taken for lost may still come, and would ask
         people about calls of another reply.
@@ -71,7 +79,7 @@ class Completions:
             # Of an attempt that comes after the first nothing is kept.
             if kept.body == body:
                 if blob is not None:
-                    add_blob(connection, blob)
+                    add_blob(connection, blob, place)
                 if also is not None:
                     also(connection)
             return kept

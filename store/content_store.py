@@ -43,7 +43,7 @@ async def to_content(store: Store, value: Any, place: SessionKey) -> Content:
 
 async def keep(store: Store, body: bytes, place: SessionKey) -> BlobRef:
     """Keeps the bytes of a JSON value for turns of the session `place` alone. Raises `StoreUnavailable`."""
-    return await seal_ref(store, await store.put_blob(body), place)
+    return await seal_ref(store, await store.put_blob(body, place), place)
 
 
 async def seal_ref(store: Store, ref: BlobRef, place: SessionKey) -> BlobRef:

@@ -19,6 +19,7 @@ from signoff.store.tables import (
     AUDIT_CHECKPOINTS,
     AUDIT_HEADS,
     AUDIT_RECORDS,
+    BLOB_SESSIONS,
     BLOBS,
     COMPLETIONS,
     DELIVERIES,
@@ -100,6 +101,7 @@ NOTHING: Final = Rights()
 _READ: Final = Rights(select=True)
 _ADD: Final = Rights(select=True, insert=True)
 _COUNTS: Final = Rights(select=True, insert=True, update=_only(REFUSALS, "number"), delete=True)
+_KEEP: Final = Rights(select=True, insert=True, update=_only(BLOB_SESSIONS, "kept_at"))
 _PROBE: Final = Rights(select=True, insert=True, update=_only(PROBES, "at"))
 _END: Final = _only(QUESTIONS, "ended_at", "ended_as")
 # An ending is set once: taken away, a call that was withdrawn after its approval could run.
@@ -108,6 +110,7 @@ _NO_CHAIN: Final = "stream <> 'checkpoints'"
 
 _WORKER: Final = {
     BLOBS: _ADD,
+    BLOB_SESSIONS: _KEEP,
     # Rows are locked before they are dropped, which PostgreSQL lets only those do who may change a column of them.
     COMPLETIONS: Rights(select=True, insert=True, update=_only(COMPLETIONS, "kept_at"), delete=True),
     QUESTIONS: Rights(select=True, insert=True, update=_END, changed=_NOT_ENDED),
@@ -159,6 +162,7 @@ _WORKER: Final = {
 
 _GATEWAY: Final = {
     BLOBS: _ADD,
+    BLOB_SESSIONS: _KEEP,
     COMPLETIONS: NOTHING,
     QUESTIONS: Rights(select=True, update=_END, changed=_NOT_ENDED),
     TICKETS: _READ,

@@ -7,13 +7,16 @@ import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
+from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, Row, bindparam, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import BlobRef
 from signoff.contracts.errors import ConfigError, Refused, SignoffError, StoreUnavailable
+from signoff.contracts.ids import SessionKey
 from signoff.contracts.limits import PREVIEW_CHARS
 from signoff.contracts.usage import LimitedUse
 from signoff.formats.private_folder import make_private_folder
@@ -26,6 +29,7 @@ from signoff.store.claim_conditions import (
     insert_new,
     keep_use,
     return_use,
+    share_blob,
     share_tenant,
     spend_grant,
     take_use,
@@ -34,7 +38,7 @@ from signoff.store.claim_conditions import (
 from signoff.store.database import Database, Found, make_private, open_database, read_url
 from signoff.store.refusal_counts import RefusalCounts, RefusalKind
 from signoff.store.roles import StoreRole, readable_tables
-from signoff.store.tables import BLOBS, KEYS, PROBES, TICKETS, StoreClock, time_from_millis
+from signoff.store.tables import BLOB_SESSIONS, BLOBS, KEYS, PROBES, TICKETS, StoreClock, time_from_millis
 from signoff.store.tickets import Claim, Ticket, earlier_keys
 from signoff.store.upgrade import prepare
 from signoff.telemetry.counts import ProcessCounts
@@ -106,9 +110,27 @@ class Blob(NamedTuple):
         return BlobRef(sha256=self.sha256, size=len(self.body), preview=preview(self.body))
 
 
-def add_blob(connection: Connection, blob: Blob) -> None:
-    """Adds a blob in the caller's transaction; adding it again changes nothing."""
+def add_blob(connection: Connection, blob: Blob, place: SessionKey | None) -> None:
+    """Adds a blob in the caller's transaction, for turns of the session `place`, or with None for the store itself,
+    which keeps it for good; adding it again changes nothing of it.
+    """
+    tenant, session = place or ("", "")
+    kept = {"sha256": blob.sha256, "tenant": tenant, "session": session}
+    # What the store keeps for good is there once that is written: one statement, and no row that all turns change.
+    if place is None and not insert_new(connection, BLOB_SESSIONS, kept):
+        return
+    share_blob(connection, blob.sha256)
+    if place is not None:
+        connection.execute(_build_blob_keeping(connection.dialect.name), kept)
     insert_new(connection, BLOBS, {"sha256": blob.sha256, "size": len(blob.body), "body": blob.body})
+
+
+@cache
+def _build_blob_keeping(dialect: str) -> Any:
+    adding = (sqlite.insert if dialect == "sqlite" else postgresql.insert)(BLOB_SESSIONS)
+    # The time anew: what was kept again is not old, whenever it was kept first.
+    again = {"kept_at": StoreClock()}
+    return adding.on_conflict_do_update(index_elements=list(BLOB_SESSIONS.primary_key), set_=again)
 
 
 class _NotGiven(SignoffError):
@@ -196,10 +218,10 @@ class Store:
         self.counts.count("signoff_refused_inputs", kind)
         self._refusals.count(kind)
 
-    async def put_blob(self, body: bytes) -> BlobRef:
-        """Keeps `body`, the bytes of a JSON value, under their hash; keeping them again changes nothing."""
+    async def put_blob(self, body: bytes, place: SessionKey | None) -> BlobRef:
+        """Keeps `body`, the bytes of a JSON value, under their hash, as `add_blob` does."""
         blob = Blob.of(body)
-        await self.run(lambda connection: add_blob(connection, blob))
+        await self.run(lambda connection: add_blob(connection, blob, place))
         return blob.ref
 
     async def get_blob(self, sha256: str) -> bytes | None:

@@ -45,6 +45,19 @@ BLOBS: Final = Table(
 )
 """Bytes by their hash."""
 
+BLOB_SESSIONS: Final = Table(
+    "blob_sessions",
+    METADATA,
+    Column("sha256", String(64), primary_key=True),
+    Column("tenant", String(64), primary_key=True),
+    Column("session", String(64), primary_key=True),
+    Column("kept_at", BigInteger, nullable=False, default=StoreClock()),
+    Index("blob_sessions_age", "kept_at", "sha256"),
+    Index("blob_sessions_of", "tenant", "session"),
+)
+"""Whose turns may name which blob, by histories that the store cannot see; without a session it is the store's own and
+kept for good. `kept_at` is when it was last kept for them."""
+
 TICKETS: Final = Table(
     "tickets",
     METADATA,
@@ -60,6 +73,7 @@ TICKETS: Final = Table(
     Column("nonce", String(64), nullable=False),
     Column("seen_at", BigInteger, nullable=True),
     Index("tickets_by_call", "workflow", "call"),
+    Index("tickets_age", "claimed_at", "key"),
 )
 """One row a side effect; `nonce` is that of the principal of its turn, by which two turns of one id differ.
 `seen_at` is when whoever runs it was last heard of.
@@ -84,7 +98,7 @@ QUESTIONS: Final = Table(
     Index("questions_codes", "tenant", "code", unique=True, sqlite_where=_FIRST, postgresql_where=_FIRST),
     Index("questions_waiting", "tenant", "ended_at", "last_at"),
     Index("questions_turns", "tenant", "session", "turn"),
-    Index("questions_opened", "opened_at"),
+    Index("questions_opened", "opened_at", "approval"),
     Index("questions_ended", "ended_at"),
 )
 """What people were asked. `body` is a `Question` as JSON; `last_at` is when its deadline passes at the latest.
@@ -199,6 +213,8 @@ GRANTS: Final = Table(
     Column("revoked_by", String(64), nullable=True),
     Column("revoked_at", BigInteger, nullable=True),
     Index("grants_by_tool", "tenant", "tool"),
+    Index("grants_of_approvals", "approval_id"),
+    Index("grants_age", "expires_at"),
 )
 """Remembered answers. `exact` is a digest of arguments, `predicate` a CEL expression over them; one of both is empty.
 `people` are ids with a space between them, `requester` is who asked. How often one may still answer is `uses` less its
@@ -226,6 +242,7 @@ USES: Final = Table(
     Column("used_at", BigInteger, nullable=False, default=StoreClock()),
     Column("returned_at", BigInteger, nullable=True),
     Index("uses_by_tool", "tenant", "tool", "used_at"),
+    Index("uses_age", "used_at"),
 )
 """One row a use of a tool whose number is limited, under its ticket's key; `returned_at` where the call failed.
 `tool` is the tool's activity."""

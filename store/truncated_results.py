@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.errors import StoreUnavailable
-from signoff.contracts.ids import TurnKey
+from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.limits import RESULT_BYTES
 from signoff.store.content_store import json_bytes
 from signoff.store.store import Store
@@ -48,7 +48,8 @@ class TruncatedResults:
         """
         # The cut may fall inside a character, of which the rest is dropped.
         whole = text.encode()[:RESULT_BYTES].decode("utf-8", "ignore")
-        blob = await self._store.put_blob(json_bytes({"v": 1, "tool": tool, "text": whole}))
+        body = json_bytes({"v": 1, "tool": tool, "text": whole})
+        blob = await self._store.put_blob(body, SessionKey(turn.tenant, turn.session))
         sha = bytes.fromhex(blob.sha256)
         return base64.urlsafe_b64encode(sha + await self._seal(turn, sha)).decode()
 

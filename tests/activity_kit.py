@@ -40,10 +40,10 @@ class MoodyStore(Store):
         self._sulk()
         return await super().record(key, outcome, also=also)
 
-    async def put_blob(self, body: bytes) -> Any:
+    async def put_blob(self, body: bytes, place: SessionKey | None) -> Any:
         """Fail while it is in the mood, then write."""
         self._sulk()
-        return await super().put_blob(body)
+        return await super().put_blob(body, place)
 
     def _sulk(self) -> None:
         if self.refusals:

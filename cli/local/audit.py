@@ -4,7 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,6 @@ from urllib.parse import quote
 import typer
 from rich.table import Table
 from temporalio.client import Client, WorkflowExecutionStatus
-from temporalio.service import RPCError, RPCStatusCode
 
 from signoff.approvals.audit_events import admin_entry
 from signoff.audit.agentack_export import trace
@@ -25,14 +24,15 @@ from signoff.audit.retention import RetiredStream, retire
 from signoff.audit.stream_report import ReportLine, StreamReport, find_stream, report_stream
 from signoff.audit.verifier import VerificationReport, verify, verify_stream, with_heads
 from signoff.cli.local.installation import account, reach_server
-from signoff.cli.terminal.options import Address, AsJson, Url
+from signoff.cli.terminal.options import Address, AsJson, Before, Url, past_moment
 from signoff.cli.terminal.output import Output, run
 from signoff.client.address import find_token
 from signoff.client.client import Client as GatewayClient
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import system_clock
-from signoff.contracts.errors import ConfigError, Refused, ServerUnavailable
+from signoff.contracts.errors import ConfigError, Refused
 from signoff.contracts.ids import TurnKey
+from signoff.engine.store_cleanup import read_status
 from signoff.keys.key_files import read_private, read_public
 from signoff.keys.signatures import Signer, Verifier
 from signoff.settings import load_settings
@@ -177,9 +177,7 @@ def checkpoint(
 
 @app.command("retire")
 def retire_old(
-    before: Annotated[
-        str, typer.Option(help="A day or time, `2026-01-31` or `2026-01-31T18:00:00Z`; days begin in UTC.")
-    ],
+    before: Before,
     address: Address = None,
     as_json: AsJson = False,
 ) -> None:
@@ -188,7 +186,7 @@ def retire_old(
     Export the record before: this cannot be undone. Needs the gateway's private key, and the server, which knows
     whether a turn has ended.
     """
-    limit = _moment(before)
+    limit = past_moment(before)
 
     async def body(out: Output) -> int:
         settings = load_settings()
@@ -214,13 +212,7 @@ def retire_old(
 
 async def _is_over(client: Client, turn: TurnKey) -> bool:
     """Returns whether a turn has ended; the server forgets none that has not. Raises `ServerUnavailable`."""
-    try:
-        described = await client.get_workflow_handle(turn.workflow_id).describe()
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            return True
-        raise ServerUnavailable(f"the server does not say whether turn `{turn.turn}` has ended") from None
-    return described.status != WorkflowExecutionStatus.RUNNING
+    return await read_status(client, turn.workflow_id) != WorkflowExecutionStatus.RUNNING
 
 
 def _retirements(gone: Sequence[RetiredStream], before: datetime) -> list[AuditEntry]:
@@ -231,17 +223,6 @@ def _retirements(gone: Sequence[RetiredStream], before: datetime) -> list[AuditE
         admin_entry(tenant, "retire", "", system_clock(), before=when, turns=counts[tenant], account=who)
         for tenant in sorted(counts)
     ]
-
-
-def _moment(text: str) -> datetime:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"`{text}` is no day or time: write `2026-01-31`", param_hint="--before") from None
-    found = found.replace(tzinfo=UTC) if found.tzinfo is None else found
-    if found > system_clock():
-        raise typer.BadParameter(f"`{text}` is not over yet", param_hint="--before")
-    return found
 
 
 async def _of_store(store: Store, verifier: Verifier, kept: Checkpoint | None) -> VerificationReport:

@@ -1,14 +1,16 @@
-"""`store`: what is done to the store itself: its tables, its roles, and a freeze while no gateway runs."""
+"""`store`: what is done to the store itself: its tables, its roles, what is old in it, and a freeze while no
+gateway runs."""
 
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from signoff.approvals.audit_events import admin_entry
-from signoff.audit.log import entry_writer
-from signoff.cli.local.installation import account, find_installation
-from signoff.cli.terminal.options import AsJson, Manifest
+from signoff.audit.log import AuditLog, entry_writer
+from signoff.cli.local.installation import account, find_installation, reach_server
+from signoff.cli.terminal.options import Address, AsJson, Before, Manifest, past_moment
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean, frozen_line
 from signoff.contracts.audit import AuditEntry
@@ -16,6 +18,7 @@ from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import ConfigError, NotFound
 from signoff.contracts.ids import is_id
 from signoff.contracts.limits import REASON_CHARS
+from signoff.engine.store_cleanup import StoreCleanup, StoreRemoval
 from signoff.formats.nearest_name import quote_name
 from signoff.settings import Settings, load_settings
 from signoff.store.freezes import Freezes
@@ -25,7 +28,8 @@ from signoff.store.store import Store, working_store
 from signoff.store.upgrade import STEPS, VERSION_TABLE
 
 app = typer.Typer(
-    help="Bring the store's tables up to date, give its roles their rights, freeze without a gateway.",
+    help="Bring the store's tables up to date, give its roles their rights, remove what is old, "
+    "freeze without a gateway.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -80,6 +84,61 @@ def roles(
         return 0
 
     run(body, as_json=as_json)
+
+
+@app.command("clean")
+def clean_up(
+    before: Before,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count what would be removed, and remove nothing.")
+    ] = False,
+    address: Address = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove what turns have left that the Temporal server has forgotten and to which nothing was added since a time.
+
+    The record stays. Works beside workers and gateways; exit code 1 where the server did not say of every turn whether
+    it has it: those stay.
+    """
+    limit = past_moment(before)
+
+    async def body(out: Output) -> int:
+        settings = load_settings()
+        client = await reach_server(settings, address)
+        async with working_store(settings) as store:
+            _require_owner(store)
+            cleanup = StoreCleanup(store, client, limit, dry_run=dry_run)
+            try:
+                await cleanup.run()
+            finally:
+                # Also of what was removed before it was stopped by an error.
+                await _record_removal(store, cleanup.removal, limit, dry_run=dry_run)
+        done = cleanup.removal
+        turns, rows = done.turns.total(), done.rows._asdict()
+        found = {"before": limit.isoformat(), "dry_run": dry_run, "turns": turns, **rows, "known": done.kept}
+        counts = ", ".join(f"{number} {name}" for name, number in rows.items())
+        unsure = [f"{done.unknown} turns or sessions stay, as the server did not say whether it has them"]
+        out.show(
+            found | {"unknown": done.unknown},
+            f"{turns} turns {'would be ' if dry_run else ''}removed: {counts}",
+            f"{done.kept} old turns stay, as the server still has them",
+            *(unsure if done.unknown else []),
+        )
+        return 1 if done.unknown else 0
+
+    run(body, as_json=as_json)
+
+
+async def _record_removal(store: Store, done: StoreRemoval, before: datetime, *, dry_run: bool) -> None:
+    """Writes down an act for each tenant of which something went."""
+    if dry_run:
+        return
+    acts = [
+        _act(tenant, "clean", before=before.isoformat(), turns=done.turns[tenant], **rows._asdict())
+        for tenant, rows in sorted(done.rows_by_tenant.items())
+        if any(rows)
+    ]
+    await AuditLog(store).append(acts)
 
 
 @app.command()

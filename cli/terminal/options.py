@@ -1,9 +1,12 @@
 """Options that many commands share."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from signoff.contracts.clock import system_clock
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs, and nothing else.")]
 Manifest = Annotated[
@@ -16,6 +19,7 @@ Address = Annotated[
     str | None,
     typer.Option("--address", help="A running Temporal server, host:port; else TEMPORAL_*.", show_default=False),
 ]
+Before = Annotated[str, typer.Option(help="A day or time, `2026-01-31` or `2026-01-31T18:00:00Z`; days begin in UTC.")]
 Url = Annotated[
     str | None,
     typer.Option(
@@ -39,3 +43,15 @@ Stopper = Annotated[
     str, typer.Option("--as", help="Who does it: the id of a person; else nobody in particular, or whose token it is.")
 ]
 """In the development profile nobody signs in: one says who one is."""
+
+
+def past_moment(text: str) -> datetime:
+    """Parses what `--before` was given. Raises `BadParameter` for what is no time, or not over yet."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"`{text}` is no day or time: write `2026-01-31`", param_hint="--before") from None
+    found = found.replace(tzinfo=UTC) if found.tzinfo is None else found
+    if found > system_clock():
+        raise typer.BadParameter(f"`{text}` is not over yet", param_hint="--before")
+    return found

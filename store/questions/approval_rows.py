@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Row, bindparam, func, select, text
 
 from signoff.approvals.request_state import StoredAnswer, request_at
 from signoff.contracts.approval import ApprovalRequest, Question, Vote
+from signoff.store.claim_conditions import begin_writing
 from signoff.store.tables import ANSWERS, QUESTIONS, StoreClock, time_from_millis
 
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(7310275, hashtext(:approval))")
@@ -86,9 +87,9 @@ def lock_approval(connection: Connection, approval: str) -> None:
     """
     if connection.dialect.name == "postgresql":
         connection.execute(_LOCK, {"approval": approval})
-    elif not connection.connection.driver_connection.in_transaction:  # type: ignore[union-attr]
-        # SQLite has one writer at a time; without this the first read would fix what is seen before the lock is held.
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    else:
+        # SQLite has one writer at a time.
+        begin_writing(connection)
 
 
 def read_rows(connection: Connection, approval: str) -> ApprovalRows | None:

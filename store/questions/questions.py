@@ -17,7 +17,7 @@ from signoff.approvals.earlier_questions import is_asked_still
 from signoff.approvals.request_state import edit_stands, request_of
 from signoff.contracts.approval import JUDGED_SECONDS, Ending, Question
 from signoff.contracts.ids import TurnKey, new_code
-from signoff.store.claim_conditions import LIVE, insert_new
+from signoff.store.claim_conditions import LIVE
 from signoff.store.questions.approval_rows import (
     ApprovalRows,
     lock_approval,
@@ -25,8 +25,8 @@ from signoff.store.questions.approval_rows import (
     read_rows,
     read_rows_anew,
 )
-from signoff.store.store import Also, Store
-from signoff.store.tables import ANSWERS, BLOBS, QUESTIONS, StoreClock, time_from_millis
+from signoff.store.store import Also, Blob, Store, add_blob
+from signoff.store.tables import ANSWERS, QUESTIONS, StoreClock, time_from_millis
 from signoff.store.tickets import number_of_key
 
 T = TypeVar("T")
@@ -111,8 +111,7 @@ class Questions:
                 # Without an instant every rule that reads one errs on the safe side, there and where the call runs.
                 _log.warning("a call was judged %.0f s from the store's time: set this clock", asked.judging_delay)
                 asked = asked.model_copy(update={"judged_at": None})
-            values = {"sha256": question.definition, "size": len(declaration), "body": declaration}
-            insert_new(connection, BLOBS, values)
+            add_blob(connection, Blob(question.definition, declaration), None)
             connection.execute(_INSERT, _values(asked, now))
             if also is not None:
                 also(asked)(connection)

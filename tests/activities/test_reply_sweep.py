@@ -11,6 +11,7 @@ from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns
 
 from signoff.activities import reply_sweep
 from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.ids import SessionKey
 from signoff.store.completions import KEPT, Completions
 from signoff.store.leases import in_seconds
 from signoff.store.store import Store
@@ -38,8 +39,8 @@ async def test_an_idle_worker_drops_what_is_too_old(
     kept = Completions(store)
     with caplog.at_level(logging.WARNING):
         async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), []):
-            await kept.keep("old", 1, b"reply")
-            await kept.keep("young", 1, b"reply")
+            await kept.keep("old", 1, b"reply", SessionKey("main", "s"))
+            await kept.keep("young", 1, b"reply", SessionKey("main", "s"))
             aged = update(COMPLETIONS).where(COMPLETIONS.c.key == "old.1")
             at = in_seconds(-(KEPT + timedelta(seconds=1)).total_seconds())
             await store.run(lambda connection: connection.execute(aged.values(kept_at=at)).rowcount)

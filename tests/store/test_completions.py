@@ -5,10 +5,13 @@ from datetime import timedelta
 
 from sqlalchemy import update
 
+from signoff.contracts.ids import SessionKey
 from signoff.store.completions import KEPT, Completions
 from signoff.store.leases import in_seconds
 from signoff.store.store import Blob, Store
 from signoff.store.tables import COMPLETIONS
+
+HERE = SessionKey("main", "s")
 
 
 async def test_the_first_reply_of_a_completion_is_kept_with_its_blob(store: Store) -> None:
@@ -16,20 +19,20 @@ async def test_the_first_reply_of_a_completion_is_kept_with_its_blob(store: Stor
     kept = Completions(store)
     first, second = Blob.of(b'{"id": 1}'), Blob.of(b'{"id": 2}')
     assert await kept.read("run", 1) is None
-    one = await kept.keep("run", 1, b"one", first)
+    one = await kept.keep("run", 1, b"one", HERE, first)
     assert one.body == b"one"
-    assert await kept.keep("run", 1, b"two", second) == one
+    assert await kept.keep("run", 1, b"two", HERE, second) == one
     assert await kept.read("run", 1) == one
     assert await store.get_blob(first.sha256) == first.body
     assert await store.get_blob(second.sha256) is None
-    assert (await kept.keep("other", 1, b"three")).body == b"three"
+    assert (await kept.keep("other", 1, b"three", HERE)).body == b"three"
 
 
 async def test_of_two_attempts_at_once_both_have_the_same_reply(store: Store) -> None:
     """Whichever came first: what the turn hears does not depend on which of them it hears."""
     kept = Completions(store)
     bodies = [f"reply {number}".encode() for number in range(8)]
-    found = await asyncio.gather(*(kept.keep("run", 1, body) for body in bodies))
+    found = await asyncio.gather(*(kept.keep("run", 1, body, HERE) for body in bodies))
     assert len(set(found)) == 1
     assert found[0].body in bodies
 
@@ -38,17 +41,17 @@ async def test_a_late_attempt_finds_the_reply_of_a_completion_that_is_over(store
     """The next completion takes none away: a worker that was taken for lost must not judge other calls then."""
     kept = Completions(store)
     for number in (1, 2, 3):
-        await kept.keep("run", number, b"reply")
-    assert (await kept.keep("run", 1, b"late")).body == b"reply"
+        await kept.keep("run", number, b"reply", HERE)
+    assert (await kept.keep("run", 1, b"late", HERE)).body == b"reply"
 
 
 async def test_everything_too_old_is_dropped_at_once(store: Store) -> None:
     """However many there are; what an attempt may still look for stays."""
     kept = Completions(store)
     for number in range(1, 46):
-        await kept.keep("old", number, b"reply")
+        await kept.keep("old", number, b"reply", HERE)
     await _age(store, *(f"old.{number}" for number in range(1, 46)))
-    await kept.keep("young", 1, b"reply")
+    await kept.keep("young", 1, b"reply", HERE)
     assert await kept.drop_old() == 45
     assert [await kept.read("old", number) for number in (1, 45)] == [None, None]
     assert await kept.read("young", 1) is not None

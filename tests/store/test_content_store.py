@@ -62,7 +62,7 @@ async def test_a_missing_blob_is_an_unavailable_store(store: Store) -> None:
 
 async def test_a_changed_blob_is_not_believed(store: Store) -> None:
     """Bytes that do not match their hash are refused."""
-    ref = await store.put_blob(b'"420"')
+    ref = await store.put_blob(b'"420"', HERE)
     await store.run(lambda connection: connection.execute(update(BLOBS).values(body=b'"999"')).close())
     with pytest.raises(StoreUnavailable, match="was changed"):
         await load(store, Content(blob=ref))

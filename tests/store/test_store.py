@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.errors import Refused, StoreUnavailable
+from signoff.contracts.ids import SessionKey
 from signoff.store.store import Store, open_store, preview
 from signoff.store.tickets import Claim, ticket_key
 
 KEY = "a" * 64
+HERE = SessionKey("main", "s")
 WHO = {"workflow": "turn/main/s/t", "call": "c1.1", "tool": "book_flight"}
 BOOKED = CallOutcome(call="c1.1", tool="book_flight", code="ok", value=Content(inline="gebucht ✈ \0 ünï"))
 FAILED = CallOutcome(call="c1.1", tool="book_flight", code="execution_failed")
@@ -274,7 +276,7 @@ def test_preview_never_fails_and_is_short(body: bytes) -> None:
 async def test_a_blob_comes_back_whole_and_is_kept_once(store: Store) -> None:
     """Bytes are found by their hash; keeping them twice gives the same reference."""
     body = ('"' + "größe 東京 " * 100_000 + '"').encode()
-    first, second = await asyncio.gather(store.put_blob(body), store.put_blob(body))
+    first, second = await asyncio.gather(store.put_blob(body, HERE), store.put_blob(body, HERE))
     assert first == second
     assert (first.sha256, first.size) == (hashlib.sha256(body).hexdigest(), len(body))
     assert first.preview == ("größe 東京 " * 100)[:200]
@@ -287,7 +289,7 @@ async def test_everything_is_there_after_reopening(store_url: str) -> None:
     async with open_store(store_url) as store:
         await store.claim(KEY, **WHO)
         await store.record(KEY, BOOKED)
-        blob = await store.put_blob(b"[1]")
+        blob = await store.put_blob(b"[1]", HERE)
         secret = await store.secret_key("marks")
     async with open_store(store_url, durable=True) as store:
         assert (await store.claim(KEY, **WHO)).outcome == BOOKED

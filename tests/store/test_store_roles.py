@@ -8,6 +8,7 @@ import pytest
 from store_roles import RoleUrls, given_roles, made_roles, sql, store_command
 
 from signoff.contracts.errors import ConfigError
+from signoff.contracts.ids import SessionKey
 from signoff.store import content_store, request_reader, store, truncated_results
 from signoff.store.completions import Completions
 from signoff.store.roles import NOTHING, PROCESS_ROLES, RIGHTS, WORKER_KEYS, readable_tables, statements
@@ -114,9 +115,9 @@ async def test_a_worker_drops_old_replies_and_a_gateway_has_none_of_them(urls: R
     """Whoever keeps them drops them, with rows locked that it may not change otherwise; the gateway reads none."""
     async with open_store(urls.worker) as opened:
         kept = Completions(opened)
-        await kept.keep("old", 1, b"reply")
+        await kept.keep("old", 1, b"reply", SessionKey("main", "s"))
         await sql(urls.owner, "UPDATE completions SET kept_at = kept_at - 3601000")
-        await kept.keep("run", 1, b"reply")
+        await kept.keep("run", 1, b"reply", SessionKey("main", "s"))
         await sql(urls.owner, "UPDATE completions SET kept_at = kept_at - 3601000 WHERE key = 'run.1'")
         await kept.drop_old()
         assert await kept.read("old", 1) is None

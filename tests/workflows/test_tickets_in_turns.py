@@ -11,7 +11,7 @@ from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, no, 
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import BlobRef
 from signoff.contracts.errors import StoreUnavailable
-from signoff.contracts.ids import TurnKey
+from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.turn import TurnView
 from signoff.registry.results.tool_result import ToolResult
 from signoff.registry.tool_context import ToolContext
@@ -178,12 +178,12 @@ class _Flaky(Store):
             raise StoreUnavailable("the store is away")
         return await super().record(key, outcome, also=also)
 
-    async def put_blob(self, body: bytes) -> BlobRef:
+    async def put_blob(self, body: bytes, place: SessionKey | None) -> BlobRef:
         """Fail as often as told, then keep."""
         if self.refuse_blobs > 0:
             self.refuse_blobs -= 1
             raise StoreUnavailable("the store is away")
-        return await super().put_blob(body)
+        return await super().put_blob(body, place)
 
 
 async def test_an_outcome_waits_for_the_store(client: Client, tmp_path: Any, task_queue: str) -> None:
