@@ -102,8 +102,14 @@ def is_old(connection: Connection, turn: TurnKey, before: int) -> bool:
     """
     asked = _of_turn(turn)
     approvals = select(QUESTIONS.c.approval).where(asked)
-    # A question without an ending waits until its last deadline, and ends then.
-    waits = QUESTIONS.c.ended_at.is_(None) & (QUESTIONS.c.last_at >= before)
+    # Without an ending it waits until its last deadline, unless an answer has settled it.
+    settling = select(ANSWERS.c.number).where(
+        ANSWERS.c.approval == QUESTIONS.c.approval,
+        ANSWERS.c.revision == QUESTIONS.c.revision,
+        ANSWERS.c.settles,
+        ANSWERS.c.voided_at.is_(None),
+    )
+    waits = QUESTIONS.c.ended_at.is_(None) & (QUESTIONS.c.last_at >= before) & ~settling.exists()
     young = (
         select(QUESTIONS.c.approval).where(asked, or_(_since(before, QUESTIONS, "opened_at", "ended_at"), waits)),
         select(ANSWERS.c.approval).where(
