@@ -125,6 +125,8 @@ class Settings(BaseSettings):
     """How people reach the gateway; made of `host` and `port` when not given."""
     log: Literal["text", "json"] = "text"
     """How a process that serves logs: for people, or as JSON for a collector of logs."""
+    otel: bool = False
+    """Whether spans are sent by OpenTelemetry; where to is said by `OTEL_*`."""
     metrics_port: int | None = Field(default=None, ge=1, le=65535)
     """The port where this process answers scrapes of its metrics; none when not given."""
     metrics_host: str = Field(default=DEFAULT_HOST, min_length=1)

@@ -37,6 +37,7 @@ from signoff.activities.outcome_activity import OutcomeActivity
 from signoff.activities.reply_sweep import ReplySweep
 from signoff.activities.store_identity import StoreInterceptor
 from signoff.activities.telemetry.log_fields import LogFieldsInterceptor
+from signoff.activities.telemetry.spans import SpanInterceptor
 from signoff.activities.tool_activity import tool_activities
 from signoff.activities.worker_deps import Profile, WorkerDeps
 from signoff.audit.config_snapshots import follow_people, note_catalog
@@ -45,6 +46,7 @@ from signoff.contracts.errors import ConfigError, SignoffError
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.engine.connection import check_client, connect_installation, open_encryption, require_codec
 from signoff.engine.metrics_endpoint import MetricsEndpoint
+from signoff.engine.span_process import open_spans
 from signoff.keys.key_files import FileVerifier
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Verifier
@@ -172,7 +174,11 @@ async def installed_worker(
     """
     where = f"worker {task_queue}"
     deps = await prepared_deps(installation, store, where)
-    async with follow_people(store, installation.people, where, clock=deps.clock):
+    async with (
+        open_spans(installation.settings, "worker") as spans,
+        follow_people(store, installation.people, where, clock=deps.clock),
+    ):
+        deps = dataclasses.replace(deps, spans=spans)
         yield build_worker(client, deps, task_queue=task_queue)
 
 
@@ -217,8 +223,11 @@ class SignoffPlugin(SimplePlugin):
         async with working_store(installation.settings) as store:
             deps = await prepared_deps(installation, store, where)
             encryption = await open_encryption(installation.settings, installation.secrets)
-            async with follow_people(store, installation.people, where, clock=deps.clock):
-                yield cls(deps, encryption)
+            async with (
+                open_spans(installation.settings, "worker") as spans,
+                follow_people(store, installation.people, where, clock=deps.clock),
+            ):
+                yield cls(dataclasses.replace(deps, spans=spans), encryption)
 
     def __init__(self, deps: WorkerDeps, encryption: Encryption | None = None) -> None:
         self._encryption = encryption
@@ -246,6 +255,7 @@ class SignoffPlugin(SimplePlugin):
                 CallerInterceptor(),
                 StoreInterceptor(deps.store.id),
                 DetailCards(deps),
+                *([] if deps.spans is None else [SpanInterceptor(deps, deps.spans)]),
             ],
         )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from signoff.activities.hooks.permissions import PermissionCache, PermissionReader
 from signoff.activities.permit_check import SignaturePolicy, is_believed, is_expired
@@ -21,6 +21,9 @@ from signoff.registry.catalog import Catalog
 from signoff.store.store import Store
 from signoff.store.vouched_people import VouchedPeople
 
+if TYPE_CHECKING:
+    from signoff.telemetry.span_sender import SpanSender
+
 Profile = Literal["development", "production"]
 
 
@@ -35,6 +38,7 @@ class WorkerDeps:
     nobody named an address: it only leads there from what Temporal shows. `result_chars` are the characters of results
     that a model reads of one completion's calls together, where its actor does not say how many. `permission_cache`
     holds what permission checks said, for a while. With `trace` each call is traced, see `traces`.
+    `spans` sends the spans of activities, where they are wanted.
     """
 
     catalog: Catalog
@@ -51,6 +55,7 @@ class WorkerDeps:
     result_chars: int = RESULT_CHARS_PER_BATCH
     trace: bool = False
     permission_cache: PermissionCache = field(default_factory=PermissionCache, repr=False)
+    spans: "SpanSender | None" = field(default=None, repr=False)
 
     @property
     def permissions(self) -> PermissionReader:

@@ -20,7 +20,9 @@ from signoff.contracts.names import VERSION
 from signoff.contracts.responses import Fault
 from signoff.engine.connection import check_client, connect_installation
 from signoff.engine.metrics_endpoint import MetricsEndpoint
+from signoff.engine.span_process import open_spans
 from signoff.engine.turn_client import TurnClient
+from signoff.gateway.act_spans import TraceHeadersMiddleware
 from signoff.gateway.api import (
     approvals,
     audit,
@@ -127,10 +129,14 @@ def create_app(
         catalog, directory, secrets = found.catalog, found.people, found.secrets
         client = check_client(settings, temporal) if temporal else await connect_installation(settings, secrets)
         turns = TurnClient(client, task_queue=settings.task_queue)
-        async with working_store(settings) as store, metrics.serve(store, "gateway"):
+        async with (
+            working_store(settings) as store,
+            metrics.serve(store, "gateway"),
+            open_spans(settings, "gateway") as spans,
+        ):
             signer = await gateway_signer(settings, directory, store)
             deps = with_provider_people(
-                GatewayDeps(turns, catalog, directory, store, settings, signer=signer, secrets=secrets)
+                GatewayDeps(turns, catalog, directory, store, settings, signer=signer, secrets=secrets, spans=spans)
             )
             async with gateway_tasks(deps, directory) as receiver:
                 _hold(app, deps, receiver)
@@ -199,6 +205,8 @@ def _application(
             allow_methods=["POST"],
             allow_headers=["content-type", "x-namespace", "authorization", "authorization-extras"],
         )
+    if settings.otel:
+        app.add_middleware(TraceHeadersMiddleware)
     app.add_middleware(RequestGuard, settings=settings, origins=origins)
     return app
 

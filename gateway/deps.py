@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from signoff.audit.event_stream import EventStream
@@ -12,6 +13,7 @@ from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
 from signoff.engine.turn_client import TurnClient
+from signoff.gateway.act_spans import ActSpans
 from signoff.gateway.approvals.decision_writer import DecisionWriter
 from signoff.gateway.approvals.open_requests import add_requests_to_turn
 from signoff.gateway.approvals.turn_proof import proved_view
@@ -26,6 +28,9 @@ from signoff.settings import Settings
 from signoff.store.request_reader import RequestReader
 from signoff.store.store import Store
 
+if TYPE_CHECKING:
+    from signoff.telemetry.span_sender import SpanSender
+
 
 @dataclass(frozen=True)
 class GatewayDeps:
@@ -33,7 +38,7 @@ class GatewayDeps:
 
     `signer` holds the gateway's private keys; without one, which only the development profile allows, nothing is
     signed. `public_keys` check signatures where nothing is signed. `secrets` reads those of channels and of the sign-in
-    provider.
+    provider. `spans` sends spans of what people do, where they are wanted.
     """
 
     client: TurnClient
@@ -46,6 +51,7 @@ class GatewayDeps:
     public_keys: Verifier = field(default_factory=Verifier, repr=False)
     secrets: SecretProvider = field(default_factory=SecretProvider, repr=False)
     attempts: AttemptRecords = field(default_factory=AttemptRecords, repr=False)
+    spans: "SpanSender | None" = field(default=None, repr=False)
 
     @cached_property
     def requests(self) -> RequestReader:
@@ -56,8 +62,19 @@ class GatewayDeps:
     def decision_writer(self) -> DecisionWriter:
         """Returns the service that takes answers."""
         return DecisionWriter(
-            self.store, self.client, self.people, self.signer, self.clock, development=self.development
+            self.store,
+            self.client,
+            self.people,
+            self.signer,
+            self.clock,
+            development=self.development,
+            acts=self.acts,
         )
+
+    @cached_property
+    def acts(self) -> ActSpans:
+        """Returns what makes spans of starts and answers."""
+        return ActSpans(self.store, self.spans)
 
     @cached_property
     def events(self) -> EventStream:

@@ -76,7 +76,8 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
         dry_run=body.dry_run,
         trace=body.trace,
     )
-    return await deps.client.start_turn(turn)
+    async with deps.acts.start(turn):
+        return await deps.client.start_turn(turn)
 
 
 async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -> SessionReceipt:

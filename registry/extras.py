@@ -9,6 +9,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "slack": ("websockets",),
     "apprise": ("apprise",),
     "metrics": ("prometheus_client",),
+    "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
     "oidc": ("authlib", "joserfc", "httpx2"),
     "openai": ("pydantic_ai", "openai"),
     "anthropic": ("pydantic_ai", "anthropic"),

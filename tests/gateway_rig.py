@@ -30,6 +30,7 @@ from signoff.registry.results.tool_result import ToolFailure
 from signoff.settings import Settings
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
+from signoff.telemetry.span_sender import SpanSender
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
 
 PEOPLE = (
@@ -265,6 +266,7 @@ async def gateway_rig(
     catalog_of_ledger: Callable[[Ledger], Catalog] = rig_catalog,
     model: Driver | None = None,
     dispatches: bool = True,
+    spans: SpanSender | None = None,
     **worker: Any,
 ) -> AsyncIterator[GatewayRig]:
     """A running worker and a gateway over it that signs, as every gateway does; `worker` goes to `running_turns`.
@@ -274,13 +276,16 @@ async def gateway_rig(
     ledger = Ledger()
     catalog = catalog_of_ledger(ledger)
     driver = ScriptedModel(react) if model is None else model
-    async with running_turns(client, store, task_queue, catalog, driver, verifier=SIGNER.verifier(), **worker) as turns:
+    async with running_turns(
+        client, store, task_queue, catalog, driver, verifier=SIGNER.verifier(), spans=spans, **worker
+    ) as turns:
         deps = GatewayDeps(
             client=turns.signoff,
             catalog=catalog,
             people=catalog.people,
             store=store,
-            settings=Settings(),
+            settings=Settings(otel=spans is not None),
+            spans=spans,
             clock=clock or (lambda: datetime.now(UTC)),
             signer=SIGNER,
         )

@@ -38,6 +38,7 @@ from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
+from signoff.telemetry.span_sender import SpanSender
 from signoff.testing.scripted_model import steps
 from signoff.worker import build_worker
 from signoff.workflows import temporal_metadata
@@ -259,6 +260,7 @@ async def running_turns(
     secrets: SecretProvider | None = None,
     public_url: str = "",
     max_cached_workflows: int = 5_000,
+    spans: SpanSender | None = None,
 ) -> AsyncIterator[RunningTurns]:
     """A running worker for `catalog` whose actors all use `model`."""
     driver = steps(model) if isinstance(model, Sequence) else model
@@ -273,6 +275,7 @@ async def running_turns(
         backends=backends or {},
         secrets=secrets or SecretProvider(),
         public_url=public_url,
+        spans=spans,
     )
     async with build_worker(client, deps, task_queue=task_queue, max_cached_workflows=max_cached_workflows):
         signoff = TurnClient(client, task_queue=task_queue, patience=PATIENCE)

@@ -14,6 +14,7 @@ from signoff.cli.terminal.options import Address, AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
 from signoff.engine.metrics_endpoint import MetricsEndpoint
+from signoff.engine.span_process import open_spans
 from signoff.engine.turn_client import TurnClient
 from signoff.gateway.app import build_app
 from signoff.gateway.auth.provider_people import with_provider_people
@@ -49,21 +50,23 @@ async def running_gateway(
     Raises `ServerUnavailable` for a taken port, `ConfigError` for a production profile that lacks something.
     """
     settings = place.settings
-    deps = GatewayDeps(
-        client=signoff,
-        catalog=place.catalog,
-        people=place.people,
-        store=store,
-        settings=settings,
-        signer=await gateway_signer(settings, place.people, store),
-        secrets=place.secrets,
-    )
-    deps = with_provider_people(deps)
-    async with (
-        gateway_tasks(deps, place.people) as receiver,
-        running_server(build_app(deps, receiver), settings.host, settings.port) as task,
-    ):
-        yield task
+    async with open_spans(settings, "gateway") as spans:
+        deps = GatewayDeps(
+            client=signoff,
+            catalog=place.catalog,
+            people=place.people,
+            store=store,
+            settings=settings,
+            signer=await gateway_signer(settings, place.people, store),
+            secrets=place.secrets,
+            spans=spans,
+        )
+        deps = with_provider_people(deps)
+        async with (
+            gateway_tasks(deps, place.people) as receiver,
+            running_server(build_app(deps, receiver), settings.host, settings.port) as task,
+        ):
+            yield task
 
 
 async def _gateway(out: Output, port: int | None, manifest: Path | None, address: str | None) -> int:

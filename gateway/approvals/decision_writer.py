@@ -33,6 +33,7 @@ from signoff.contracts.errors import Unavailable
 from signoff.contracts.limits import ANSWERS_KEPT, ANSWERS_OF_ONE
 from signoff.contracts.receipt import Receipt, ReceiptCode, ReceiptReason
 from signoff.engine.turn_client import TurnClient
+from signoff.gateway.act_spans import ActSpans
 from signoff.gateway.grant_rows import write_agreed_grant
 from signoff.keys.signatures import Signer
 from signoff.people.authority import SignatureEvidence, check_authority
@@ -70,7 +71,9 @@ class DecisionWriter:
         clock: Clock,
         *,
         development: bool,
+        acts: ActSpans | None = None,
     ) -> None:
+        self._acts = acts or ActSpans(store)
         self._counts = store.counts
         self._rows = Questions(store)
         self._answers = Answers(store)
@@ -89,7 +92,8 @@ class DecisionWriter:
         given later. Raises `StoreUnavailable`: then nothing was taken.
         """
         with bind_log_fields(fields_of_request(request.id)):
-            return await self._write(request, decision, args)
+            async with self._acts.decision(request, decision):
+                return await self._write(request, decision, args)
 
     async def _write(self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any] | None) -> Receipt:
         taken = await self._take(request, decision, args)
