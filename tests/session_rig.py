@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from polling import pauses
 from temporalio.client import WorkflowHandle
 from turn_fixtures import GUEST, RunningTurns
 
@@ -95,12 +96,13 @@ class Talk:
 
     async def until(self, seen: Callable[[SessionView], bool]) -> SessionView:
         """The first view of the session that satisfies `seen`."""
+        waits = pauses()
         while True:
             with contextlib.suppress(ServerUnavailable, NotFound):
                 view = await self.turns.signoff.session(self.key)
                 if seen(view):
                     return view
-            await asyncio.sleep(0.03)
+            await asyncio.sleep(next(waits))
 
     async def turn(self, turn_id: str, *states: str) -> SessionTurnView:
         """One turn of the session once it is in one of `states`."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from temporalio.api.common.v1 import WorkflowExecution
+from polling import pauses
 from temporalio.api.enums.v1 import EventType
-from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client
 from temporalio.testing import TimeSkipper
 from temporalio.worker import Replayer
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+from turn_reset import reset_turn
 
 from signoff.activities.worker_deps import Profile, WorkerDeps
 from signoff.contracts import names
@@ -117,6 +117,7 @@ class RunningTurns:
 
     async def until(self, key: TurnKey, seen: Callable[[TurnView], bool]) -> TurnView:
         """The first view of the turn that satisfies `seen`."""
+        waits = pauses()
         while True:
             # A busy machine may not answer one query in time, and a session begins its turns a moment later.
             with contextlib.suppress(ServerUnavailable, NotFound):
@@ -124,7 +125,7 @@ class RunningTurns:
                 if seen(view):
                     return view
                 assert view.result is None, f"the turn ended before it was seen so: {view.result}"
-            await asyncio.sleep(_GLANCE_SECONDS)
+            await asyncio.sleep(next(waits))
 
     async def waiting(self, key: TurnKey, count: int = 1) -> TurnView:
         """The turn once `count` requests wait."""
@@ -143,22 +144,7 @@ class RunningTurns:
 
         What people sent it after that is sent again.
         """
-        handle = self.client.get_workflow_handle(key.workflow_id)
-        point = 0
-        for event in (await handle.fetch_history()).events:
-            if event.event_type == before:
-                break
-            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
-                point = event.event_id
-        await self.client.workflow_service.reset_workflow_execution(
-            ResetWorkflowExecutionRequest(
-                namespace=self.client.namespace,
-                workflow_execution=WorkflowExecution(workflow_id=key.workflow_id),
-                reason="test",
-                workflow_task_finish_event_id=point,
-                request_id=uuid.uuid4().hex,
-            )
-        )
+        await reset_turn(self.client, key, (before,))
 
     async def question(self, key: TurnKey, call: str = "c1.1") -> Question:
         """What people are asked about a call now, as the store has it: the turn keeps little of it."""

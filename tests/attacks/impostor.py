@@ -14,11 +14,11 @@ from typing import Any
 
 from temporalio import workflow
 from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.enums.v1 import EventType, ResetReapplyExcludeType
-from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, ResetWorkflowExecutionRequest
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.common import RetryPolicy, TypedSearchAttributes, WorkflowIDReusePolicy
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+from turn_reset import ANSWERS, reset_turn
 
 from signoff.activities.gate_activity import digest_of
 from signoff.contracts import names
@@ -34,11 +34,6 @@ from signoff.contracts.turn import TurnInput, TurnView
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.tool import Tool
 from signoff.temporal.converter import DATA_CONVERTER
-
-_ANSWERS = (
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED,
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED,
-)
 
 
 @workflow.defn(name=names.ACTOR_TURN, sandboxed=False)
@@ -252,25 +247,7 @@ class Impostor:
 
     async def reset(self, key: TurnKey, *, to_start: bool = False) -> None:
         """Reset a turn to before anybody answered it, or to its start, and leave out what was answered since."""
-        handle, point = self.client.get_workflow_handle(key.workflow_id), 0
-        async for event in handle.fetch_history_events():
-            if event.event_type in _ANSWERS or (point and to_start):
-                break
-            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
-                point = event.event_id
-        await self.client.workflow_service.reset_workflow_execution(
-            ResetWorkflowExecutionRequest(
-                namespace=self.client.namespace,
-                workflow_execution=WorkflowExecution(workflow_id=key.workflow_id),
-                reason="attack",
-                workflow_task_finish_event_id=point,
-                request_id=uuid.uuid4().hex,
-                reset_reapply_exclude_types=[
-                    ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL,
-                    ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_UPDATE,
-                ],
-            )
-        )
+        await reset_turn(self.client, key, ANSWERS, to_start=to_start, without_answers=True)
 
     async def forget(self, key: TurnKey) -> None:
         """Delete a turn, as the end of its namespace's retention does."""

@@ -6,27 +6,24 @@ connection in place of `gateway/transport/connection_limit.py`; both were then w
 
 import asyncio
 import contextlib
-import time
+import itertools
 from urllib.parse import urlencode
 
 import httpx
 from attack_site import AttackSite, form_fields, until
-from health_probe import at_rest, in_time, probed
 from sqlalchemy import func, select
 from stranger import Line, dialled, head
 
-from signoff.contracts.limits import BODIES_AT_ONCE, BODY_GRACE_SECONDS, HEADER_SECONDS, SENDER_SHARE
+from signoff.contracts.limits import BODIES_AT_ONCE, SENDER_SHARE
 from signoff.store.store import open_store
 from signoff.store.tables import SESSIONS
 
 MORE = 40
 SHARE = BODIES_AT_ONCE // SENDER_SHARE
-_SLACK_SECONDS = 8.0
 
 
-async def dribble(line: Line, begins: bytes, piece: bytes) -> tuple[int, float]:
-    """Send a head and then a byte now and then; the answer, and after how many seconds it came."""
-    begun = time.monotonic()
+async def dribble(line: Line, begins: bytes, piece: bytes) -> int:
+    """Send a head and then a byte now and then; the answer. Fails where none comes, see `Line.answer`."""
     await line.send(begins)
 
     async def more() -> None:
@@ -39,7 +36,7 @@ async def dribble(line: Line, begins: bytes, piece: bytes) -> tuple[int, float]:
     finally:
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
-    return status, time.monotonic() - begun
+    return status
 
 
 async def test_bodies_that_never_end_are_given_up(channel_site: AttackSite) -> None:
@@ -49,16 +46,18 @@ async def test_bodies_that_never_end_are_given_up(channel_site: AttackSite) -> N
     in `_full` all 104 were waited for.
     """
     begins = head(channel_site.url, "POST", "/channels/mail", content_length="1000000", content_type="text/plain")
-    rest = await at_rest(channel_site.url)
-    async with contextlib.AsyncExitStack() as lines, probed(channel_site.url) as taken:
+    async with contextlib.AsyncExitStack() as lines, httpx.AsyncClient(base_url=channel_site.url) as page:
         opened = [await lines.enter_async_context(dialled(channel_site.url)) for _ in range(SHARE + MORE)]
-        answers = await asyncio.gather(*(dribble(line, begins, b"x") for line in opened))
-    statuses = [status for status, _ in answers]
-    assert statuses.count(408) <= SHARE
+        answers = [asyncio.create_task(dribble(line, begins, b"x")) for line in opened]
+        statuses = [await each for each in itertools.islice(asyncio.as_completed(answers), MORE)]
+        # Those that are not waited for are answered at once; health is, while the others are waited for.
+        assert statuses == [503] * MORE
+        assert (await page.get("/healthz")).status_code == 200
+        assert not all(each.done() for each in answers)
+        statuses = await asyncio.gather(*answers)
+    assert 0 < statuses.count(408) <= SHARE
     assert statuses.count(503) >= MORE
     assert statuses.count(408) + statuses.count(503) == len(statuses)
-    assert all(seconds < BODY_GRACE_SECONDS + _SLACK_SECONDS for _, seconds in answers)
-    assert in_time(taken, rest), (max(taken), rest)
 
 
 async def test_heads_that_never_end_are_given_up(channel_site: AttackSite) -> None:
@@ -72,8 +71,7 @@ async def test_heads_that_never_end_are_given_up(channel_site: AttackSite) -> No
         answers = await asyncio.gather(
             *(dribble(line, begins, b"x") for line in opened[:10]), *(dribble(line, b"", b"") for line in opened[10:])
         )
-    assert {status for status, _ in answers} == {0}
-    assert all(seconds < HEADER_SECONDS + _SLACK_SECONDS for _, seconds in answers)
+    assert set(answers) == {0}
 
 
 async def test_who_breaks_off_in_the_middle_leaves_nothing_behind(channel_site: AttackSite) -> None:

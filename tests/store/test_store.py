@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import subprocess
 import sys
+import threading
 from collections import Counter
 
 import pytest
@@ -337,3 +338,8 @@ async def test_opening_twice_at_once_makes_the_tables_once(store_url: str) -> No
     for store in stores:
         await store.check()
         await store.close()
+
+
+async def test_rows_are_read_beside_the_event_loop(store: Store) -> None:
+    """A list of very many holds up nobody who is answered meanwhile."""
+    assert await store.run_in_thread(threading.get_ident) != threading.get_ident()
