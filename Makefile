@@ -5,6 +5,7 @@ PY := .venv/bin/python
 # What running the examples needs, and what working on Signoff needs besides.
 READY := .venv/.installed
 TESTS := .venv/.installed-tests
+OPENID := tests/openid_server/node_modules/.package-lock.json
 
 .PHONY: dev demo demo-channels test test-all lint bench mutants release clean
 
@@ -24,7 +25,7 @@ test: $(TESTS)
 
 # With the attacks, the browser, the demos and what else takes seconds or processes of its own; nothing is left out.
 test-all: export SIGNOFF_REQUIRE_ALL = 1
-test-all: test
+test-all: $(OPENID) test
 
 lint: $(TESTS)
 	.venv/bin/ruff check .
@@ -60,3 +61,7 @@ $(TESTS): $(READY)
 	@echo "Adding what the tests need (once)"
 	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	@touch $(TESTS)
+
+$(OPENID): tests/openid_server/package-lock.json
+	@npm ci --silent --no-audit --no-fund --prefix tests/openid_server
+	@touch $(OPENID)

@@ -139,7 +139,9 @@ class Box:
         places = {"postgres:5432": self.postgres, "temporal:7233": self.server.address, "/app": str(ROOT)}
         for mount in service.get("configs", ()):
             file = self.folder / mount["source"]
-            file.write_text(read_compose(PASSWORDS)["configs"][mount["source"]]["content"], encoding="utf-8")
+            # Once: processes follow it.
+            if not file.exists():
+                file.write_text(read_compose(PASSWORDS)["configs"][mount["source"]]["content"], encoding="utf-8")
             places[mount["target"]] = str(file)
         for mount in sorted(service.get("volumes", ()), key=len, reverse=True):
             volume, _, target = mount.partition(":")

@@ -27,6 +27,7 @@ from signoff.temporal.encryption import Encryption
 
 REQUIRE_ALL = "SIGNOFF_REQUIRE_ALL"
 _RUNNING = 'ExecutionStatus = "Running"'
+OPENID_PACKAGES = Path(__file__).parent / "openid_server" / "node_modules" / "oidc-provider"
 LEFT_OUT = pytest.StashKey[str]()
 ROWS_LEFT_OUT = pytest.StashKey[frozenset[str]]()
 
@@ -42,9 +43,11 @@ LONG = (
     "examples/test_demo.py",
     "cli/test_cli_dev.py",
     "cli/test_cli_production.py",
+    "test_compose_story.py",
 )
 """Folders and files whose tests take real seconds, or processes and servers of their own: `make test-all` runs them."""
 LONGEST = (
+    "test_compose_story.py",
     "browser/test_inbox.py",
     "browser/test_answers.py",
     "examples/test_demo.py",
@@ -69,6 +72,7 @@ def missing_programs() -> frozenset[str]:
         "chromium": shutil.which("chromium") is not None,
         "dovecot": Path("/usr/lib/dovecot/imap").exists() and Path("/usr/lib/dovecot/lmtp").exists(),
         "promtool": shutil.which("promtool") is not None,
+        "openid": shutil.which("node") is not None and OPENID_PACKAGES.exists(),
         "postgres": shutil.which("postgres") is not None or bool(glob("/usr/lib/postgresql/*/bin/postgres")),
     }
     return frozenset(name for name, found in there.items() if not found)
