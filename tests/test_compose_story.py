@@ -13,7 +13,6 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, closing, suppress
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -142,12 +141,12 @@ async def until(look: Callable[[], Awaitable[Any]], is_so: Callable[[Any], Any])
     raise AssertionError(f"it did not become so; last seen {found}")
 
 
-@pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+@pytest.fixture(scope="module")
+async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
     """Everything as the file starts it, twice where there may be several."""
     secret = "a secret of the client's"
     async with AsyncExitStack() as stack:
-        box = await stack.enter_async_context(running_box(tmp_path))
+        box = await stack.enter_async_context(running_box(tmp_path_factory.mktemp("story")))
         url = f"http://127.0.0.1:{box.ports['8300']}"
         callback = f"{url}/login/oidc/callback"
         provider = await stack.enter_async_context(running_openid_server(callback, secret, ACCOUNTS))
