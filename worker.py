@@ -45,6 +45,7 @@ from signoff.contracts import names
 from signoff.contracts.errors import ConfigError, SignoffError
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.engine.connection import check_client, connect_installation, open_encryption, require_codec
+from signoff.engine.credential_check import check_public_keys, check_store_role
 from signoff.engine.metrics_endpoint import MetricsEndpoint
 from signoff.engine.span_process import open_spans
 from signoff.keys.key_files import FileVerifier
@@ -135,13 +136,16 @@ async def build_deps(
 async def prepared_deps(installation: Installation, store: Store, where: str) -> WorkerDeps:
     """Makes what the activities of an installation's worker share, its policies recorded as of the worker `where`.
 
-    Raises `ConfigError` for a model without a driver, a tool that nobody could ever approve, or a production profile
-    that lacks something.
+    Raises `ConfigError` for a model without a driver, a tool that nobody could ever approve, credentials of another
+    process or installation, or a production profile that lacks something.
     """
     settings = installation.settings
     # The public file alone: whoever takes a worker over must not be able to sign.
     verifier = FileVerifier(settings.public_keys)
     require_ready(settings, people=installation.has_people, public_keys=bool(verifier.key_ids))
+    check_store_role(store, "worker")
+    if settings.profile == "production":
+        await check_public_keys(store, verifier.key_ids, str(settings.public_keys))
     check_approver_coverage(installation.catalog, installation.people, by_login=login_roles(settings))
     named = "public_url" in settings.model_fields_set
     deps = await build_deps(

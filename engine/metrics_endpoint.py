@@ -35,6 +35,8 @@ class MetricsEndpoint:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self.is_ready = False
+        """Whether the process does its work, as `/readyz` says; whoever runs it says so."""
         self._sdk: SdkMetrics | None = None
         if settings.metrics_port is None:
             return
@@ -46,7 +48,7 @@ class MetricsEndpoint:
 
     @asynccontextmanager
     async def serve(self, store: Store, kind: ProcessKind) -> AsyncIterator[None]:
-        """Answers scrapes until the block ends; nothing where no port is set. Raises `ServerUnavailable`."""
+        """Answers scrapes and probes until the block ends; nothing where no port is set. Raises `ServerUnavailable`."""
         host, port = self._settings.metrics_host, self._settings.metrics_port
         if port is None:
             yield
@@ -63,7 +65,7 @@ class MetricsEndpoint:
 
         draining = asyncio.create_task(self._drain())
         try:
-            async with running_metrics_server(scrape, host, port):
+            async with running_metrics_server(scrape, host, port, lambda: self.is_ready):
                 yield
         finally:
             draining.cancel()

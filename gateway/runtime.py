@@ -6,12 +6,14 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from signoff.audit.checkpoints import Checkpoints
 from signoff.audit.config_snapshots import follow_people
 from signoff.audit.event_deliveries import EventDeliveries
 from signoff.channels.base import Channel
 from signoff.channels.channel_loader import open_channels
 from signoff.channels.inbound.receiver import InboundReceiver
 from signoff.contracts.clock import system_clock
+from signoff.engine.credential_check import check_store_role
 from signoff.gateway.auth.oidc import check_secret
 from signoff.gateway.checkpoint_task import keep_checkpoints
 from signoff.gateway.deps import GatewayDeps
@@ -51,15 +53,32 @@ async def gateway_tasks(deps: GatewayDeps, people: Directory) -> AsyncIterator[I
 async def gateway_signer(settings: Settings, people: Directory, store: Store) -> Signer:
     """Reads the gateway's keys; the development profile makes them on its first start.
 
-    Raises `ConfigError` that names all that a production profile lacks, or for a file that holds no keys.
+    Raises `ConfigError` that names all that a production profile lacks, for a file that holds no keys, and for a
+    store's address that is a worker's.
     """
+    check_store_role(store, "gateway")
     if settings.profile == "development":
         return Signer(ensure_development_keys(settings.signing_keys, settings.public_keys, system_clock()))
     login = settings.oidc_issuer is not None or await _has_tokens(people, store)
     has_people = any(person.active for person in people.all()) or bool(login_roles(settings))
     require_ready(settings, people=has_people, signing_keys=settings.signing_keys.exists(), login=login)
     # Read, never made: workers would refuse what a key signs whose public half nobody gave them.
-    return Signer(read_private(settings.signing_keys))
+    signer = Signer(read_private(settings.signing_keys))
+    if problem := await signer_problem(store, signer):
+        # Not refused: where the keys are lost for good, new ones have to do.
+        _log.warning("%s", problem)
+    return signer
+
+
+async def signer_problem(store: Store, signer: Signer) -> str:
+    """Explains what is odd about keys that have not signed the store's record; "" where nothing is."""
+    last = await Checkpoints(store).last()
+    if last is None or last.key_id in signer.verifier().key_ids:
+        return ""
+    return (
+        f"the signing keys here have not signed this store's record, which the key `{last.key_id[:16]}` has: bring "
+        "that key back, or what it signed counts no more"
+    )
 
 
 async def _channels(deps: GatewayDeps) -> dict[str, Channel]:

@@ -1,4 +1,4 @@
-"""Answers scrapes on a port of its own: `GET /metrics`, and nothing else."""
+"""Answers scrapes and probes on a port of its own: `GET /metrics`, `/healthz` and `/readyz`, and nothing else."""
 
 import asyncio
 import contextlib
@@ -12,6 +12,8 @@ import uvicorn
 from signoff.contracts.errors import ServerUnavailable
 
 PATH: Final = "/metrics"
+HEALTH: Final = "/healthz"
+PROBES: Final = (HEALTH, "/readyz")
 _CONNECTIONS: Final = 16
 _GRACE_SECONDS: Final = 2
 Scrape = Callable[[str], Awaitable[tuple[str, bytes]]]
@@ -19,11 +21,16 @@ Scrape = Callable[[str], Awaitable[tuple[str, bytes]]]
 
 
 @contextlib.asynccontextmanager
-async def running_metrics_server(scrape: Scrape, host: str, port: int) -> AsyncIterator[None]:
-    """Answers scrapes until the block ends. Raises `ServerUnavailable` naming the setting where it cannot listen."""
+async def running_metrics_server(
+    scrape: Scrape, host: str, port: int, is_ready: Callable[[], bool] = lambda: True
+) -> AsyncIterator[None]:
+    """Answers scrapes and probes until the block ends; `/readyz` is 503 while the process is not ready.
+
+    Raises `ServerUnavailable` naming the setting where it cannot listen.
+    """
     with _listen(host, port) as listener:
         config = uvicorn.Config(
-            _application(scrape),
+            _application(scrape, is_ready),
             log_config=None,
             log_level="warning",
             lifespan="off",
@@ -49,7 +56,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _application(scrape: Scrape) -> Any:
+def _application(scrape: Scrape, is_ready: Callable[[], bool]) -> Any:
     async def answer(scope: Any, receive: Any, send: Any) -> None:
         status, kind, body = 404, "text/plain", b"metrics are at /metrics\n"
         if scope["type"] == "http" and scope["path"] == PATH:
@@ -58,6 +65,10 @@ def _application(scrape: Scrape) -> Any:
                 status = 200
             else:
                 status, body = 405, b"metrics are only read\n"
+        elif scope["type"] == "http" and scope["path"] in PROBES:
+            # That it answers at all says that its event loop, which all of its work needs, is not held up.
+            is_well = scope["path"] == HEALTH or is_ready()
+            status, body = (200, b"ok\n") if is_well else (503, b"not ready\n")
         headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})

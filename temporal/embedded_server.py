@@ -421,6 +421,12 @@ async def _dial(config: ClientConnectConfig, timeout_seconds: float, encryption:
         async with asyncio.timeout(timeout_seconds):
             return await Client.connect(**config, data_converter=encrypting_converter(codec))
     except ValueError as error:
+        if "cert" in str(error):
+            raise ConfigError(
+                f"the certificates for Temporal's server cannot be used ({_line(error)}): correct the variables "
+                "TEMPORAL_TLS_*",
+                field="TEMPORAL_TLS",
+            ) from None
         raise ConfigError(
             f"`{target}` is no address of a Temporal server ({_line(error)}): write it as host:port", value=target
         ) from None

@@ -103,7 +103,7 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         return [await self._decrypt(each) if is_encrypted(each) else each for each in payloads]
 
     async def _decrypt(self, payload: Payload) -> Payload:
-        key_id = payload.metadata.get(_KEY, b"").decode("ascii", "replace")
+        key_id = key_id_of(payload)
         place, nonce = payload.data[:PLACE_BYTES], payload.data[PLACE_BYTES : PLACE_BYTES + _NONCE_BYTES]
         # Without a context nobody says whose payload this is. What was written without one belongs nowhere.
         if self._place != self._nowhere and place not in (self._place, self._nowhere):
@@ -141,6 +141,11 @@ def place_of(namespace: str, workflow: str) -> bytes:
 def is_encrypted(payload: Payload) -> bool:
     """Tells whether a payload says that it is encrypted."""
     return payload.metadata.get("encoding") == ENCODING
+
+
+def key_id_of(payload: Payload) -> str:
+    """Returns the id of the key by which a payload says that it is encrypted; "" where it says nothing."""
+    return payload.metadata.get(_KEY, b"").decode("ascii", "replace")
 
 
 def _pack(payload: Payload) -> bytes:

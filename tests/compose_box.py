@@ -30,6 +30,8 @@ PASSWORDS: Final = {f"{name}_PASSWORD": f"{name.lower()}0123456789abcdef" for na
 """What `.env` holds."""
 _VARIABLE: Final = re.compile(r"\$(?:\$|\{(\w+)(?:(:[-+?])([^}]*))?\})")
 _ENTRYPOINT: Final = re.compile(r"^ENTRYPOINT (\[.*\])$", re.MULTILINE)
+PUBLISHED: Final = ("8300", "8301", "8080", "9464")
+"""The ports by which processes are reached in their containers."""
 _READY_SECONDS: Final = 60.0
 
 
@@ -67,7 +69,7 @@ class Box:
     postgres: str
     server: ServerHandle
     env: dict[str, str]
-    ports: dict[str, int] = field(default_factory=lambda: {name: free_port() for name in ("8300", "8301", "8080")})
+    ports: dict[str, int] = field(default_factory=lambda: {name: free_port() for name in PUBLISHED})
 
     @property
     def services(self) -> dict[str, dict[str, Any]]:
@@ -153,7 +155,7 @@ class Box:
         # The longest first: one folder's name begins with another's.
         found = re.compile("|".join(map(re.escape, sorted(places, key=len, reverse=True))))
         text = found.sub(lambda each: places[each.group()], text)
-        return re.sub(r"(?<=127\.0\.0\.1:)(8300|8301|8080)", lambda each: str(self.ports[each.group()]), text)
+        return re.sub(r"(?<=127\.0\.0\.1:)(8300|8301|8080|9464)", lambda each: str(self.ports[each.group()]), text)
 
 
 @dataclass

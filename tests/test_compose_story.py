@@ -54,6 +54,7 @@ class Stage:
     ports: tuple[int, int]
     workers: list[Running | None] = dataclasses.field(default_factory=lambda: [None, None])
     gateways: list[Running | None] = dataclasses.field(default_factory=lambda: [None, None])
+    metrics: tuple[int, int] = dataclasses.field(default_factory=lambda: (free_port(), free_port()))
 
     @property
     def url(self) -> str:
@@ -70,7 +71,9 @@ class Stage:
         for number, running in enumerate(self.workers):
             if running is None:
                 pause = {"TRAVEL_DESK_SLEEP_AFTER_WRITE": str(pause_seconds)}
-                self.workers[number] = await self.box.start(WORKER, **pause)
+                # As each of two containers has an address of its own.
+                port = str(self.metrics[number])
+                self.workers[number] = await self.box.start(WORKER, SIGNOFF_METRICS_PORT=port, **pause)
 
     async def start_gateway(self, number: int) -> None:
         """Starts one at its own port, as a container has its own address, until it is well."""

@@ -16,6 +16,7 @@ from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
 from signoff.contracts.errors import ConfigError
 from signoff.engine.connection import open_encryption
+from signoff.engine.credential_check import check_public_keys, check_store_role
 from signoff.engine.turn_client import TurnClient
 from signoff.gateway.app import build_codec_app
 from signoff.gateway.deps import GatewayDeps
@@ -47,7 +48,10 @@ async def running_codec(
 
     Raises `ServerUnavailable` for a taken port, `ConfigError` for a production profile without people.
     """
-    settings = place.settings
+    settings, verifier = place.settings, FileVerifier(place.settings.public_keys)
+    check_store_role(store, "codec server")
+    if settings.profile == "production" and verifier.key_ids:
+        await check_public_keys(store, verifier.key_ids, str(settings.public_keys))
     deps = GatewayDeps(
         # Never used: who comes is known by the store, and payloads come with the request.
         client=TurnClient(await Client.connect(DEFAULT_ADDRESS, namespace=namespace, lazy=True)),
@@ -56,10 +60,10 @@ async def running_codec(
         store=store,
         settings=settings.model_copy(update={"public_url": settings.codec_url}),
         # Of whom a login alone made somebody, the store has what a gateway signed.
-        public_keys=FileVerifier(settings.public_keys),
+        public_keys=verifier,
     )
     served = build_codec_app(deps, encryption.codec(namespace), _origins(settings))
-    async with running_server(served, settings.host, settings.codec_port) as task:
+    async with running_server(served, settings.host, settings.codec_port, setting="SIGNOFF_CODEC_PORT") as task:
         yield task
 
 

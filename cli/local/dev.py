@@ -121,6 +121,7 @@ async def _dev(
                 namespace = server.client.namespace
                 running = running_codec(place, store, encryption, namespace)
                 codec.append(await stack.enter_async_context(running))
+            metrics.is_ready = True
             # Last to come and first to go: who finds the word in another terminal finds everything running.
             stack.enter_context(_leave_word(place, server))
             await _greet(out, place, server, store)

@@ -27,8 +27,10 @@ from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.names import ACTOR_TURN, MEMO_STORE
 from signoff.engine.clock_check import clock_problem, server_clock_lead, store_clock_lead
 from signoff.engine.connection import open_encryption
+from signoff.engine.credential_check import check_public_keys, check_store_role
 from signoff.formats.web_address import is_loopback
 from signoff.gateway.auth.provider_people import missing_logins_warning, second_login
+from signoff.gateway.runtime import signer_problem
 from signoff.keys.key_files import read_private, read_public
 from signoff.keys.signatures import Signer
 from signoff.people.directory import declared_people
@@ -39,6 +41,7 @@ from signoff.settings import Settings, encryption_file, load_settings, login_rol
 from signoff.store.refusal_counts import refusals_since
 from signoff.store.store import working_store
 from signoff.temporal.embedded_server import check_server, ensure_search_attributes, find_temporal
+from signoff.temporal.encryption import is_encrypted, key_id_of
 
 OLDEST_PYTHON: Final = (3, 11)
 REFUSED_DAYS: Final = 30
@@ -47,6 +50,7 @@ _COUNTED: Final = timedelta(days=1)
 _GOING_ON: Final = f"WorkflowType = '{ACTOR_TURN}' AND ExecutionStatus = 'Running' AND TaskQueue = '{{}}'"
 TURNS_LOOKED_AT: Final = 1_000
 """Of how many running turns `doctor` looks at the store."""
+_NAMED: Final = 3
 _GATEWAY_SECONDS: Final = 3.0
 _NAME_ANOTHER: Final = "name another in SIGNOFF_TEMPORAL_BINARY"
 
@@ -97,11 +101,15 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
     refused = [await _check("refused", lambda: _count_refused(settings))] if store.ok else []
     production = settings.profile == "production"
     roles = [await _check("store role", lambda: _role(settings))] if store.ok and production else []
+    if roles:
+        roles.append(await _check("signatures", lambda: _signatures(settings)))
     server = await _check("server", lambda: _server(settings, address))
-    clocks = [await _check("clocks", lambda: _clocks(settings, address))] if store.ok and server.ok else []
-    gateway = await _check("gateway", lambda: _gateway(settings))
     attributes = await _check("search attributes", lambda: _attributes(settings, address, fix=fix))
-    turns = [await _check("turns", lambda: _turns(settings, address))] if store.ok and server.ok else []
+    # A server that answers may lack the namespace, in which both of these look.
+    both = store.ok and server.ok and attributes.ok
+    clocks = [await _check("clocks", lambda: _clocks(settings, address))] if both else []
+    gateway = await _check("gateway", lambda: _gateway(settings))
+    turns = [await _check("turns", lambda: _turns(settings, address))] if both else []
     return [*checks, store, *roles, *refused, *logins, server, *clocks, *turns, gateway, attributes]
 
 
@@ -186,12 +194,26 @@ async def _role(settings: Settings) -> str:
     async with working_store(settings) as store:
         if store.dialect == "sqlite":
             return ONE_ROLE
+        if settings.signing_keys.exists():
+            check_store_role(store, "gateway")
         if store.role == "owner":
             return (
                 "this is the address of the tables' owner, who may do everything: give workers and gateways one each "
                 "(`signoff store roles`)"
             )
         return f"a {store.role}'s"
+
+
+async def _signatures(settings: Settings) -> str:
+    """Checks that the keys here are those by which the store's record was signed."""
+    async with working_store(settings) as store:
+        if settings.signing_keys.exists():
+            if problem := await signer_problem(store, Signer(read_private(settings.signing_keys))):
+                raise ConfigError(problem)
+        elif settings.public_keys.exists():
+            known = [key.id for key in read_public(settings.public_keys).keys]
+            await check_public_keys(store, known, str(settings.public_keys))
+    return "the keys here are those that signed the store's record, if any did"
 
 
 async def _count_refused(settings: Settings) -> str:
@@ -253,11 +275,24 @@ async def _turns(settings: Settings, address: str | None) -> str:
     client = await reach_server(settings, address)
     elsewhere: set[str] = set()
     number = 0
+    unread: set[str] = set()
+    encryption = await open_encryption(settings, provider_of_secrets(settings))
     async for row in client.list_workflows(_GOING_ON.format(settings.task_queue), limit=TURNS_LOOKED_AT):
+        keys = {key_id_of(each) for each in row.raw_info.memo.fields.values() if is_encrypted(each)}
+        missing = {key for key in keys if encryption is None or await encryption.keys.reader(key) is None}
+        if missing:
+            unread |= missing
+            continue
         begun_with = (await row.memo()).get(MEMO_STORE, own)
         if begun_with != own:
             number += 1
             elsewhere.add(str(begun_with))
+    if unread:
+        named = ", ".join(f"`{key[:16]}`" for key in sorted(unread)[:_NAMED])
+        raise ConfigError(
+            f"running turns are encrypted by keys that are not among those of `{settings.encryption_keys}`: {named}; "
+            "add them there, from a worker or gateway that has them"
+        )
     if number:
         raise ConfigError(
             f"{plural(number, 'running turn')} began with another store ({', '.join(sorted(elsewhere))}) than this one "

@@ -82,6 +82,7 @@ async def _gateway(out: Output, port: int | None, manifest: Path | None, address
             metrics.serve(store, "gateway"),
             running_gateway(place, signoff, store) as task,
         ):
+            metrics.is_ready = True
             url = place.settings.public_url
             out.show({"url": url}, f"Inbox     {url}; Ctrl-C stops it", compact=True)
             await until_stopped(stop, task)

@@ -54,10 +54,10 @@ async def running_worker(
 
 def role_problem(dialect: str, role: StoreRole) -> str:
     """Explains why a worker should not be connected so; "" where nothing is wrong, or on SQLite, which has no roles."""
-    if dialect == "sqlite" or role == "worker":
+    if dialect == "sqlite" or role != "owner":
         return ""
     return (
-        f"the SIGNOFF_STORE_URL of this worker is the {role}'s of the store: who takes the worker over can answer for "
+        "the SIGNOFF_STORE_URL of this worker is that of the tables' owner: who takes the worker over can answer for "
         "anybody; give it a role of its own (`signoff store roles`)"
     )
 
@@ -76,6 +76,7 @@ async def _worker(out: Output, manifest: Path | None, address: str | None, model
             metrics.serve(store, "worker"),
             running_worker(place, signoff.temporal, store, task_queue=queue) as task,
         ):
+            metrics.is_ready = True
             found = {"task_queue": queue, "namespace": signoff.temporal.namespace, "catalog": place.catalog.hash}
             out.show(
                 found,

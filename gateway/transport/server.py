@@ -31,13 +31,14 @@ async def serve(
     *,
     stop: asyncio.Event | None = None,
     ready: Callable[[], None] | None = None,
+    setting: str = "SIGNOFF_PORT",
 ) -> None:
     """Serves `app` until `stop` is set or the task is cancelled, then lets requests finish and returns.
 
-    `ready` is called once the port answers. Signals are the caller's matter. Raises `ServerUnavailable` naming the
-    setting when the port is taken or the address is not this machine's.
+    `ready` is called once the port answers; `setting` names the port. Signals are the caller's matter. Raises
+    `ServerUnavailable` naming the setting when the port is taken or the address is not this machine's.
     """
-    with _listen(host, port) as listener:
+    with _listen(host, port, setting) as listener:
         config = uvicorn.Config(
             app,
             # Its words go where all others go: uvicorn's own handlers would print tracebacks.
@@ -62,10 +63,12 @@ async def serve(
 
 
 @contextlib.asynccontextmanager
-async def running_server(app: FastAPI, host: str, port: int) -> AsyncIterator[asyncio.Task[None]]:
+async def running_server(
+    app: FastAPI, host: str, port: int, *, setting: str = "SIGNOFF_PORT"
+) -> AsyncIterator[asyncio.Task[None]]:
     """Serves `app`, which answers when the block begins, until it ends. Raises as `serve`."""
     stop, ready = asyncio.Event(), asyncio.Event()
-    task = asyncio.create_task(serve(app, host, port, stop=stop, ready=ready.set))
+    task = asyncio.create_task(serve(app, host, port, stop=stop, ready=ready.set, setting=setting))
     waiting = asyncio.create_task(ready.wait())
     try:
         # Whichever is first: where the port is taken the server ends and is never ready.
@@ -124,15 +127,15 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int, setting: str) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise ServerUnavailable(
-                f"port {port} of `{host}` is taken: stop what listens there, or name another port in SIGNOFF_PORT"
+                f"port {port} of `{host}` is taken: stop what listens there, or name another port in {setting}"
             ) from None
         raise ServerUnavailable(
-            f"nothing can listen at `{host}` port {port} ({error.strerror}): correct SIGNOFF_HOST or SIGNOFF_PORT"
+            f"nothing can listen at `{host}` port {port} ({error.strerror}): correct SIGNOFF_HOST or {setting}"
         ) from None

@@ -211,7 +211,7 @@ async def test_doctor_says_as_whom_it_is_connected(
     )  # fmt: skip
 
 
-def test_a_worker_with_anothers_role_is_told() -> None:
-    """As the owner or a gateway it could answer for anybody; SQLite has no roles to choose from."""
-    assert [role_problem("postgresql", role) != "" for role in ("owner", "gateway", "worker")] == [True, True, False]
+def test_a_worker_with_the_owners_role_is_told() -> None:
+    """As the owner it could answer for anybody; SQLite has no roles to choose from."""
+    assert [role_problem("postgresql", role) != "" for role in ("owner", "worker")] == [True, False]
     assert role_problem("sqlite", "owner") == ""

@@ -221,8 +221,12 @@ async def test_a_scrape_is_answered_in_both_forms_and_nothing_else_is(store: Sto
     port = free_port()
     settings = Settings(metrics_port=port)
     store.counts.count("signoff_refused_inputs", "late")
-    async with MetricsEndpoint(settings).serve(store, "gateway"), httpx.AsyncClient() as http:
+    endpoint = MetricsEndpoint(settings)
+    async with endpoint.serve(store, "gateway"), httpx.AsyncClient() as http:
         at = f"http://127.0.0.1:{port}"
+        assert [(await http.get(f"{at}/{path}")).status_code for path in ("healthz", "readyz")] == [200, 503]
+        endpoint.is_ready = True
+        assert (await http.get(f"{at}/readyz")).status_code == 200
         answer = await http.get(f"{at}/metrics", headers={"accept": OPENMETRICS})
         assert answer.text.endswith("# EOF\n")
         read = {family.name: family for family in text_string_to_metric_families(answer.text)}
@@ -232,7 +236,7 @@ async def test_a_scrape_is_answered_in_both_forms_and_nothing_else_is(store: Sto
         plain = await http.get(f"{at}/metrics")
         assert plain.headers["content-type"].startswith("text/plain")
         assert "signoff_refused_inputs" in {family.name for family in plain_families(plain.text)}
-        assert [(await http.get(f"{at}/{path}")).status_code for path in ("", "healthz", "metrics/")] == [404] * 3
+        assert [(await http.get(f"{at}/{path}")).status_code for path in ("", "health", "metrics/")] == [404] * 3
         assert (await http.post(f"{at}/metrics")).status_code == 405
         with pytest.raises(ServerUnavailable, match=rf"port {port} .* is taken.*SIGNOFF_METRICS_PORT"):
             async with MetricsEndpoint(settings).serve(store, "gateway"):

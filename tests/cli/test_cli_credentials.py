@@ -1,0 +1,194 @@
+"""What is another process's, another installation's or none at all is refused at the start, in one sentence."""
+
+import socket
+from typing import Any
+
+import pytest
+from cli_kit import Cli, assert_one_sentence
+from site_kit import Site, here, token
+from store_roles import given_roles, made_roles
+
+from signoff.approvals.audit_events import admin_entry
+from signoff.audit.checkpoints import Checkpoints
+from signoff.audit.log import AuditLog
+from signoff.contracts.clock import system_clock
+from signoff.contracts.names import ACTOR_TURN, MEMO_STORE
+from signoff.engine.connection import open_encryption
+from signoff.keys.encryption_keys import ensure_encryption_keys
+from signoff.keys.key_files import read_private
+from signoff.keys.signatures import Signer
+from signoff.registry.installation import provider_of_secrets
+from signoff.settings import load_settings
+from signoff.store.store import open_store
+from signoff.temporal.embedded_server import ServerHandle
+
+PROCESSES = ("worker", "gateway", "codec")
+NOWHERE = "127.0.0.1:1"
+WRONG = {
+    "keys": ("holds no keys", "signoff keys create"),
+    "open keys": ("other users may read or change it", "chmod 600"),
+    "store": ("store_url", "postgresql://USER@HOST/NAME"),
+    "new store": ("newer version", "install the newer one"),
+    "profile": ("SIGNOFF_PROFILE", "production"),
+    "people": ("nobody.yaml",),
+    "host": ("SIGNOFF_HOST",),
+    "server": ("no Temporal server answers", "TEMPORAL_ADDRESS"),
+    "certificate": ("/nowhere/cert.pem", "TEMPORAL_"),
+    "half a certificate": ("certificates", "TEMPORAL_TLS_"),
+    "namespace": ("there is no namespace", "temporal operator namespace create"),
+}
+"""What is wrong, and what of the sentence says so and what mends it."""
+OF_THE_SERVER = ("server", "certificate", "half a certificate", "namespace")
+
+
+async def ready_site(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> None:
+    """Gives the site keys and a token: each of its processes would start."""
+    here(clean_env, site, "gateway")
+    assert (await cli("keys", "create")).code == 0
+    await token(cli, "ana")
+    for process in ("worker", "codec"):
+        folder = site.folder / process
+        folder.mkdir(mode=0o700)
+        await cli("keys", "export", "--out", str(folder / "public-keys.json"))
+
+
+async def doctor(cli: Cli, name: str) -> dict[str, Any]:
+    """What `signoff doctor` finds of one thing."""
+    (found,) = [check for check in (await cli("doctor", "--json")).data if check["name"] == name]
+    return dict(found)
+
+
+@pytest.mark.postgres
+async def test_the_role_of_another_process_is_refused(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, postgres_server: str
+) -> None:
+    """Before anything is accepted; `doctor` finds it where the gateway's keys are."""
+    urls = await made_roles(postgres_server)
+    await given_roles(urls, site.folder)
+    await ready_site(cli, clean_env, site)
+    clean_env.setenv("SIGNOFF_STORE_URL", urls.gateway)
+    await token(cli, "ana")
+    for process, role in (("worker", "gateway"), ("gateway", "worker"), ("codec", "worker")):
+        here(clean_env, site, process)
+        clean_env.setenv("SIGNOFF_STORE_URL", getattr(urls, role))
+        text = assert_one_sentence(await cli(process))
+        assert f"is that of the {role}'s role" in text
+        assert "signoff store roles" in text
+    here(clean_env, site, "gateway")
+    clean_env.setenv("SIGNOFF_STORE_URL", urls.worker)
+    found = await doctor(cli, "store role")
+    assert (found["ok"], "is that of the worker's role" in found["message"]) == (False, True)
+
+
+async def test_the_public_keys_of_another_gateway_are_refused(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site
+) -> None:
+    """A worker or a codec server that has them would believe nobody; a gateway with new keys starts, and says it."""
+    await ready_site(cli, clean_env, site)
+    private = site.folder / "gateway" / "signing-keys.json"
+    async with open_store(site.env("gateway")["SIGNOFF_STORE_URL"]) as store:
+        await AuditLog(store).append([admin_entry("main", "tested", "", system_clock())])
+        assert await Checkpoints(store).take(Signer(read_private(private))) is not None
+    assert (await doctor(cli, "signatures"))["ok"]
+    private.unlink()
+    await cli("keys", "create")
+    found = await doctor(cli, "signatures")
+    assert (found["ok"], "have not signed this store's record" in found["message"]) == (False, True)
+    for process in ("worker", "codec"):
+        here(clean_env, site, "gateway")
+        await cli("keys", "export", "--out", str(site.folder / process / "public-keys.json"))
+        here(clean_env, site, process)
+        text = assert_one_sentence(await cli(process))
+        assert "are not those of the gateway that signs here" in text
+        assert "signoff keys export" in text
+        found = await doctor(cli, "signatures")
+        assert (found["ok"], found["message"] in text) == (False, True)
+
+
+async def test_a_missing_encryption_key_is_found_beforehand(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, cli_server: ServerHandle
+) -> None:
+    """Turns that go on under a key that is not here: `doctor` names it."""
+    await ready_site(cli, clean_env, site)
+    settings = load_settings()
+    client = await cli_server.connect(await open_encryption(settings, provider_of_secrets(settings)))
+    begun = await client.start_workflow(ACTOR_TURN, id=site.queue, task_queue=site.queue, memo={MEMO_STORE: "x"})
+    keys = site.folder / "encryption-keys.json"
+    try:
+        missing = ensure_encryption_keys(keys, system_clock()).keys[0].id
+        keys.unlink()
+        await cli("keys", "create", "--encryption")
+        found = await doctor(cli, "turns")
+        # A list of the server's may lag behind what it has.
+        while found["ok"]:
+            found = await doctor(cli, "turns")
+        assert f"are encrypted by keys that are not among those of `file:{keys}`: `{missing}`" in found["message"]
+    finally:
+        await begun.terminate()
+
+
+@pytest.mark.parametrize(
+    ("process", "wrong"),
+    [
+        (process, wrong)
+        for process in PROCESSES
+        for wrong in WRONG
+        # A worker listens nowhere, and the codec server does not ask Temporal.
+        if (process, wrong) != ("worker", "host") and not (process == "codec" and wrong in OF_THE_SERVER)
+    ],
+)
+async def test_wrong_settings_are_one_sentence(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, process: str, wrong: str
+) -> None:
+    """Each process says what is wrong and what mends it, and `doctor` does so before it is started."""
+    await ready_site(cli, clean_env, site)
+    here(clean_env, site, process)
+    await make_wrong(clean_env, site, wrong)
+    text = assert_one_sentence(await cli(process))
+    assert all(word in text for word in WRONG[wrong]), text
+    if wrong != "host":
+        ran = await cli("doctor")
+        assert (ran.code, WRONG[wrong][0] in ran.out) == (1, True), ran
+
+
+async def make_wrong(clean_env: pytest.MonkeyPatch, site: Site, wrong: str) -> None:
+    """Breaks one thing of a site that is sound."""
+    keys = site.folder / "encryption-keys.json"
+    match wrong:
+        case "keys":
+            keys.write_text('{"keys": []}')
+        case "open keys":
+            keys.chmod(0o644)
+        case "store":
+            clean_env.setenv("SIGNOFF_STORE_URL", "mysql://somewhere/else")
+        case "new store":
+            async with open_store(site.env("gateway")["SIGNOFF_STORE_URL"]) as store:
+                await store.run(
+                    lambda connection: connection.exec_driver_sql("UPDATE signoff_version SET version_num = 'z'")
+                )
+        case "profile":
+            clean_env.setenv("SIGNOFF_PROFILE", "productive")
+        case "people":
+            clean_env.setenv("SIGNOFF_PEOPLE", str(site.folder / "nobody.yaml"))
+        case "host":
+            clean_env.setenv("SIGNOFF_HOST", "192.0.2.1")
+        case "server":
+            clean_env.setenv("TEMPORAL_ADDRESS", NOWHERE)
+        case "certificate":
+            clean_env.setenv("TEMPORAL_TLS_CLIENT_CERT_PATH", "/nowhere/cert.pem")
+            clean_env.setenv("TEMPORAL_TLS_CLIENT_KEY_PATH", "/nowhere/key.pem")
+        case "half a certificate":
+            clean_env.setenv("TEMPORAL_TLS_CLIENT_CERT_DATA", "a certificate without its key")
+        case "namespace":
+            clean_env.setenv("TEMPORAL_NAMESPACE", "another")
+
+
+async def test_a_taken_port_is_named_by_its_setting(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> None:
+    """The codec server's port is another setting than the gateway's."""
+    await ready_site(cli, clean_env, site)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for process, setting in (("gateway", "SIGNOFF_PORT"), ("codec", "SIGNOFF_CODEC_PORT")):
+            here(clean_env, site, process)
+            clean_env.setenv(setting, port)
+            assert f"name another port in {setting}" in assert_one_sentence(await cli(process))
