@@ -66,7 +66,7 @@ SETTING_NAMES: Final = (
     "people", "signing_keys", "public_keys", "secrets", "oidc_issuer", "oidc_client_id", "oidc_client_secret",
     "oidc_groups_claim", "oidc_roles", "oidc_mfa_acr", "oidc_days", "retention", "temporal_port", "ui_port",
     "temporal_ui", "temporal_binary", "durable", "event_days", "result_chars", "encryption", "encryption_keys",
-    "codec_port", "codec_url", "trace",
+    "codec_port", "codec_url", "trace", "log", "otel", "metrics_port", "metrics_host",
 )  # fmt: skip
 """Of every setting, for what looks at variables without loading settings."""
 SETTINGS_FILE: Final = "signoff.toml"

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Literal
 
-from signoff.contracts.errors import ConfigError, StoreUnavailable
+from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.names import VERSION
-from signoff.registry.extras import missing_extra
+from signoff.registry.extras import require_extra
 from signoff.settings import Settings
 from signoff.store.gauges.backlog_reader import Backlog, BacklogReader
 from signoff.store.store import Store
@@ -40,8 +40,7 @@ class MetricsEndpoint:
         self._sdk: SdkMetrics | None = None
         if settings.metrics_port is None:
             return
-        if missing := missing_extra("metrics"):
-            raise ConfigError(f"SIGNOFF_METRICS_PORT {missing}", field="metrics_port")
+        require_extra("metrics", "SIGNOFF_METRICS_PORT")
         from signoff.temporal.sdk_metrics import measure_sdk  # noqa: PLC0415
 
         self._sdk = measure_sdk()

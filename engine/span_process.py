@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from signoff.contracts.errors import ConfigError
-from signoff.registry.extras import missing_extra
+from signoff.registry.extras import require_extra
 from signoff.settings import Settings
 
 if TYPE_CHECKING:
@@ -22,8 +21,7 @@ async def open_spans(settings: Settings, process: str) -> AsyncIterator["SpanSen
     if not settings.otel:
         yield None
         return
-    if missing := missing_extra("otel"):
-        raise ConfigError(f"SIGNOFF_OTEL {missing}", field="otel")
+    require_extra("otel", "SIGNOFF_OTEL")
     # What only those need who trace is not loaded by the others.
     from signoff.telemetry.span_sender import SpanSender  # noqa: PLC0415
 

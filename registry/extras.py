@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Final
 
+from signoff.contracts.errors import ConfigError
+
 EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "mail": ("dkim", "dns", "aiosmtplib", "aiosmtpd", "imap_tools"),
     "slack": ("websockets",),
@@ -28,6 +30,12 @@ def missing_extra(extra: str) -> str:
     if all(map(_is_installed, EXTRAS[extra])):
         return ""
     return f"needs an extra of Signoff: pip install 'signoff[{extra}]'"
+
+
+def require_extra(extra: str, variable: str) -> None:
+    """Raises `ConfigError` where a setting, named by its variable, needs an extra that is not installed."""
+    if missing := missing_extra(extra):
+        raise ConfigError(f"{variable} {missing}", field=variable)
 
 
 def extra_of_model(model: str) -> str:

@@ -36,6 +36,7 @@ from signoff.keys.signatures import Signer
 from signoff.people.directory import declared_people
 from signoff.people.login import OIDC
 from signoff.registry.approver_coverage import check_approver_coverage
+from signoff.registry.extras import require_extra
 from signoff.registry.installation import provider_of_secrets
 from signoff.settings import Settings, encryption_file, load_settings, login_roles, require_ready
 from signoff.store.refusal_counts import refusals_since
@@ -129,6 +130,10 @@ async def _python() -> str:
 
 async def _settings() -> str:
     settings = load_settings()
+    if settings.metrics_port is not None:
+        require_extra("metrics", "SIGNOFF_METRICS_PORT")
+    if settings.otel:
+        require_extra("otel", "SIGNOFF_OTEL")
     return f"profile {settings.profile}, state in {settings.state_dir}"
 
 

@@ -15,6 +15,7 @@ from signoff.audit.log import AuditLog
 from signoff.cli.local.doctor import REFUSED_DAYS
 from signoff.cli.local.worker import role_problem
 from signoff.contracts.names import ACTOR_TURN, MEMO_STORE
+from signoff.registry import extras
 from signoff.store.store import open_store
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
 
@@ -91,6 +92,20 @@ async def test_without_a_gateway_a_freeze_has_a_way(cli: Cli, clean_env: pytest.
     gateway = next(check for check in checks if check["name"] == "gateway")
     assert gateway["ok"] is True
     assert gateway["message"].endswith("`signoff store freeze TENANT --reason WHY`")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "extra"), [("SIGNOFF_METRICS_PORT", "9464", "metrics"), ("SIGNOFF_OTEL", "true", "otel")]
+)
+async def test_a_setting_that_needs_an_extra_is_named(
+    cli: Cli, clean_env: pytest.MonkeyPatch, variable: str, value: str, extra: str
+) -> None:
+    """Beforehand, in the sentence that the process would end with."""
+    clean_env.setenv(variable, value)
+    clean_env.setattr(extras, "EXTRAS", {**extras.EXTRAS, extra: ("a_module_that_nobody_has",)})
+    checks = (await cli("doctor", "--json")).data
+    assert (checks[-1]["name"], checks[-1]["ok"]) == ("settings", False)
+    assert checks[-1]["message"] == f"{variable} needs an extra of Signoff: pip install 'signoff[{extra}]'"
 
 
 async def test_wrong_settings_are_said_first(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:

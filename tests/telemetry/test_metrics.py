@@ -12,21 +12,17 @@ from gateway_rig import PASSWORD, GatewayRig, gateway_rig
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as plain_families
-from sqlalchemy import Connection
 from temporalio.client import Client
 
-from signoff.audit.log import AuditLog, entry_writer
 from signoff.audit.record_counts import counts_from_entry
 from signoff.contracts.audit import AuditEntry, AuditKind
-from signoff.contracts.errors import ConfigError, ServerUnavailable, StoreUnavailable
-from signoff.contracts.frozen_model import FrozenModel
+from signoff.contracts.errors import ConfigError, ServerUnavailable
 from signoff.contracts.ids import TurnKey
 from signoff.engine.metrics_endpoint import READ_SECONDS, MetricsEndpoint, StoreGauges, gauges_from_backlog
 from signoff.gateway.events.turn_end_recorder import TurnEndRecorder
 from signoff.registry import extras
 from signoff.settings import Settings
-from signoff.store.gauges.backlog_reader import Backlog, BacklogReader, RequestBacklog
-from signoff.store.inbound_queue import InboundQueue
+from signoff.store.gauges.backlog_reader import Backlog, RequestBacklog
 from signoff.store.store import Store
 from signoff.telemetry.counts import Count, Gauges, HistogramCounts, ProcessCounts
 from signoff.telemetry.exposition import write_metrics
@@ -36,12 +32,6 @@ from signoff.temporal.embedded_server import free_port
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 SUFFIX = {"counter": "_total", "info": "_info"}
 QUEUES = {"cards", "card_endings", "arrivals", "answers", "events", "dead_events"}
-
-
-class Message(FrozenModel):
-    """Something that a channel received."""
-
-    key: str
 
 
 @pytest.fixture
@@ -116,23 +106,6 @@ async def test_bad_input_is_counted_by_its_kind(rig: GatewayRig) -> None:
     assert samples(families(rig.deps.store.counts)["signoff_refused_inputs"], "_total") == {("forged",): 2.0}
 
 
-async def test_what_is_rolled_back_counts_for_nothing(store: Store) -> None:
-    """Only what was committed has happened."""
-    entry = AuditEntry(stream="turn/main/s/t", key="k", kind="auto", at=datetime.now(UTC), tenant="main")
-    write = entry_writer([entry])
-
-    def fails(connection: Connection) -> None:
-        write(connection)
-        raise RuntimeError("the disk is full")
-
-    with pytest.raises(StoreUnavailable):
-        await store.run(fails)
-    assert store.counts.counters == {"signoff_store_failures": {(): 1.0}}
-    assert await AuditLog(store).append([entry]) == 1
-    assert await AuditLog(store).append([entry]) == 0
-    assert store.counts.counters["signoff_gate_outcomes"] == {("allowed", "approval"): 1.0}
-
-
 @pytest.mark.parametrize(
     ("kind", "facts", "counts"),
     [
@@ -203,17 +176,6 @@ async def test_the_store_is_read_once_in_a_while_however_often_it_is_asked(store
 async def test_a_worker_reads_nothing_of_the_store(store: Store) -> None:
     """Its role does not see the queues, and the gateways tell of them."""
     assert await StoreGauges(store, reads=False).read() == Gauges({}, {})
-
-
-async def test_every_queue_is_measured_on_every_database(store: Store) -> None:
-    """The statements are those of both dialects."""
-    found = await BacklogReader(store).read()
-    assert set(found.queues) == QUEUES
-    assert {each.entries for each in found.queues.values()} == {0}
-    assert (found.requests, found.frozen) == ({}, 0)
-    await InboundQueue(store).put("mail", [Message(key="k")], [])
-    again = (await BacklogReader(store).read()).queues["arrivals"]
-    assert (again.entries, again.oldest_seconds >= 0) == (1, True)
 
 
 async def test_a_scrape_is_answered_in_both_forms_and_nothing_else_is(store: Store) -> None:

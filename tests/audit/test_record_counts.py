@@ -1,0 +1,28 @@
+"""Entries of the record are counted once they are committed, on every database."""
+
+from datetime import UTC, datetime
+
+import pytest
+from sqlalchemy import Connection
+
+from signoff.audit.log import AuditLog, entry_writer
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.errors import StoreUnavailable
+from signoff.store.store import Store
+
+
+async def test_what_is_rolled_back_counts_for_nothing(store: Store) -> None:
+    """Only what was committed has happened."""
+    entry = AuditEntry(stream="turn/main/s/t", key="k", kind="auto", at=datetime.now(UTC), tenant="main")
+    write = entry_writer([entry])
+
+    def fails(connection: Connection) -> None:
+        write(connection)
+        raise RuntimeError("the disk is full")
+
+    with pytest.raises(StoreUnavailable):
+        await store.run(fails)
+    assert store.counts.counters == {"signoff_store_failures": {(): 1.0}}
+    assert await AuditLog(store).append([entry]) == 1
+    assert await AuditLog(store).append([entry]) == 0
+    assert store.counts.counters["signoff_gate_outcomes"] == {("allowed", "approval"): 1.0}
