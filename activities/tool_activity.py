@@ -113,6 +113,7 @@ class ToolActivity:
             holds=holds,
             also=self._journal.together(begins, right.rows),
             runs=True,
+            begun=task.permit.ctx.user.issued_at,
         )
         claim = await finish(claiming)
         # `also` is written with a fresh ticket alone: beside any other claim, what was received is still owed.

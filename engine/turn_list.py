@@ -91,6 +91,20 @@ async def closed_turns(client: Client, since: datetime) -> AsyncGenerator[TurnRo
         raise _explain_failure(error) from None
 
 
+async def lost_questions(client: Client, requests: RequestLists) -> AsyncGenerator[TurnRow, None]:
+    """Yields the turns of all tenants that wait for an answer, and of which the store has no question that waits.
+
+    So they are where the store was restored from before their questions; and, for moments, where an answer is on its
+    way. Raises `ServerUnavailable`, `StoreUnavailable`.
+    """
+    query = f'WorkflowType = "{names.ACTOR_TURN}" AND {_in_state("suspended")} AND ExecutionStatus = "Running"'
+    async with aclosing(_pages(_executions(client, query, TURNS_SEEN), _PAGE)) as pages:
+        async for page in pages:
+            for row in await _build_rows(requests, page):
+                if not row.codes:
+                    yield row
+
+
 async def sessions(
     client: Client,
     requests: RequestLists,

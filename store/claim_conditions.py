@@ -2,18 +2,44 @@
 tools.
 """
 
+from collections.abc import Callable
 from datetime import datetime
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import Boolean, Connection, Row, String, Table, bindparam, case, delete, func, or_, select, text, update
+from sqlalchemy import (
+    Boolean,
+    Connection,
+    Row,
+    String,
+    Table,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from signoff.contracts.grant import Freeze
 from signoff.contracts.ids import parse_workflow_id
 from signoff.contracts.usage import LONGEST, LimitedUse
-from signoff.store.tables import FREEZES, GRANT_USES, GRANTS, TICKETS, USES, StoreClock, time_from_millis
-from signoff.store.tickets import digest_of_key
+from signoff.store.tables import (
+    FREEZES,
+    GRANT_USES,
+    GRANTS,
+    RESTORATIONS,
+    TICKETS,
+    USES,
+    StoreClock,
+    millis_from_time,
+    time_from_millis,
+)
+from signoff.store.tickets import digest_of_key, earlier_keys
 
 # Claims share the lock of their tenant and a freeze takes it alone: when the freeze is written, every claim that did
 # not see it is already committed. SQLite has one writer at a time anyway.
@@ -65,6 +91,8 @@ _TAKE_OVER: Final = (
         seen_at=_SEEN_IF_RUNS,
     )
 )
+_RESTORED: Final = select(func.max(RESTORATIONS.c.at))
+_LAST: Final = select(TICKETS.c.claimed_at).where(TICKETS.c.key == bindparam("ticket"))
 _RETURN: Final = (
     update(USES).where(USES.c.key == bindparam("ticket"), USES.c.returned_at.is_(None)).values(returned_at=StoreClock())
 )
@@ -111,6 +139,34 @@ def add_claim(connection: Connection, values: dict[str, Any], *, runs: bool) -> 
         return True
     taken = {"ticket": values["key"], "tool_name": values["tool"], "by": values["owner"], **_call_values(values)}
     return connection.execute(_TAKE_OVER, {**taken, "runs": runs}).rowcount == 1
+
+
+def restored_at(connection: Connection) -> datetime | None:
+    """Returns when the store was last restored from a backup, by its own clock; None where it never was."""
+    found = connection.scalar(_RESTORED)
+    return None if found is None else time_from_millis(found)
+
+
+def add_restoration(connection: Connection, also: Callable[[Connection], object]) -> datetime:
+    """Records that the store was restored now, with what is `also` written; returns when that is."""
+    at = connection.execute(insert(RESTORATIONS).returning(RESTORATIONS.c.at)).scalar_one()
+    also(connection)
+    return time_from_millis(at)
+
+
+def is_forgotten(connection: Connection, key: str, begun: datetime | None) -> bool:
+    """Returns whether a call without the ticket `key`, of a turn that was `begun` then, may have run under it.
+
+    That is so where the store was restored from a backup since: what ran after the backup was taken has no ticket. A
+    turn of which nobody knows when it was begun is one begun before.
+    """
+    restored = restored_at(connection)
+    if restored is None or (begun is not None and begun >= restored):
+        return False
+    # The ticket before it was given up by people who were asked since: what they said is not forgotten.
+    before = earlier_keys(key)[-1:]
+    given = connection.scalar(_LAST, {"ticket": before[0]}) if before else None
+    return given is None or given < millis_from_time(restored)
 
 
 def has_other_action(connection: Connection, values: dict[str, Any]) -> bool:

@@ -39,6 +39,7 @@ from signoff.store.tables import (
     PROBES,
     QUESTIONS,
     REFUSALS,
+    RESTORATIONS,
     SESSIONS,
     SUBSCRIPTIONS,
     TICKETS,
@@ -157,6 +158,8 @@ _WORKER: Final = {
     EVENT_DELIVERIES: _READ,
     SUBSCRIPTIONS: NOTHING,
     REFUSALS: _COUNTS,
+    # Taken back, what may have run before a restoration would run without a question.
+    RESTORATIONS: _READ,
     PROBES: _PROBE,
 }
 
@@ -190,6 +193,7 @@ _GATEWAY: Final = {
     EVENT_DELIVERIES: Rights(select=True, insert=True, update=_not_key(EVENT_DELIVERIES), delete=True),
     SUBSCRIPTIONS: Rights(select=True, insert=True, update=_only(SUBSCRIPTIONS, "number")),
     REFUSALS: _COUNTS,
+    RESTORATIONS: _READ,
     PROBES: _PROBE,
 }
 

@@ -27,6 +27,7 @@ from signoff.store.claim_conditions import (
     has_other_action,
     hold_call,
     insert_new,
+    is_forgotten,
     keep_use,
     return_use,
     share_blob,
@@ -244,6 +245,7 @@ class Store:
         holds: Callable[[Connection], bool] | None = None,
         also: Also | None = None,
         runs: bool = False,
+        begun: datetime | None = None,
     ) -> Claim:
         """Claims the ticket `key`; of all claimers ever, exactly one gets `fresh`.
 
@@ -254,7 +256,8 @@ class Store:
         those of the call's earlier tickets, which were given up; and the tenant, which `workflow` names, is checked not
         to be frozen; else nothing is claimed. `holds` checks in the transaction whether the right to run still stands.
         `also` is written with a fresh ticket, or the ticket is not claimed either. `runs`: the claimer begins at once,
-        and the ticket is `seen` while it goes on.
+        and the ticket is `seen` while it goes on. `begun` is when the turn was: where the store was restored from a
+        backup since, the call may have run without a ticket, and its first claimer gets `open`, like any later one.
         """
 
         def enter(connection: Connection) -> Claim:
@@ -271,7 +274,8 @@ class Store:
                 "owner": owner,
                 "nonce": nonce,
             }
-            fresh = add_claim(connection, values, runs=runs)
+            forgotten = is_forgotten(connection, key, begun)
+            fresh = add_claim(connection, values, runs=runs and not forgotten)
             # Also where the ticket is not fresh: its caller is told both, as a finished call keeps its outcome.
             freeze = freeze_of(connection, tenant)
             frozen = "" if freeze is None else freeze.reason or "no reason given"
@@ -292,6 +296,8 @@ class Store:
             again = None if use is None else take_use(connection, use, key)
             if again is not None:
                 raise _NotGiven(Claim(kind="used_up", again=again))
+            if forgotten:
+                return Claim(kind="open", frozen=frozen)
             # Last: what writes the record locks its streams until the transaction ends (see `audit.log.entry_writer`).
             if also is not None:
                 also(connection)

@@ -459,6 +459,13 @@ REFUSALS: Final = Table(
 )
 """How much bad input was refused in an hour, of each kind; rows go after `REFUSAL_DAYS`."""
 
+RESTORATIONS: Final = Table(
+    "restorations",
+    METADATA,
+    Column("at", BigInteger, primary_key=True, autoincrement=False, default=StoreClock()),
+)
+"""When the store was restored from a backup: what ran after that was taken has no ticket here. Its owner adds rows."""
+
 PROBES: Final = Table(
     "probes",
     METADATA,

@@ -18,11 +18,15 @@ from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import ConfigError, NotFound
 from signoff.contracts.ids import is_id
 from signoff.contracts.limits import REASON_CHARS
+from signoff.contracts.names import DEFAULT_TENANT
 from signoff.engine.store_cleanup import StoreCleanup, StoreRemoval
+from signoff.engine.turn_list import lost_questions
 from signoff.formats.nearest_name import quote_name
 from signoff.settings import Settings, load_settings
+from signoff.store.claim_conditions import add_restoration
 from signoff.store.freezes import Freezes
 from signoff.store.privileges import give_roles, role_statements
+from signoff.store.questions.request_lists import RequestLists
 from signoff.store.roles import PROCESS_ROLES, WORKER_KEYS, ProcessRole
 from signoff.store.store import Store, working_store
 from signoff.store.upgrade import STEPS, VERSION_TABLE
@@ -179,6 +183,40 @@ def thaw(tenant: Tenant, manifest: Manifest = None, as_json: AsJson = False) -> 
         if lifted is None:
             raise NotFound(f"the tenant {quote_name(tenant)} is not frozen")
         out.show(lifted, f"thawed: {clean(tenant)}, frozen by {clean(lifted.by)}")
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command("restored")
+def record_restoration(
+    manifest: Manifest = None,
+    address: Address = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say that the store, or Temporal's database, was restored from a backup, before workers and gateways start again.
+
+    Of turns begun until now no call that acts runs any more before people have said that it has not happened yet. Turns
+    that wait for a question which the store does not have are listed.
+    """
+
+    async def body(out: Output) -> int:
+        settings = load_settings(manifest=manifest)
+        client = await reach_server(settings, address)
+        async with working_store(settings) as store:
+            _require_owner(store)
+            act = _act(DEFAULT_TENANT, "store restored")
+            at = await store.run(lambda connection: add_restoration(connection, entry_writer([act])))
+            lost = [each async for each in lost_questions(client, RequestLists(store))]
+        found = {"at": at, "lost_questions": [each.workflow_id for each in lost]}
+        words = [f"restored: of turns begun before {at:%Y-%m-%d %H:%M:%S} UTC people are asked whether their calls ran"]
+        words += [
+            f"{each.workflow_id} waits for an answer, and this store has no open question of it: nobody can decide it, "
+            "and what it waits for does not run; `temporal workflow reset --type FirstWorkflowTask --reason restored "
+            f"--workflow-id {each.workflow_id}` has it asked again, `signoff cancel {each.turn}` ends it"
+            for each in lost
+        ]
+        out.show(found, *words)
         return 0
 
     run(body, as_json=as_json)

@@ -1,0 +1,192 @@
+"""Store and Temporal's database restored from backups of other moments: what ran is not run again without a question.
+
+Temporal's file is copied while nothing runs, and SQLite's; PostgreSQL is dumped and restored by its own programs. The
+server and everything else are started again over the copies.
+"""
+
+import contextlib
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from gateway_rig import GatewayRig, gateway_rig, rig_catalog
+from turn_fixtures import Ledger
+
+from signoff.contracts.ids import TurnKey, parse_approval_id
+from signoff.contracts.turn import TurnView
+from signoff.engine.turn_list import lost_questions
+from signoff.store.claim_conditions import add_restoration
+from signoff.store.questions.answers import Answers
+from signoff.store.questions.request_lists import RequestLists
+from signoff.store.store import open_store
+from signoff.temporal.embedded_server import ServerOptions, free_port, run_server
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@dataclass
+class Installation:
+    """A store, and a folder with the server's file."""
+
+    folder: Path
+    store_url: str
+    ledger: Ledger
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[GatewayRig]:
+        """Server, worker and gateway over the files that are there."""
+        options = ServerOptions(self.folder / "temporal.db", port=free_port(), ui_port=None)
+        async with run_server(options) as server, open_store(self.store_url) as store:
+            client = await server.connect()
+            catalog = rig_catalog(self.ledger)
+            async with gateway_rig(client, store, "restored", catalog_of_ledger=lambda _: catalog) as rig:
+                yield rig
+
+    def back_up(self, name: str, to: str) -> None:
+        """Copies one of the two databases, whose writer was stopped."""
+        if name == "store" and self.store_url.startswith("postgresql"):
+            dump = [postgres_program("pg_dump"), "-Fc", "-f", self.folder / to, self.store_url]
+            subprocess.run(dump, check=True, timeout=60)
+            return
+        for file in self.folder.glob(f"{name}.db*"):
+            (self.folder / to).mkdir(exist_ok=True)
+            shutil.copy(file, self.folder / to / file.name)
+
+    def restore(self, name: str, of: str) -> None:
+        """Puts a copy in the place of one of the two."""
+        if name == "store" and self.store_url.startswith("postgresql"):
+            load = [
+                postgres_program("pg_restore"),
+                "--clean",
+                "--if-exists",
+                "-d",
+                self.store_url,
+                self.folder / of,
+            ]
+            subprocess.run(load, check=True, timeout=60)
+            return
+        for file in self.folder.glob(f"{name}.db*"):
+            file.unlink()
+        for file in (self.folder / of).glob(f"{name}.db*"):
+            shutil.copy(file, self.folder / file.name)
+
+    async def say_restored(self) -> None:
+        """As `signoff store restored` does."""
+        async with open_store(self.store_url) as store:
+            await store.run(lambda connection: add_restoration(connection, lambda _: None))
+
+
+@pytest.fixture
+def place(tmp_path: Path, store_url: str) -> Installation:
+    """Nothing yet."""
+    return Installation(tmp_path, store_url, Ledger())
+
+
+def postgres_program(name: str) -> str:
+    """One of PostgreSQL's client programs."""
+    found = shutil.which(name)
+    assert found, f"PostgreSQL's `{name}` is missing: install the package `postgresql`"
+    return found
+
+
+def turn_of(approval: str) -> TurnKey:
+    """Whose request it is."""
+    found = parse_approval_id(approval)
+    assert found is not None
+    return found.turn
+
+
+async def ran(rig: GatewayRig, approval: str) -> None:
+    """Approves, and waits for the turn's end."""
+    answer = await rig.decide(approval, verdict="approved", revision=(await rig.request(approval)).revision)
+    assert answer.status_code == 200, answer.text
+    await rig.turns.signoff.result(turn_of(approval))
+
+
+async def in_doubt(rig: GatewayRig, approval: str) -> int:
+    """Waits until people are asked what became of the call; the revision of that question."""
+
+    def asks(view: TurnView) -> bool:
+        found = [call.approval for call in view.calls if call.approval is not None]
+        return any((each.kind, each.state) == ("in_doubt", "pending") for each in found)
+
+    view = await rig.turns.until(turn_of(approval), asks)
+    return next(call.approval.revision for call in view.calls if call.approval is not None)
+
+
+@pytest.mark.parametrize("which", [("store", "temporal"), ("store",)])
+async def test_what_ran_after_the_backup_is_asked_about_before_it_runs_again(
+    place: Installation, which: tuple[str, ...]
+) -> None:
+    """Both of before the answer, or the store alone and the turn reset: it is approved again, and people say it ran."""
+    async with place.running() as rig:
+        approval = await rig.asked("pay")
+    for name in which:
+        place.back_up(name, f"{name}-before")
+    async with place.running() as rig:
+        await ran(rig, approval)
+    assert len(place.ledger.rows) == 1
+    for name in which:
+        place.restore(name, f"{name}-before")
+    await place.say_restored()
+    async with place.running() as rig:
+        if "temporal" not in which:
+            await rig.turns.reset(turn_of(approval))
+        await rig.turns.waiting(turn_of(approval))
+        await rig.decide(approval, verdict="approved", revision=1)
+        revision = await in_doubt(rig, approval)
+        assert len(place.ledger.rows) == 1
+        answer = await rig.decide(approval, verdict="happened", revision=revision, result="paid, no 7")
+        assert answer.json()["state"] == "happened", answer.text
+        await rig.turns.signoff.result(turn_of(approval))
+        assert len(place.ledger.rows) == 1
+        await ran(rig, await rig.asked("pay"))
+    assert len(place.ledger.rows) == 2
+
+
+async def test_a_turn_that_waits_for_a_question_which_the_store_lost_is_listed_and_asked_anew(
+    place: Installation,
+) -> None:
+    """A store of before the question: nobody can answer it. Reset, the turn asks; what did not happen then runs."""
+    async with place.running():
+        pass
+    place.back_up("store", "empty")
+    async with place.running() as rig:
+        approval = await rig.asked("pay")
+        await rig.turns.suspended(turn_of(approval))
+    place.restore("store", "empty")
+    await place.say_restored()
+    async with place.running() as rig:
+        lists = RequestLists(rig.deps.store)
+        lost = [each async for each in lost_questions(rig.turns.client, lists)]
+        assert [each.workflow_id for each in lost] == [turn_of(approval).workflow_id]
+        assert (await rig.decide(approval, verdict="approved", revision=1)).status_code == 404
+        await rig.turns.reset(turn_of(approval))
+        await rig.turns.waiting(turn_of(approval))
+        assert [each async for each in lost_questions(rig.turns.client, lists)] == []
+        await rig.decide(approval, verdict="approved", revision=1)
+        again = await rig.decide(approval, verdict="approved", revision=await in_doubt(rig, approval))
+        assert again.status_code == 200, again.text
+        await rig.turns.signoff.result(turn_of(approval))
+    assert len(place.ledger.rows) == 1
+
+
+async def test_a_history_that_is_older_than_the_store_takes_what_ran_from_it(place: Installation) -> None:
+    """The answer is brought again, and the ticket gives the outcome: nothing runs, and nobody is asked."""
+    async with place.running() as rig:
+        approval = await rig.asked("pay")
+    place.back_up("temporal", "before")
+    async with place.running() as rig:
+        await ran(rig, approval)
+    place.restore("temporal", "before")
+    await place.say_restored()
+    async with place.running() as rig:
+        await rig.turns.until(turn_of(approval), lambda view: view.state == "suspended")
+        # As `RequestSweep` does for turns that wait though nothing of them does in the store.
+        await Answers(rig.deps.store).owe_turn(turn_of(approval), 0.0)
+        result = await rig.turns.signoff.result(turn_of(approval))
+        assert [each.code for each in result.calls] == ["ok"]
+    assert len(place.ledger.rows) == 1
