@@ -1,0 +1,122 @@
+"""What was measured of an installation under many waiting turns, how each figure grows, and how it is shown."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, computed_field
+
+MAX_GROWTH = 1.5
+"""How much longer than at the fewest turns what returns a page may take at the most; a page is always as long."""
+
+
+class _Figures(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Spread(_Figures):
+    """Several measurements of one figure."""
+
+    least: float
+    middle: float
+    most: float
+
+
+class Point(_Figures):
+    """One number of waiting turns, and the figures there; each is named with its unit."""
+
+    turns: int
+    figures: dict[str, Spread]
+
+
+class Line(_Figures):
+    """The straight line `at + each * turns` nearest to a figure's middles, by least squares."""
+
+    at: float
+    each: float
+
+    def value(self, turns: int) -> float:
+        """What the line says of so many turns."""
+        return self.at + self.each * turns
+
+
+class ScaleReport(_Figures):
+    """One run of one experiment on one kind of store."""
+
+    experiment: str
+    date: str
+    engine: int
+    cpus: int
+    store: str
+    points: tuple[Point, ...] = ()
+    figures: dict[str, Spread] = {}
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def lines(self) -> dict[str, Line]:
+        """Of each figure that was taken at three numbers of turns or more, its line."""
+        if len(self.points) < 3:
+            return {}
+        return {
+            name: fit_line([(each.turns, each.figures[name].middle) for each in self.points]) for name in self._names
+        }
+
+    @property
+    def _names(self) -> list[str]:
+        return list(self.points[0].figures) if self.points else []
+
+    def growth(self, name: str) -> float:
+        """How many times the figure at the fewest turns it is at the most."""
+        first, last = self.points[0].figures[name].middle, self.points[-1].figures[name].middle
+        return last / first if first else math.inf
+
+
+def spread(values: Iterable[float]) -> Spread:
+    """Returns the least, the median and the most of some measurements."""
+    found = sorted(values)
+    return Spread(least=found[0], middle=median(found), most=found[-1])
+
+
+def spreads(taken: Mapping[str, Sequence[float]]) -> dict[str, Spread]:
+    """Returns the spread of each figure."""
+    return {name: spread(values) for name, values in taken.items()}
+
+
+def fit_line(points: Sequence[tuple[float, float]]) -> Line:
+    """Returns the straight line with the least sum of squared distances, for two points or more."""
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    middle_x, middle_y = sum(xs) / len(xs), sum(ys) / len(ys)
+    each = sum((x - middle_x) * (y - middle_y) for x, y in points) / sum((x - middle_x) ** 2 for x in xs)
+    return Line(at=middle_y - each * middle_x, each=each)
+
+
+def render(report: ScaleReport) -> str:
+    """Returns the report as tables of Markdown."""
+    title = f"{report.date}, engine {report.engine}, {report.cpus} CPUs, {report.experiment} on {report.store}"
+    if not report.points:
+        rows = [[name, *_cells(each)] for name, each in report.figures.items()]
+        return f"{title}\n\n{_table(['figure', 'least', 'median', 'most'], rows)}"
+    lines = report.lines
+    head = ["figure", *(f"{each.turns:,}" for each in report.points), "growth"]
+    head += ["100,000, by the line"] if lines else []
+    rows = []
+    for name in report.points[0].figures:
+        row = [name, *(_number(each.figures[name].middle) for each in report.points), f"{report.growth(name):.2f}"]
+        rows.append(row + ([_number(lines[name].value(100_000))] if lines else []))
+    return f"{title}\n\n{_table(head, rows)}"
+
+
+def _cells(values: Spread) -> list[str]:
+    return [_number(values.least), _number(values.middle), _number(values.most)]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    widths = [max(len(str(row[n])) for row in (head, *rows)) for n in range(len(head))]
+    text = [[str(cell).ljust(width) for cell, width in zip(row, widths, strict=True)] for row in (head, *rows)]
+    text.insert(1, ["-" * width for width in widths])
+    return "\n".join("| " + " | ".join(row) + " |" for row in text)

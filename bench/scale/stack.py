@@ -1,0 +1,182 @@
+"""One installation of the production profile as processes: the embedded server, workers and gateways over one store."""
+
+import asyncio
+import contextlib
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+import psutil
+from temporalio.client import Client
+
+from signoff.temporal.embedded_server import LOOPBACK, ServerHandle, ServerOptions, free_port, run_server
+
+PROJECT = Path(__file__).parent / "project"
+SCOPES = ("read", "decide", "start")
+_READY_SECONDS = 60.0
+
+
+class StackFailed(Exception):
+    """A process of the installation did not start, or a command of it failed."""
+
+
+@dataclass(frozen=True)
+class CommandTime:
+    """What one command took, in seconds: by the clock, and of the processor."""
+
+    wall: float
+    processor: float
+    output: str
+
+
+@dataclass
+class Gateway:
+    """A gateway's process, and where it listens."""
+
+    process: Process
+    port: int
+
+    @property
+    def address(self) -> str:
+        """Its address on this machine."""
+        return f"http://{LOOPBACK}:{self.port}"
+
+
+@dataclass
+class Stack:
+    """The installation. Its processes are killed when the block of `open` ends."""
+
+    folder: Path
+    server: ServerHandle
+    store_url: str
+    client: Client
+    tokens: dict[str, str] = field(default_factory=dict)
+    processes: list[Process] = field(default_factory=list)
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, folder: Path, store_url: str = "") -> AsyncIterator[Self]:
+        """Makes keys and tokens in `folder`, over the store at `store_url`; SQLite in `folder` when left out."""
+        options = ServerOptions(folder / "temporal.db", port=free_port(), ui_port=free_port())
+        async with run_server(options) as server:
+            url = store_url or f"sqlite:///{folder}/signoff.db"
+            # A client that counts and watches; it reads nothing that is encrypted.
+            stack = cls(folder, server, url, await server.connect())
+            shutil.copytree(PROJECT, folder / "project")
+            try:
+                await stack.run("keys", "create")
+                (folder / "worker").mkdir(mode=0o700)
+                await stack.run("keys", "export", "--out", str(folder / "worker" / "public-keys.json"))
+                shutil.copy2(folder / "gateway" / "encryption-keys.json", folder / "worker")
+                for person in ("ana", "rui"):
+                    scopes = [word for scope in SCOPES for word in ("--scope", scope)]
+                    made = await stack.run("token", "create", person, *scopes)
+                    stack.tokens[person] = next(word for word in made.output.split() if word.startswith("sgf_"))
+                yield stack
+            finally:
+                for process in stack.processes:
+                    await kill(process)
+
+    def environment(self, who: str, **more: str) -> dict[str, str]:
+        """The variables of a process; `who` is `worker` or `gateway`."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
+        return kept | {
+            "SIGNOFF_PROFILE": "production",
+            "SIGNOFF_MANIFEST": str(self.folder / "project" / "signoff.yaml"),
+            "SIGNOFF_STATE_DIR": str(self.folder / who),
+            "SIGNOFF_STORE_URL": self.store_url,
+            "TEMPORAL_ADDRESS": self.server.options.address,
+            "PYTHONPATH": str(self.folder / "project"),
+            **more,
+        }
+
+    async def run(self, *words: str, **more: str) -> CommandTime:
+        """Runs a command beside the gateway. Raises `StackFailed` with what it said."""
+        return await asyncio.to_thread(self._run, words, self.environment("gateway", **more))
+
+    def _run(self, words: Sequence[str], environment: dict[str, str]) -> CommandTime:
+        # Of children that ended: no other one ends meanwhile.
+        before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        done = subprocess.run(
+            _signoff(words), env=environment, cwd=self.folder, capture_output=True, text=True, check=False
+        )
+        wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+        if done.returncode:
+            raise StackFailed(f"`signoff {' '.join(words[:2])}` said: {done.stderr.strip()}")
+        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return CommandTime(wall, spent, done.stdout)
+
+    async def start_worker(self) -> Process:
+        """Starts a worker, which polls by then."""
+        return await self._start("worker", self.environment("worker"))
+
+    async def start_gateway(self) -> Gateway:
+        """Starts a gateway, which answers by then."""
+        port = free_port()
+        where = {"SIGNOFF_PORT": str(port), "SIGNOFF_PUBLIC_URL": f"http://{LOOPBACK}:{port}"}
+        return Gateway(await self._start("gateway", self.environment("gateway", **where)), port)
+
+    def http(self, gateway: Gateway, person: str) -> httpx.AsyncClient:
+        """A client of a gateway with a person's token."""
+        limits = httpx.Limits(max_connections=300, max_keepalive_connections=300)
+        headers = {"authorization": f"Bearer {self.tokens[person]}"}
+        return httpx.AsyncClient(base_url=gateway.address, headers=headers, timeout=60, limits=limits)
+
+    async def waiting(self) -> int:
+        """How many turns wait for people, as the server counts them."""
+        return (await self.client.count_workflows("SignoffState = 'suspended'")).count
+
+    async def _start(self, kind: str, environment: dict[str, str]) -> Process:
+        with (self.folder / f"{kind}.log").open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                *_signoff((kind, "--json")), env=environment, stdin=DEVNULL, stdout=PIPE, stderr=log, cwd=self.folder
+            )
+        self.processes.append(process)
+        if process.stdout is None:
+            raise RuntimeError("its output is a pipe")
+        # With `--json` it says where it is once it is ready; the log is on the other stream.
+        async with asyncio.timeout(_READY_SECONDS):
+            ready = await process.stdout.readline()
+        if not ready.startswith(b"{"):
+            raise StackFailed(f"the {kind} did not start: {(self.folder / f'{kind}.log').read_text()[-600:]}")
+        return process
+
+
+async def kill(process: Process) -> None:
+    """Kills a process by signal 9, if it still runs."""
+    if process.returncode is None:
+        process.kill()
+    await process.wait()
+
+
+def resident_mb(pid: int) -> float:
+    """The resident memory of a process and of its children, in MB."""
+    top = psutil.Process(pid)
+    return sum(each.memory_info().rss for each in (top, *top.children(recursive=True))) / 1e6
+
+
+def size_mb(*files: Path) -> float:
+    """The size of files with what SQLite keeps beside them, in MB."""
+    found = [beside for each in files for beside in each.parent.glob(f"{each.name}*")]
+    return sum(each.stat().st_size for each in found) / 1e6
+
+
+async def answer_of(http: httpx.AsyncClient, path: str, **params: Any) -> Any:
+    """The JSON at an address. Raises `StackFailed` for any other answer than 200."""
+    answer = await http.get(path, params=params)
+    if answer.status_code != httpx.codes.OK:
+        raise StackFailed(f"{path} answered {answer.status_code}: {answer.text[:300]}")
+    return answer.json()
+
+
+def _signoff(words: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "signoff.cli.main", *words]

@@ -1,0 +1,89 @@
+"""The measurements of scale: a tiny run of each is complete and sane; lines and growth are what they are called."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def load_report() -> Any:
+    """The module of the report; the benchmark is no package of this project, and not on the path of its tests."""
+    spec = importlib.util.spec_from_file_location("scale_report", ROOT / "bench" / "scale" / "report.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+report_module = load_report()
+
+
+def run(folder: Path, *arguments: str) -> tuple[str, dict[str, Any]]:
+    """What an experiment prints, and its JSON."""
+    file = folder / "report.json"
+    command = [sys.executable, "-m", "bench.scale", *arguments, "--json", str(file)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, json.loads(file.read_text(encoding="utf-8"))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_waiting_turns_are_measured_at_each_number(tmp_path: Path) -> None:
+    """Every figure stands at every number, and the line of each is drawn through all three."""
+    printed, report = run(tmp_path, "waiting", "--turns", "2", "4", "6", "--repetitions", "1")
+    assert [each["turns"] for each in report["points"]] == [2, 4, 6]
+    names = [list(each["figures"]) for each in report["points"]]
+    assert names[0] == names[1] == names[2] == list(report["lines"])
+    for point in report["points"]:
+        for name, each in point["figures"].items():
+            assert 0 < each["least"] <= each["middle"] <= each["most"], name
+        assert point["figures"]["memory of the worker, MB"]["least"] > 50
+    assert all(f"| {name} " in printed for name in names[0])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_decisions_at_a_rate_are_all_done(tmp_path: Path) -> None:
+    """Two gateways decide what waits, at the asked rate or as fast as it goes; a turn left over fails the run."""
+    _, report = run(tmp_path, "decisions", "--a-minute", "120", "--minutes", "0.05")
+    figures = {name: each["middle"] for name, each in report["figures"].items()}
+    assert 0 < figures["receipt, ms, p50"] <= figures["done, ms, p50"] <= figures["done, ms, p99"]
+    assert 0 < figures["decisions done a minute"] < 121 * 6 / 5
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_a_burst_of_starts_comes_to_wait(tmp_path: Path) -> None:
+    """All are accepted before all wait."""
+    _, report = run(tmp_path, "burst", "--starts", "6")
+    figures = {name: each["middle"] for name, each in report["figures"].items()}
+    assert 0 < figures["accepted after, s"] <= figures["waiting after, s"]
+
+
+def test_a_line_goes_through_points_on_it_and_between_others() -> None:
+    """By least squares: exactly through three on a line, and as computed by hand through three that are on none."""
+    exact = report_module.fit_line([(1, 5), (3, 9), (10, 23)])
+    assert (exact.at, exact.each) == pytest.approx((3, 2))
+    assert exact.value(100_000) == pytest.approx(200_003)
+    other = report_module.fit_line([(0, 0), (1, 2), (2, 1)])
+    assert (other.at, other.each) == pytest.approx((0.5, 0.5))
+
+
+def test_growth_is_the_last_over_the_first() -> None:
+    """And stands in the table, beside what the line says of 100,000."""
+    module = report_module
+    figures = {number: {"size, MB": module.spread([1, number])} for number in (2, 4, 6)}
+    points = tuple(module.Point(turns=number, figures=each) for number, each in figures.items())
+    where = {"date": "2026-11-24", "engine": 1, "cpus": 2, "store": "SQLite"}
+    report = module.ScaleReport(experiment="waiting", points=points, **where)
+    assert report.growth("size, MB") == pytest.approx(3.5 / 1.5)
+    assert "| size, MB | 1.5 | 2.5 | 3.5 | 2.33   | 50,000 " in module.render(report)
