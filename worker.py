@@ -59,9 +59,9 @@ from signoff.registry.installation import Installation, load_installation
 from signoff.settings import Settings, load_settings, login_roles, require_ready
 from signoff.store.store import Store, working_store
 from signoff.temporal.converter import DATA_CONVERTER, encrypting_converter
-from signoff.temporal.encryption import Encryption
+from signoff.temporal.encryption import Encryption, EncryptionCodec
 from signoff.temporal.query_fence import QueryFence, QueryFenceInterceptor
-from signoff.temporal.workflow_runner import FencedBridge, FencedRunner
+from signoff.temporal.workflow_runner import Contexts, FencedBridge, FencedRunner
 from signoff.workflows.actor_turn import ActorTurn
 from signoff.workflows.handler_run import HandlerRun
 from signoff.workflows.session import Session
@@ -280,8 +280,8 @@ class SignoffPlugin(SimplePlugin):
             require_codec(client)
         if runner is not None and client is not None:
             # The very class: of somebody else's runner nobody here knows what its contexts are good for.
-            plain = type(runner) is SandboxedWorkflowRunner and not _wants_contexts(client)
-            config["workflow_runner"] = FencedRunner(runner, self._fence, contextless=plain)
+            contexts = _wanted_contexts(client) if type(runner) is SandboxedWorkflowRunner else "all"
+            config["workflow_runner"] = FencedRunner(runner, self._fence, contexts=contexts)
         return config
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
@@ -371,9 +371,14 @@ def _share(runner: WorkflowRunner | None) -> WorkflowRunner:
     return dataclasses.replace(runner, restrictions=runner.restrictions.with_passthrough_modules(*PASSED_THROUGH))
 
 
-def _wants_contexts(client: Client) -> bool:
+def _wanted_contexts(client: Client) -> Contexts:
     converter = client.data_converter
-    return converter.payload_codec is not None or converter.external_storage is not None
+    if converter.external_storage is not None:
+        return "all"
+    if converter.payload_codec is None:
+        return "none"
+    # The very class: one made of it may read more of a context.
+    return "workflow" if type(converter.payload_codec) is EncryptionCodec else "all"
 
 
 async def run_worker() -> None:

@@ -69,9 +69,7 @@ def recording_problem(root: Path, version: str) -> str:
     """Explains what is missing of the installation of `version` that later ones are tried on; "" where it is there."""
     if (root / "tests/installations" / version / "turns.json").is_file():
         return ""
-    return (
-        f"no installation of {version} is recorded: run tests/installations/record.py as it says, and commit that"
-    )
+    return f"no installation of {version} is recorded: run tests/installations/record.py as it says, and commit that"
 
 
 def commit_problem(root: Path, version: str) -> str:

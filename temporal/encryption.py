@@ -11,6 +11,7 @@ import hashlib
 import logging
 import secrets
 from collections.abc import Sequence
+from copy import copy
 from typing import Final, NamedTuple
 
 from cryptography.exceptions import InvalidTag
@@ -80,7 +81,11 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
     def with_context(self, context: SerializationContext) -> "EncryptionCodec":
         """Returns the codec of the workflow that a payload belongs to."""
         if isinstance(context, WorkflowSerializationContext | ActivitySerializationContext) and context.workflow_id:
-            return EncryptionCodec(self._keys, context.namespace, writes=self._writes, workflow=context.workflow_id)
+            if context.namespace != self._namespace:
+                return EncryptionCodec(self._keys, context.namespace, writes=self._writes, workflow=context.workflow_id)
+            made = copy(self)
+            made._place = place_of(self._namespace, context.workflow_id)
+            return made
         return self
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:

@@ -12,15 +12,18 @@ come: the core has the workflow process them at once, and again nothing of them 
 anew both come together. So a run that is ahead of its history is let go once the query is answered, and read anew.
 """
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, Literal
 
+from temporalio.api.enums.v1 import CommandType
 from temporalio.bridge.worker import Worker as Bridge
-from temporalio.converter import StorageDriverStoreContext
+from temporalio.converter import StorageDriverStoreContext, WorkflowSerializationContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.workflow import Info
 
 from signoff.temporal.query_fence import QueryFence
 
+Contexts = Literal["none", "workflow", "all"]
 _APART: Final = "legacy_query"
 """The id of a query that is answered by itself, outside a workflow task."""
 
@@ -28,16 +31,17 @@ _APART: Final = "legacy_query"
 class FencedRunner(WorkflowRunner):
     """Wraps another runner, usually the SDK's sandbox, so that its instances get the events known to `fence` in order.
 
-    `contextless` leaves out serialization contexts. For every payload the SDK asks an instance three to four times in
-    which context it is to be encoded, and sets up its sandbox for each answer: a tenth of all our work. Only a codec or
-    external storage makes use of the answer, so this is for workers that have neither.
+    For every payload the SDK asks an instance three to four times in which context it is to be encoded, and sets up its
+    sandbox for each answer: a tenth of all our work. Only a codec or external storage makes use of the answer, so
+    `contexts` says which are told: `none`; those of a `workflow`, for a codec that reads nothing but whose payload it
+    is; or `all`, as the inner runner tells them.
     """
 
-    def __init__(self, inner: WorkflowRunner, fence: QueryFence, *, contextless: bool) -> None:
+    def __init__(self, inner: WorkflowRunner, fence: QueryFence, *, contexts: Contexts) -> None:
         self.inner = inner
-        self.contextless = contextless
+        self.contexts = contexts
         self._fence = fence
-        self._kind = _WithoutContexts if contextless else _Watched
+        self._kind = _KINDS[contexts]
 
     def prepare_workflow(self, defn: Any) -> None:
         """See `WorkflowRunner`."""
@@ -177,9 +181,31 @@ class _Watched(WorkflowInstance):
         return self._inner.get_thread_id()
 
 
-class _WithoutContexts(_Watched):
+class _WithoutStorage(_Watched):
+    def get_external_store_context(self, command_info: Any) -> StorageDriverStoreContext:
+        return StorageDriverStoreContext(target=None)
+
+
+class _WithoutContexts(_WithoutStorage):
     def get_serialization_context(self, command_info: Any) -> None:
         return None
 
-    def get_external_store_context(self, command_info: Any) -> StorageDriverStoreContext:
-        return StorageDriverStoreContext(target=None)
+
+class _WithWorkflows(_WithoutStorage):
+    def __init__(self, inner: WorkflowInstance, fence: QueryFence) -> None:
+        super().__init__(inner, fence)
+        info = inner.get_info()
+        self._own = WorkflowSerializationContext(namespace=info.namespace, workflow_id=info.workflow_id)
+
+    def get_serialization_context(self, command_info: Any) -> Any:
+        # Activities are of their workflow; what is for another one, or for none, the instance alone knows.
+        if command_info is None or command_info.command_type == CommandType.COMMAND_TYPE_SCHEDULE_ACTIVITY_TASK:
+            return self._own
+        return self._inner.get_serialization_context(command_info)
+
+
+_KINDS: Final[Mapping[Contexts, type[_Watched]]] = {
+    "none": _WithoutContexts,
+    "workflow": _WithWorkflows,
+    "all": _Watched,
+}

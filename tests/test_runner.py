@@ -1,12 +1,16 @@
 """What an instance hears first, by the messages of the SDK's bridge alone."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from temporalio.api.enums.v1 import CommandType
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.converter import WorkflowSerializationContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
+from temporalio.worker._command_aware_visitor import CommandInfo
 
 from signoff.temporal import query_fence as looking
 from signoff.temporal.query_fence import QueryFence
@@ -16,7 +20,7 @@ RUN = "run-1"
 
 
 class Inner(WorkflowRunner, WorkflowInstance):
-    """Begins the local activities it is told to when asked to start, and writes down what it hears."""
+    """Begins the local activities it is found to when asked to start, and writes down what it hears."""
 
     def __init__(self) -> None:
         self.jobs: list[list[str]] = []
@@ -45,13 +49,15 @@ class Inner(WorkflowRunner, WorkflowInstance):
         return done
 
     def get_serialization_context(self, command_info: Any) -> Any:
-        """None."""
+        """Another workflow's, by the number of the command."""
+        return WorkflowSerializationContext(namespace="default", workflow_id=f"other-{command_info.command_seq}")
 
     def get_external_store_context(self, command_info: Any) -> Any:
         """None."""
 
     def get_info(self) -> Any:
-        """None."""
+        """Whose it is."""
+        return SimpleNamespace(namespace="default", workflow_id="own")
 
     def get_thread_id(self) -> int | None:
         """None."""
@@ -87,7 +93,7 @@ def inner() -> Inner:
 def watched(inner: Inner, looks: QueryFence) -> WorkflowInstance:
     """An instance that has begun local activity 3, `who`."""
     det: WorkflowInstanceDetails = None  # type: ignore[assignment]
-    instance = FencedRunner(inner, looks, contextless=True).create_instance(det)
+    instance = FencedRunner(inner, looks, contexts="none").create_instance(det)
     instance.activate(act(1, "initialize_workflow"))
     return instance
 
@@ -151,7 +157,7 @@ async def test_an_answer_waits_for_what_has_ended_until_the_core_knows_of_it() -
 
 
 async def test_what_the_workflow_hears_of_before_it_is_said_to_be_sent_is_heard() -> None:
-    """The core may be quicker than the one who told it."""
+    """The core may be quicker than the one who found it."""
     looks = QueryFence()
     await looks.end(RUN, "who", done=True)
     looks.record_known(RUN, ["who"])
@@ -213,3 +219,21 @@ async def test_a_run_that_began_something_outside_a_task_is_let_go(inner: Inner)
     assert gone == []
     instance.activate(act(1, "query_workflow", query="legacy_query"))
     assert gone == [RUN]
+
+
+def test_only_what_is_for_another_workflow_is_asked_of_the_instance(inner: Inner) -> None:
+    """Payloads of the workflow itself and of its activities are its own; those of children and signals are not."""
+    det: WorkflowInstanceDetails = None  # type: ignore[assignment]
+    instance = FencedRunner(inner, QueryFence(), contexts="workflow").create_instance(det)
+    found = {
+        kind: instance.get_serialization_context(None if kind is None else CommandInfo(kind, 7))
+        for kind in (
+            None,
+            CommandType.COMMAND_TYPE_SCHEDULE_ACTIVITY_TASK,
+            CommandType.COMMAND_TYPE_START_CHILD_WORKFLOW_EXECUTION,
+            CommandType.COMMAND_TYPE_SIGNAL_EXTERNAL_WORKFLOW_EXECUTION,
+            CommandType.COMMAND_TYPE_SCHEDULE_NEXUS_OPERATION,
+        )
+    }
+    names = [each.workflow_id for each in found.values() if isinstance(each, WorkflowSerializationContext)]
+    assert names == ["own", "own", "other-7", "other-7", "other-7"]

@@ -16,6 +16,7 @@ from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns
 from signoff.store.store import Store
 from signoff.temporal import workflow_runner as runners
 from signoff.temporal.converter import DATA_CONVERTER
+from signoff.temporal.encryption import Encryption, EncryptionCodec
 from signoff.testing.scripted_model import calls, respond
 from signoff.worker import FencedRunner, SignoffPlugin, build_deps
 from signoff.workflows.actor_turn import ActorTurn
@@ -41,8 +42,8 @@ async def test_a_turn_does_nothing_that_the_sandbox_forbids(client: Client, stor
     assert (await replayer.replay_workflow(history)).replay_failure is None
 
 
-class Codec(PayloadCodec):
-    """A codec that changes nothing."""
+class OwnCodec(PayloadCodec):
+    """A codec of somebody else's, that changes nothing."""
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """The payloads as they are."""
@@ -53,18 +54,30 @@ class Codec(PayloadCodec):
         return list(payloads)
 
 
-@pytest.mark.parametrize(("codec", "contextless"), [(None, True), (Codec(), False)])
+class DerivedCodec(EncryptionCodec):
+    """Ours, changed by somebody."""
+
+
+@pytest.mark.parametrize(
+    ("codec", "contexts"), [("none", "none"), ("our own", "workflow"), ("one made of it", "all"), ("another", "all")]
+)
 async def test_only_a_codec_makes_the_worker_tell_contexts(
-    client: Client, store: Store, codec: PayloadCodec | None, contextless: bool
+    client: Client, store: Store, encryption: Encryption, codec: str, contexts: str
 ) -> None:
-    """A codec may bind what it encrypts to its workflow, so with one the SDK's own sandbox answers in which it is."""
+    """Ours reads whose payload it is and nothing else; what another one reads nobody here knows."""
+    codecs: dict[str, PayloadCodec | None] = {
+        "none": None,
+        "our own": encryption.codec("default"),
+        "one made of it": DerivedCodec(encryption.keys, "default"),
+        "another": OwnCodec(),
+    }
     given = client.config()
-    given["data_converter"] = dataclasses.replace(DATA_CONVERTER, payload_codec=codec)
+    given["data_converter"] = dataclasses.replace(DATA_CONVERTER, payload_codec=codecs[codec])
     plugin = SignoffPlugin(await build_deps(catalog_of([], actors=[]), store))
     config = plugin.configure_worker(WorkerConfig(client=Client(**given), workflow_runner=SandboxedWorkflowRunner()))
     runner = config["workflow_runner"]
     assert isinstance(runner, FencedRunner)
-    assert runner.contextless is contextless
+    assert runner.contexts == contexts
     assert type(runner.inner) is SandboxedWorkflowRunner
     assert "signoff" in runner.inner.restrictions.passthrough_modules
 
@@ -73,15 +86,17 @@ async def test_a_turn_that_waits_for_a_processor_is_not_broken_off(
     client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The SDK breaks off what does not yield for two seconds, which a busy machine alone can take."""
-    real, slow = runners._WithoutContexts._follow, iter((True,))
+    real, slow = runners._Watched._follow, [True]
 
     def followed(self: Any, act: Any) -> Any:
-        if next(slow, False):
+        if slow:
+            slow.clear()
             let_pass(3, "the SDK breaks a workflow off after two seconds of the machine's clock")
         return real(self, act)
 
-    monkeypatch.setattr(runners._WithoutContexts, "_follow", followed)
+    monkeypatch.setattr(runners._Watched, "_follow", followed)
     async with running_turns(client, store, task_queue, catalog_of([]), [respond("hello")]) as turns:
         key = await turns.start()
         assert (await turns.signoff.result(key)).state == "complete"
         assert "WORKFLOW_TASK_FAILED" not in await turns.events(key)
+    assert not slow

@@ -66,7 +66,7 @@ class Readiness:
         return self._server_apart
 
 
-def _readiness(request: Request) -> Readiness:
+async def _readiness(request: Request) -> Readiness:
     readiness: Readiness = request.app.state.readiness
     return readiness
 

@@ -114,16 +114,17 @@ VENDOR: Final = Depends(VendorAccess())
 """An address at which vendors bring what people say."""
 
 
-def _gateway_deps(request: Request) -> GatewayDeps:
+async def _gateway_deps(request: Request) -> GatewayDeps:
     deps: GatewayDeps = request.app.state.deps
     return deps
 
 
-def _live(request: Request) -> Live:
+async def _live(request: Request) -> Live:
     live: Live = request.app.state.live
     return live
 
 
+# Not plain functions: FastAPI would call each in a thread of its small pool, which costs more than what they do.
 Deps = Annotated[GatewayDeps, Depends(_gateway_deps)]
 """What every part of the gateway is given."""
 LiveUpdates = Annotated[Live, Depends(_live)]

@@ -31,7 +31,7 @@ class Site:
         return Conversations(self.deps)
 
 
-def _site(request: Request) -> Site:
+async def _site(request: Request) -> Site:
     site: Site = request.app.state.site
     return site
 

@@ -22,7 +22,7 @@ _AGAIN_SECONDS: Final = "2"
 router = APIRouter(include_in_schema=False)
 
 
-def receiver_from_request(request: Request) -> InboundReceiver:
+async def receiver_from_request(request: Request) -> InboundReceiver:
     """Returns the receiver of what vendors bring. Raises `NotFound` where there is no channel."""
     receiver: InboundReceiver | None = request.app.state.receiver
     if receiver is None:

@@ -1,6 +1,7 @@
 """Each route of the gateway says who may use it."""
 
 import re
+from inspect import iscoroutinefunction
 from typing import Annotated, Any
 
 import pytest
@@ -42,6 +43,21 @@ def test_every_route_says_who_may_use_it(gateway: GatewayRig) -> None:
             assert access_of(route) == wanted(method, route.path), (method, route.path)
             checked += 1
     assert checked > 60
+
+
+def test_no_route_waits_for_a_thread(gateway: GatewayRig) -> None:
+    """Plain functions, and objects whose `__call__` is one, are called in a thread each: dear, and forty at a time."""
+    checked: set[Any] = set()
+    for route in routes_of(gateway):
+        if isinstance(route, APIRoute):
+            left = [route.dependant]
+            while left:
+                each = left.pop()
+                called = each.call
+                assert iscoroutinefunction(called) or iscoroutinefunction(type(called).__call__), (route.path, called)
+                checked.add(called)
+                left += each.dependencies
+    assert len(checked) > 60
 
 
 def wanted(method: str, path: str) -> Access:
