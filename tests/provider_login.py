@@ -1,16 +1,23 @@
 """What tests of sign-ins at a provider share: the provider, the settings that name it, and the way there and back."""
 
+import contextlib
+import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from gateway_login import bearer, token_of
-from gateway_rig import GatewayRig
+from gateway_login import bearer, hidden, locked_rig, token_of
+from gateway_rig import GatewayRig, gateway_rig
 from oidc_provider import CLIENT, SECRET, Provider, running_provider
+from temporalio.client import Client
 
 from signoff.contracts.ids import TurnKey
+from signoff.contracts.person import Person
+from signoff.people.directory import FixedDirectory
+from signoff.store.store import open_store
 
 START = "/login/oidc?next=%2Ftools"
 
@@ -33,6 +40,19 @@ def login_settings(provider: Provider, roles: Mapping[str, Sequence[str]]) -> di
     }
 
 
+@contextlib.asynccontextmanager
+async def provider_rig(
+    client: Client, folder: Path, provider: Provider, people: Sequence[Person], groups: Mapping[str, Sequence[str]]
+) -> AsyncIterator[GatewayRig]:
+    """A worker of the production profile that declares some people, and a gateway that asks the provider as well."""
+    queue = f"provider-{uuid.uuid4().hex[:12]}"
+    async with (
+        open_store(f"sqlite:///{folder}/signoff.db") as store,
+        gateway_rig(client, store, queue, profile="production", people=FixedDirectory(people)) as rig,
+    ):
+        yield locked_rig(rig, people=people, **login_settings(provider, groups))
+
+
 async def to_provider(page: httpx.AsyncClient) -> str:
     """Go to the provider, which agrees at once; returns the address it sends the browser back to."""
     sent = await page.get(START)
@@ -46,6 +66,13 @@ async def to_provider(page: httpx.AsyncClient) -> str:
 async def sign_in_at_provider(page: httpx.AsyncClient) -> httpx.Response:
     """The whole way there and back."""
     return await page.get(await to_provider(page))
+
+
+async def approve_in_browser(page: httpx.AsyncClient, approval: str) -> httpx.Response:
+    """Approve on the card, if there is one to be seen."""
+    card = await page.get(f"/approvals/{approval}")
+    form = hidden(card.text, f"/approvals/{approval}/decide") if card.status_code == 200 else {}
+    return await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "approved"})
 
 
 async def asked(rig: GatewayRig, text: str = "pay") -> str:

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from example_counts import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -214,5 +215,8 @@ class ApprovalModel(RuleBasedStateMachine):
 
 
 TestApprovals = ApprovalModel.TestCase
+EXAMPLES = examples(3 * settings().max_examples)
 # Of the profile's, so that whoever runs the tests again for each of many changes has fewer.
-TestApprovals.settings = settings(max_examples=3 * settings().max_examples, stateful_step_count=30, deadline=None)
+TestApprovals.settings = settings(
+    max_examples=examples(3 * settings().max_examples), stateful_step_count=30, deadline=None
+)

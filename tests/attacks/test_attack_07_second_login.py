@@ -8,7 +8,6 @@ to fail without its mend: `ClaimsDirectory` asking `DeclaredNames`, the signed n
 import asyncio
 import contextlib
 import logging
-import uuid
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,9 +16,9 @@ from typing import Any
 import httpx
 import pytest
 from gateway_login import bearer, browser, hidden, locked_rig, token_of, words
-from gateway_rig import PEOPLE, SIGNER, GatewayRig, gateway_rig
+from gateway_rig import PEOPLE, SIGNER, GatewayRig
 from oidc_provider import CLIENT, Provider
-from provider_login import asked, login_settings, sign_in_at_provider
+from provider_login import approve_in_browser, asked, provider_rig, sign_in_at_provider
 from temporalio.client import Client
 
 from signoff.contracts.ids import SessionKey, TurnKey
@@ -27,10 +26,8 @@ from signoff.contracts.person import Person
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.gateway.approvals.decisions import decide
 from signoff.gateway.auth.provider_people import ProviderPeople, with_provider_people
-from signoff.people.directory import FixedDirectory
 from signoff.people.login import id_from_login
 from signoff.people.vouched_directory import vouch
-from signoff.store.store import open_store
 from signoff.store.vouched_people import VouchedPeople, vouched_writer
 
 BO = Person(id="bo", name="Bo", roles=("finance",), identities={"email": ("bo@example.com",)})
@@ -47,16 +44,8 @@ async def rig(client: Client, tmp_path: Path, provider: Provider) -> AsyncIterat
 @contextlib.asynccontextmanager
 async def rig_for(client: Client, folder: Path, provider: Provider, *people: Person) -> AsyncIterator[GatewayRig]:
     """Worker and gateway in the production profile; the group `money` gives the role `finance`, which `both` asks."""
-    queue = f"attack7-{uuid.uuid4().hex[:12]}"
-    async with (
-        open_store(f"sqlite:///{folder}/signoff.db") as store,
-        gateway_rig(client, store, queue, profile="production", people=FixedDirectory(people)) as open_rig,
-    ):
-        yield locked_rig(
-            open_rig,
-            people=people,
-            **login_settings(provider, {"money": ("finance",)}),
-        )
+    async with provider_rig(client, folder, provider, people, {"money": ("finance",)}) as open_rig:
+        yield open_rig
 
 
 async def approve_by_token(rig: GatewayRig, approval: str, person: str) -> httpx.Response:
@@ -65,13 +54,6 @@ async def approve_by_token(rig: GatewayRig, approval: str, person: str) -> httpx
     shown = (await rig.deps.requests.load(approval)).request
     body = {"verdict": "approved", "revision": shown.revision, "question_hash": shown.question_hash}
     return await rig.http.post(f"/v1/approvals/{approval}/decide", json=body, headers=headers)
-
-
-async def approve_in_browser(page: httpx.AsyncClient, approval: str) -> httpx.Response:
-    """Approve on the card, if there is one to be seen."""
-    card = await page.get(f"/approvals/{approval}")
-    form = hidden(card.text, f"/approvals/{approval}/decide") if card.status_code == 200 else {}
-    return await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "approved"})
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from registry_kit import a_call, a_tool, an_actor, pinned
@@ -351,7 +352,7 @@ def _drawn(draw: st.DrawFn, name: str) -> Tool:
 
 
 @pytest.mark.row("N02")
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(world=worlds())
 def test_what_is_advertised_is_what_may_run(world: tuple[Catalog, str, frozenset[str]]) -> None:
     """For every catalog, actor, filter, surface, rule and availability, both ways.

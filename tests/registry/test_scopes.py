@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from proved_rows import case
@@ -499,7 +500,7 @@ def _known(actor: Actor, registry: list[str]) -> Actor:
 
 
 @pytest.mark.row("N02")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(world=scoped())
 def test_at_every_place_what_is_advertised_is_what_may_run(world: tuple[Catalog, dict[str, Any]]) -> None:
     """Both ways, and by the very tool whose words were shown."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from registry_kit import a_call, a_tool, an_actor, pinned
@@ -251,7 +252,7 @@ def _layered(policies: Sequence[Any]) -> Catalog:
 
 @pytest.mark.row("X03")
 @pytest.mark.row("Q3")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(policies=LAYERS, cost=st.sampled_from([5.0, 20.0, 70.0]))
 def test_a_shadow_never_loosens_approval(policies: list[Any], cost: float) -> None:
     """For random layers: at each place a call is judged no looser than by any tool of its name from there outwards."""

@@ -1,17 +1,15 @@
 """People known by a provider's claims alone: they ask and decide in the production profile, and the tool runs."""
 
 import asyncio
-import uuid
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import httpx
 import pytest
 from gateway_login import STRANGER, bearer, browser, hidden, locked_rig, token_of, words
-from gateway_rig import PEOPLE, SIGNER, GatewayRig, gateway_rig
+from gateway_rig import PEOPLE, SIGNER, GatewayRig
 from oidc_provider import Provider
-from provider_login import asked, login_settings, sign_in_at_provider
+from provider_login import approve_in_browser, asked, login_settings, provider_rig, sign_in_at_provider
 from temporalio.client import Client
 
 from signoff.audit.log import AuditLog
@@ -24,11 +22,9 @@ from signoff.gateway.approvals.decisions import decide
 from signoff.gateway.auth.oidc import provider_of
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
-from signoff.people.directory import FixedDirectory
 from signoff.people.login import id_from_login
 from signoff.people.vouched_directory import vouch
 from signoff.settings import Settings
-from signoff.store.store import open_store
 from signoff.store.vouched_people import VouchedPeople, vouched_writer
 
 NOW = datetime.now(UTC)
@@ -39,18 +35,8 @@ GROUPS = {"desk": ("approvers",), "money": ("finance",), "staff": ()}
 @pytest.fixture
 async def rig(client: Client, tmp_path: Any, provider: Provider) -> AsyncIterator[GatewayRig]:
     """A worker of the production profile that declares a few people, and a gateway that asks the provider as well."""
-    queue = f"claims-{uuid.uuid4().hex[:12]}"
-    async with (
-        open_store(f"sqlite:///{tmp_path}/signoff.db") as store,
-        gateway_rig(client, store, queue, profile="production", people=FixedDirectory(PEOPLE)) as open_rig,
-    ):
-        yield locked_rig(open_rig, people=PEOPLE, **login_settings(provider, GROUPS))
-
-
-async def approve(page: httpx.AsyncClient, approval: str) -> httpx.Response:
-    """Approve on the card."""
-    form = hidden((await page.get(f"/approvals/{approval}")).text, f"/approvals/{approval}/decide")
-    return await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "approved"})
+    async with provider_rig(client, tmp_path, provider, PEOPLE, GROUPS) as open_rig:
+        yield open_rig
 
 
 def key_of(approval: str) -> TurnKey:
@@ -80,7 +66,7 @@ async def test_who_is_known_by_claims_alone_approves_and_the_tool_runs(rig: Gate
     async with browser(rig) as page:
         assert (await sign_in_at_provider(page)).status_code == 303
         assert "Signed in as Cy" in words((await page.get("/tools")).text)
-        assert (await approve(page, approval)).status_code == 303
+        assert (await approve_in_browser(page, approval)).status_code == 303
     result = await asyncio.wait_for(rig.turns.signoff.result(key_of(approval)), 60)
     assert result.calls[0].code == "ok"
     assert await rig.runs(approval) == 1
@@ -111,7 +97,7 @@ async def test_a_role_taken_away_counts_at_once(rig: GatewayRig, provider: Provi
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["money"]}
     async with browser(rig) as page:
         await sign_in_at_provider(page)
-        await approve(page, approval)
+        await approve_in_browser(page, approval)
         assert [each.subject for each in (await rig.turns.signoff.request(approval)).votes] == [cy(provider).id]
         provider.claims = {"sub": "cy", "name": "Cy", "groups": ["staff"]}
         await sign_in_at_provider(page)
