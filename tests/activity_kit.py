@@ -9,22 +9,25 @@ from temporalio.testing import ActivityEnvironment
 from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool
 
 from signoff.activities.gate_activity import digest_of
+from signoff.activities.outcome_activity import OutcomeActivity
 from signoff.activities.tool_activity import ToolActivity
 from signoff.activities.worker_deps import WorkerDeps
-from signoff.contracts.activity_messages import GateReply, ToolReply, ToolTask
+from signoff.contracts.activity_messages import GateReply, OutcomeTask, ToolReply, ToolTask
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallContext, CallOutcome, Permit
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
-from signoff.contracts.names import ACTOR_TURN
+from signoff.contracts.names import ACTOR_TURN, OUTCOME
 from signoff.registry.tool import Tool
 from signoff.store.store import Also, Store
 from signoff.testing import a_call_context
 from signoff.testing.questions import ask
 
 TURN = TurnKey("main", "s", "t")
+WHO = {"workflow": TURN.workflow_id, "call": "c1.1", "tool": "pay"}
+"""Whose ticket is that of the one call."""
 PLACE = SessionKey(TURN.tenant, TURN.session)
 ARGS = {"amount": 20, "to": "Ana"}
 MARK_KEY = b"k" * 32
@@ -131,6 +134,12 @@ def task_for(tool: Tool, permit: Permit | None = None, args: Any = None, **field
 def in_another_turn(tool: Tool) -> ToolTask:
     """The task of the one call in a later turn of the same id, as in one turn a store runs one action under a call."""
     return task_for(tool, permit_for(tool, ctx=pinned(user=GUEST.model_copy(update={"nonce": "later"}))))
+
+
+async def outcome_of_lost(deps: WorkerDeps, task: OutcomeTask, env: ActivityEnvironment | None = None) -> ToolReply:
+    """What became of the one call, whose activity was lost; it has gone through JSON as well."""
+    reply = await (env or environment(OUTCOME, activity_id="17")).run(OutcomeActivity(deps).outcome, task)
+    return ToolReply.model_validate_json(reply.model_dump_json())
 
 
 async def run(deps: WorkerDeps, tool: Tool, task: ToolTask, env: ActivityEnvironment | None = None) -> ToolReply:

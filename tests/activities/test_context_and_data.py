@@ -4,17 +4,26 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, environment, free, permit_for, pinned, run, summary, task_for, worker_deps
+from activity_kit import (
+    ARGS,
+    TURN,
+    free,
+    outcome_of_lost,
+    permit_for,
+    pinned,
+    run,
+    summary,
+    task_for,
+    worker_deps,
+)
 from turn_fixtures import GUEST, Ledger
 
 from signoff.activities.hooks.tool_hooks import unavailable_tools, withheld_tools
-from signoff.activities.outcome_activity import OutcomeActivity
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import OutcomeTask
 from signoff.contracts.call import CallContext
 from signoff.contracts.clock import system_clock
 from signoff.contracts.content import Content
-from signoff.contracts.names import OUTCOME
 from signoff.contracts.person import Person
 from signoff.registry.actor import Actor
 from signoff.registry.hooks import DidNotHappen, HookContext, Permission
@@ -90,7 +99,7 @@ async def test_handler_and_hooks_read_the_same_context_and_data_and_change_neith
     lost = permit_for(tool, ctx=pinned(extra=EXTRA, user=GUEST.model_copy(update={"nonce": "later"})))
     await store.claim(ticket_key(lost.digest, 1), workflow=TURN.workflow_id, call="c1.1", tool="pay", nonce="later")
     task = OutcomeTask(permit=lost, tool="pay", args=Content(inline=ARGS))
-    reply = await environment(OUTCOME, activity_id="17").run(OutcomeActivity(deps).outcome, task)
+    reply = await outcome_of_lost(deps, task)
     assert reply.again == "undone"
     assert set(seen) == {"handler", "available", "check_permissions", "probe"}
     assert {name: each for name, each in seen.items() if each != (CONTEXT, EXTRA["data"])} == {}

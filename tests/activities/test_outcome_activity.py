@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, about, environment, free, permit_for, summary, worker_deps
+from activity_kit import ARGS, WHO, about, environment, free, outcome_of_lost, permit_for, summary, worker_deps
 from activity_kit import asked as ask
 from temporalio.testing import ActivityEnvironment
 from turn_fixtures import Ledger, pay_tool
@@ -40,7 +40,6 @@ LEDGER = Ledger()
 APPROVER = Person(id="approver", roles=("approvers",))
 TOOL = free(LEDGER)
 PERMIT = permit_for(TOOL)
-WHO = {"workflow": TURN.workflow_id, "call": "c1.1", "tool": "pay"}
 DONE = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid"))
 
 
@@ -49,9 +48,7 @@ async def asked(store: Store, tool: Tool = TOOL, env: ActivityEnvironment | None
     deps = worker_deps(store, tool, people=fields.pop("people", ()), profile=fields.pop("profile", "development"))
     deps = dataclasses.replace(deps, verifier=SIGNER.verifier())
     task = OutcomeTask(**{"permit": PERMIT, "tool": "pay"} | fields)
-    env = env or environment(OUTCOME, activity_id="17")
-    reply = await env.run(OutcomeActivity(deps).outcome, task)
-    return ToolReply.model_validate_json(reply.model_dump_json())
+    return await outcome_of_lost(deps, task, env)
 
 
 async def test_a_recorded_outcome_is_the_answer(store: Store) -> None:

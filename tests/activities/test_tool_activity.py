@@ -7,7 +7,7 @@ import pytest
 from activity_kit import (
     ARGS,
     PLACE,
-    TURN,
+    WHO,
     MoodyStore,
     asked,
     begun,
@@ -43,7 +43,6 @@ from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.temporal.converter import DATA_CONVERTER
 
-WHO = {"workflow": TURN.workflow_id, "call": "c1.1", "tool": "pay"}
 DONE = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="earlier"))
 
 

@@ -8,12 +8,14 @@ import pytest
 from activity_kit import (
     ARGS,
     TURN,
+    WHO,
     about,
     asked,
     codes,
     environment,
     free,
     in_another_turn,
+    outcome_of_lost,
     permit_for,
     pinned,
     run,
@@ -25,13 +27,11 @@ from temporalio.exceptions import ApplicationError
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.hooks.probes import ProbeRunner
-from signoff.activities.outcome_activity import OutcomeActivity
 from signoff.activities.results.result_processor import ResultProcessor
 from signoff.audit.log import AuditLog
 from signoff.contracts.activity_messages import OutcomeTask, ToolReply
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
-from signoff.contracts.names import OUTCOME
 from signoff.contracts.person import Principal
 from signoff.registry.hooks import CannotTell, DidNotHappen, Happened
 from signoff.registry.results.tool_result import ToolFailure, ToolResult
@@ -42,7 +42,6 @@ from signoff.store.tickets import Claim, ticket_key
 from signoff.testing import a_tool_context
 from signoff.testing.questions import answer
 
-WHO = {"workflow": TURN.workflow_id, "call": "c1.1", "tool": "pay"}
 NOTE = "The tool did not answer; it was looked up, and this happened."
 UNDONE = "it was looked up, and did not happen"
 
@@ -71,9 +70,7 @@ def probed(answer: Any, ledger: Ledger | None = None, **fields: Any) -> tuple[To
 async def outcome(store: Store, tool: Tool, **fields: Any) -> ToolReply:
     """What became of the one call, whose activity was lost?"""
     given = {"permit": permit_for(tool), "tool": "pay", "args": Content(inline=ARGS)} | fields
-    activity = OutcomeActivity(worker_deps(store, tool))
-    reply = await environment(OUTCOME, activity_id="17").run(activity.outcome, OutcomeTask(**given))
-    return ToolReply.model_validate_json(reply.model_dump_json())
+    return await outcome_of_lost(worker_deps(store, tool), OutcomeTask(**given))
 
 
 async def claimed(store: Store, tool: Tool, number: int = 1) -> str:
