@@ -61,6 +61,7 @@ LONGEST = (
     "security/test_stopping.py",
     "bench/test_bench.py",
     "test_compose.py",
+    "test_helm_chart.py",
     "test_embedded.py",
 )
 """Files that take longest: they begin first, so that no process works on one alone in the end."""

@@ -1,0 +1,308 @@
+"""The Helm chart, linted and rendered by Helm's own library, checked by Kubernetes' schemas, and run as processes."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, Final
+
+import helm_python
+import httpx
+import kubernetes_validate
+import pytest
+import yaml
+from compose_box import PASSWORDS, ROOT, Box, Running, running_box
+from documents import blocks
+from temporalio.envconfig import ClientConfig
+
+from signoff.contracts.names import VERSION
+from signoff.settings import Settings
+from signoff.temporal.embedded_server import free_port
+
+CHART: Final = ROOT / "deploy" / "helm" / "signoff"
+KUBERNETES: Final = ("1.28", "1.32", "1.37")
+VALUES: Final[dict[str, Any]] = {
+    "image": {"repository": "registry.example.com/desk"},
+    "manifest": "/app/examples/travel_desk/signoff.yaml",
+    "peopleConfigMap": "signoff-people",
+    "publicUrl": "https://approvals.example.com",
+    "codecUrl": "https://approvals.example.com/codec",
+    "temporalUi": "https://approvals.example.com/temporal",
+    "temporal": {"address": "temporal-frontend.temporal:7233"},
+    "secrets": {"owner": "store-owner", "worker": "worker", "gateway": "gateway", "codec": "codec"},
+}
+CLOUD: Final = {"address": "my.a1b2c.tmprl.cloud:7233", "namespace": "my.a1b2c", "tls": {"enabled": True}}
+PLACES: Final = {
+    "own cluster": {},
+    "cloud by key": {"temporal": CLOUD | {"apiKey": {"secret": "temporal-key"}}},
+    "cluster by certificate": {
+        "temporal": {
+            "tls": {"enabled": True, "serverName": "temporal", "caSecret": "ca", "clientSecret": "client"},
+        }
+    },
+    "with everything": {
+        "ingress": {"enabled": True, "className": "nginx", "host": "approvals.example.com", "tlsSecret": "tls"},
+        "secrets": {"oidc": {"secret": "oidc"}},
+        "settings": {"SIGNOFF_OIDC_ISSUER": "https://login.example.com", "SIGNOFF_OIDC_CLIENT_ID": "signoff"},
+        "worker": {"env": [{"name": "DESK", "value": "1"}], "envFrom": [{"secretRef": {"name": "models"}}]},
+        "podAnnotations": {"prometheus.io/port": "9464"},
+        "imagePullSecrets": [{"name": "registry"}],
+        "serviceAccount": "signoff",
+    },
+}
+PROCESSES: Final = ("worker", "gateway", "codec")
+
+
+def values_with(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a sound installation, with changes of some."""
+
+    def merged(old: dict[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+        for key, value in new.items():
+            old[key] = merged(old.get(key, {}), value) if isinstance(value, dict) else value
+        return old
+
+    return merged(deepcopy(VALUES), changes)
+
+
+def render(changes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Everything that the chart makes of these values."""
+    with helm_python.Chart.load(CHART) as chart:
+        chart.validate_schema(values_with(changes))
+        files = chart.render(values_with(changes), name="signoff", namespace="approvals")
+    texts = [text for name, text in files.items() if name.endswith(".yaml")]
+    return [each for text in texts for each in yaml.safe_load_all(text) if each]
+
+
+def pods(documents: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The pods that are run, by the part of the name that says what runs."""
+    found = [each for each in documents if each["kind"] in ("Deployment", "Job")]
+    return {each["metadata"]["name"].removeprefix("signoff-"): each["spec"]["template"]["spec"] for each in found}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_helm_finds_nothing_to_mend(place: str) -> None:
+    """`helm lint --strict`, as Helm's library does it: nothing but the icon that the chart has not."""
+    report = helm_python.lint(CHART, values_with(PLACES[place]), strict=True)
+    assert report["errors"] == []
+    assert [each["error"] for each in report["messages"]] == ["icon is recommended"]
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+@pytest.mark.parametrize("place", PLACES)
+def test_kubernetes_would_take_it(place: str, version: str) -> None:
+    """Against the schemas of several versions, no field more than they have."""
+    documents = render(PLACES[place])
+    for each in documents:
+        kubernetes_validate.validate(each, version, strict=True)
+    kinds = [each["kind"] for each in documents]
+    assert (kinds.count("Deployment"), kinds.count("PodDisruptionBudget"), kinds.count("Job")) == (3, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"publicURL": "https://x.example.com"}, "publicURL"),
+        ({"publicUrl": "approvals"}, "publicUrl"),
+        ({"image": {"repository": ""}}, "repository"),
+        ({"manifest": "signoff.yaml"}, "manifest"),
+        ({"temporal": {"address": "https://temporal"}}, "address"),
+        ({"temporal": {"apiKey": {"secret": "key"}}}, "enabled"),
+        ({"secrets": {"worker": ""}}, "worker"),
+        ({"secrets": {"codec": ""}}, "secrets.codec"),
+        ({"secrets": {"owner": ""}}, "secrets.owner"),
+        ({"settings": {"OIDC_ISSUER": "x"}}, "OIDC_ISSUER"),
+        ({"worker": {"replicas": 0}}, "replicas"),
+        ({"worker": {"terminationGracePeriodSeconds": 30}}, "terminationGracePeriodSeconds"),
+        ({"ingress": {"enabled": True}}, "ingress.host"),
+    ],
+)
+def test_wrong_values_are_refused_by_name(changes: dict[str, Any], words: str) -> None:
+    """Before anything is installed: by the schema, or where a template needs what nobody gave."""
+    with pytest.raises(helm_python.HelmError, match=words):
+        render(changes)
+
+
+def test_no_pod_may_more_than_it_needs() -> None:
+    """Not root, nothing written but its folders, no key that is another's, and bounds for what it takes."""
+    found = pods(render(PLACES["with everything"]))
+    assert set(found) == {*PROCESSES, "migration"}
+    for pod in found.values():
+        (container,) = pod["containers"]
+        security = container["securityContext"]
+        assert (pod["securityContext"]["runAsNonRoot"], pod["automountServiceAccountToken"]) == (True, False)
+        assert (security["readOnlyRootFilesystem"], security["allowPrivilegeEscalation"]) == (True, False)
+        assert security["capabilities"] == {"drop": ["ALL"]}
+        assert set(container["resources"]) == {"requests", "limits"}
+    files = {
+        name: {
+            item["path"] for volume in pod["volumes"] if volume["name"] == "keys" for item in volume["secret"]["items"]
+        }
+        for name, pod in found.items()
+    }
+    assert files == {
+        "worker": {"public-keys.json", "encryption-keys.json"},
+        "codec": {"public-keys.json", "encryption-keys.json"},
+        "gateway": {"signing-keys.json", "encryption-keys.json"},
+        "migration": set(),
+    }
+    stores = {name: secrets_of(pod)["SIGNOFF_STORE_URL"] for name, pod in found.items()}
+    assert stores == {"worker": "worker", "gateway": "gateway", "codec": "codec", "migration": "store-owner"}
+    assert [name for name, pod in found.items() if "OIDC_CLIENT_SECRET" in secrets_of(pod)] == ["gateway"]
+
+
+def test_what_processes_are_told_is_what_they_know(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Every SIGNOFF_ variable is a setting; Temporal's own library reads the TEMPORAL_ ones, keys and certificates."""
+    for place, changes in PLACES.items():
+        for name, pod in pods(render(changes)).items():
+            told = {each["name"] for each in pod["containers"][0]["env"]}
+            settings = {f"SIGNOFF_{field.upper()}" for field in Settings.model_fields}
+            assert {each for each in told if each.startswith("SIGNOFF_")} <= settings, (place, name)
+    told = plain_env(pods(render(PLACES["cluster by certificate"]))["worker"])
+    for each in ("ca.crt", "tls.crt", "tls.key"):
+        (tmp_path / each).write_text(each)
+    for key, value in told.items():
+        if key.startswith("TEMPORAL_"):
+            monkeypatch.setenv(key, str(tmp_path / value.rpartition("/")[2]) if key.endswith("_PATH") else value)
+    config = ClientConfig.load_client_connect_config()
+    tls: Any = config["tls"]
+    assert (config["target_host"], tls.domain) == (VALUES["temporal"]["address"], "temporal")
+    assert (tls.server_root_ca_cert, tls.client_cert, tls.client_private_key) == (b"ca.crt", b"tls.crt", b"tls.key")
+    by_key = pods(render(PLACES["cloud by key"]))["worker"]
+    assert secrets_of(by_key)["TEMPORAL_API_KEY"] == "temporal-key"
+    assert plain_env(by_key)["TEMPORAL_NAMESPACE"] == "my.a1b2c"
+
+
+def test_the_values_of_the_document_are_right() -> None:
+    """Lint and schemas take what docs/operations.md tells people to write; nothing of `VALUES` helps them."""
+    (shown,) = [each.text for each in blocks(ROOT / "docs" / "operations.md") if each.file == "values.yaml"]
+    values = yaml.safe_load(shown)
+    assert helm_python.lint(CHART, values, strict=True)["errors"] == []
+    with helm_python.Chart.load(CHART) as chart:
+        chart.validate_schema(values)
+        files = chart.render(values, name="signoff", namespace="approvals")
+    made = [each for name, text in files.items() if name.endswith(".yaml") for each in yaml.safe_load_all(text) if each]
+    for each in made:
+        kubernetes_validate.validate(each, KUBERNETES[-1], strict=True)
+    assert secrets_of(pods(made)["worker"]) == {
+        "SIGNOFF_STORE_URL": "signoff-worker",
+        "TEMPORAL_API_KEY": "temporal-key",
+    }
+
+
+def test_the_chart_is_of_this_version() -> None:
+    """What it installs by default is what it was tried with."""
+    with helm_python.Chart.load(CHART) as chart:
+        assert chart.metadata["appVersion"] == VERSION
+
+
+@pytest.fixture(scope="module")
+async def box(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Box]:
+    """PostgreSQL, Temporal and keys, as somebody has them who installs the chart."""
+    async with running_box(tmp_path_factory.mktemp("cluster")) as begun:
+        await begun.run("database")
+        await begun.run("temporal-namespace")
+        await begun.run("signoff-init")
+        yield begun
+
+
+@pytest.mark.postgres
+@pytest.mark.timeout(300)
+async def test_its_commands_run_and_its_probes_hold(box: Box) -> None:
+    """The rendered commands with the rendered environment, Secrets as files, asked by the rendered probes."""
+    temporal = {"address": box.server.address, "namespace": "default"}
+    found = pods(render({"temporal": temporal, "publicUrl": "http://127.0.0.1:1", "codecUrl": "http://127.0.0.1:2"}))
+    cluster = Cluster(box)
+    migration = await cluster.start("migration", found["migration"])
+    assert await migration.process.wait() == 0, migration.log.read_text()
+    running = {name: await cluster.start(name, found[name]) for name in PROCESSES}
+    try:
+        for name, process in running.items():
+            for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+                await cluster.probed(name, found[name], probe, process)
+    finally:
+        codes = await asyncio.gather(*(each.stop() for each in running.values()))
+    assert codes == [0, 0, 0]
+    # Nothing is written but in the folder that is mounted for it.
+    assert {each.name for name in PROCESSES for each in (cluster.folder / name).iterdir()} == {"log", "state"}
+
+
+class Cluster:
+    """Runs rendered pods as processes: Secrets and ConfigMaps are files, and each pod has ports of its own."""
+
+    def __init__(self, box: Box) -> None:
+        self._box = box
+        self.folder = box.folder / "pods"
+        self._ports: dict[tuple[str, int], int] = {}
+
+    async def start(self, name: str, pod: dict[str, Any]) -> Running:
+        """Starts the container of a pod."""
+        (container,) = pod["containers"]
+        env = self._box.environment("signoff-init")
+        told = {"PATH": env["PATH"], "HOME": env["HOME"]}
+        for each in container["env"]:
+            told[each["name"]] = self._here(name, pod, each.get("value") or self._secret(each))
+        log = self.folder / name / "log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("wb") as words:
+            process = await asyncio.create_subprocess_exec(
+                *("signoff", *container["args"]), cwd=log.parent, env=told, stdout=words, stderr=words
+            )
+        return Running(process, log)
+
+    async def probed(self, name: str, pod: dict[str, Any], probe: str, running: Running) -> None:
+        """Asks as a probe does, as often as it may fail, until it holds."""
+        asked = pod["containers"][0][probe]["httpGet"]
+        (number,) = [each["containerPort"] for each in pod["containers"][0]["ports"] if each["name"] == asked["port"]]
+        headers = {each["name"]: each["value"] for each in asked["httpHeaders"]}
+        url = f"http://127.0.0.1:{self._port(name, number)}{asked['path']}"
+        async with asyncio.timeout(90), httpx.AsyncClient(headers=headers) as http:
+            while True:
+                assert running.process.returncode is None, running.log.read_text()
+                try:
+                    if (await http.get(url)).status_code == 200:
+                        return
+                except httpx.TransportError:
+                    pass
+                await asyncio.sleep(0.2)
+
+    def _port(self, name: str, number: int) -> int:
+        return self._ports.setdefault((name, number), free_port())
+
+    def _secret(self, each: dict[str, Any]) -> str:
+        named = each["valueFrom"]["secretKeyRef"]
+        assert named["key"] == "store-url"
+        role = {"store-owner": "owner", "codec": "gateway"}.get(named["name"], named["name"])
+        return f"postgresql://signoff_{role}:{PASSWORDS[f'{role.upper()}_PASSWORD']}@{self._box.postgres}/signoff"
+
+    def _here(self, name: str, pod: dict[str, Any], text: str) -> str:
+        """The places of a container, as this machine has them."""
+        people = self._box.environment("signoff-init")["SIGNOFF_PEOPLE"]
+        keys = self._box.volume("signoff-gateway")
+        mounts = {
+            "/var/lib/signoff": str(self.folder / name),
+            "/etc/signoff/people/people.yaml": people,
+            "/app": str(ROOT),
+        }
+        for item in key_items(pod):
+            mounts[f"/etc/signoff/keys/{item['path']}"] = str(keys / item["key"])
+        for place, there in mounts.items():
+            text = text.replace(place, there)
+        text = "127.0.0.1" if text == "0.0.0.0" else text
+        return str(self._port(name, int(text))) if re.fullmatch(r"8300|8301|9464", text) else text
+
+
+def key_items(pod: dict[str, Any]) -> list[dict[str, str]]:
+    """The files of keys that a pod is given."""
+    return [item for volume in pod["volumes"] if volume["name"] == "keys" for item in volume["secret"]["items"]]
+
+
+def secrets_of(pod: dict[str, Any]) -> dict[str, str]:
+    """The Secrets that a container's variables are read from."""
+    refs = ((each["name"], each.get("valueFrom")) for each in pod["containers"][0]["env"])
+    return {name: ref["secretKeyRef"]["name"] for name, ref in refs if ref is not None}
+
+
+def plain_env(pod: dict[str, Any]) -> dict[str, str]:
+    """The variables that are given as they are."""
+    return {each["name"]: each["value"] for each in pod["containers"][0]["env"] if "value" in each}
