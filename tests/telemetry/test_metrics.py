@@ -1,6 +1,9 @@
 """What a process counts of its turns, what it measures of its store, and what a scrape shows of both."""
 
 import asyncio
+import json
+import subprocess
+import sys
 import uuid
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -241,3 +244,15 @@ def test_everything_in_the_table_is_exposed() -> None:
     assert {name: found[name].type for name in METRICS} == {
         name: row.kind.replace("_", "") for name, row in METRICS.items()
     }
+
+
+def test_nobody_loads_what_only_those_need_who_watch() -> None:
+    """Worker and gateway start without the libraries of metrics and spans, a worker without a server of HTTP."""
+    code = "import json, sys; import signoff.worker, signoff.engine.span_process; print(json.dumps([*sys.modules]))"
+    loaded = set(json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout))
+    assert "signoff.engine.metrics_endpoint" in loaded
+    assert loaded & {"prometheus_client", "uvicorn", "opentelemetry.sdk", "signoff.telemetry.span_sender"} == set()
+    code = "import json, sys; import signoff.gateway.app; print(json.dumps([*sys.modules]))"
+    loaded = set(json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout))
+    assert "signoff.gateway.act_spans" in loaded
+    assert loaded & {"prometheus_client", "opentelemetry.sdk", "signoff.telemetry.span_sender"} == set()
