@@ -96,12 +96,16 @@ class RequestReader:
         """
         found: list[WaitingCard] = []
         entries = readers if approvers is None else approvers
+        # Many rows are of few tools; read for each, their declarations were the most of a list's time.
+        declarations: dict[tuple[str, str], Mapping[str, Any]] = {}
         # A generator that is left half read is closed only when it is collected.
         async with aclosing(self._lists.iterate_waiting(tenant, readers=entries)) as pieces:
             async for piece in pieces:
                 for request in piece:
-                    if len(found) < limit and (row := await self._build_listed(request, approvers, wanted)) is not None:
-                        found.append(row)
+                    if len(found) == limit:
+                        break
+                    row = await self._build_listed(request, approvers, wanted, declarations)
+                    found += [row] if row is not None else []
                 if len(found) == limit:
                     break
         return sorted(found, key=lambda row: row.expires_at or _NEVER)
@@ -111,13 +115,14 @@ class RequestReader:
         request: ApprovalRequest,
         approvers: Sequence[str] | None,
         wanted: Callable[[WaitingCard], bool] | None,
+        declarations: dict[tuple[str, str], Mapping[str, Any]],
     ) -> WaitingCard | None:
         if approvers is not None and set(request.approvers).isdisjoint(approvers):
             return None
         if wanted is not None and not wanted(_row(request, "")):
             return None
         try:
-            declaration, args = await self._prove(request)
+            declaration, args = await self._prove(request, declarations)
         except NotFound:
             return None
         return _row(request, _effect(request, declaration, args))
@@ -137,9 +142,17 @@ class RequestReader:
         """Returns the approval id of a short code in a tenant, or None."""
         return await self._rows.find_by_code(tenant, code)
 
-    async def _prove(self, question: Question) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Loads the declaration and the arguments of a question; recomputes every hash and checks every signature."""
-        declaration = await self._declaration(question)
+    async def _prove(
+        self, question: Question, declarations: dict[tuple[str, str], Mapping[str, Any]] | None = None
+    ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Loads the declaration and the arguments of a question; recomputes every hash and checks every signature.
+
+        `declarations` are those that were loaded and found right for the same caller, by hash and tool.
+        """
+        known, own = declarations if declarations is not None else {}, (question.definition, question.tool)
+        declaration = known.get(own)
+        if declaration is None:
+            declaration = known[own] = await self._declaration(question)
         args = await self._arguments(question)
         if question.judging_delay > JUDGED_SECONDS:
             self._refuse_unproved(question, "it was judged at another moment than it was asked")

@@ -175,3 +175,28 @@ async def test_only_development_shows_what_nobody_signed(store: Store) -> None:
     await put(store, user=GUEST)
     assert await refuses(store)
     assert (await reader(store, development=True).load("main.s.t.c1.1")).request.requester == GUEST
+
+
+async def test_a_list_reads_each_declaration_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many requests of a tool wait; each row is proved by itself all the same."""
+    for call in ("c1.1", "c1.2", "c1.3"):
+        await put(store, call=call)
+    read, real = list[str](), store.get_blob
+
+    async def counted(sha256: str) -> bytes | None:
+        read.append(sha256)
+        return await real(sha256)
+
+    monkeypatch.setattr(store, "get_blob", counted)
+    listed = await reader(store).list_waiting("main")
+    assert [each.effect for each in listed] == ["Pay 20 to Ana"] * 3
+    assert len(read) == 1
+
+    def rename(connection: Connection) -> None:
+        body = json.loads(connection.execute(select(QUESTIONS.c.body).where(QUESTIONS.c.approval == last)).scalar_one())
+        renamed = json.dumps(body | {"tool": "other"})
+        connection.execute(update(QUESTIONS).where(QUESTIONS.c.approval == last).values(body=renamed))
+
+    last = listed[-1].id
+    await store.run(rename)
+    assert [each.id for each in await reader(store).list_waiting("main")] == [each.id for each in listed[:-1]]
