@@ -129,8 +129,9 @@ class DeliveryQueue:
         return await self._store.run(lambda connection: sum(insert_new(connection, DELIVERIES, row) for row in values))
 
     async def claim_due(self, limit: int, channels: Collection[str]) -> list[DeliveryRow]:
-        """Claims cards to be sent on these channels, the longest due first: planned cards, and reminders of sent
-        ones.
+        """Claims cards to be sent on these channels: planned cards, and reminders of sent ones.
+
+        The longest due of each tenant comes first, then the second of each.
         """
         waiting = or_(
             DELIVERIES.c.state == "planned", and_(DELIVERIES.c.state.in_(_OUT), DELIVERIES.c.remind_at.is_not(None))
@@ -328,8 +329,11 @@ class DeliveryQueue:
         return await self._store.run(write)
 
     async def _take(self, limit: int, *which: ColumnElement[bool]) -> list[DeliveryRow]:
+        # Tenants in turn: what thousands of one tenant's cards wait for, another's few need not.
         return await self._store.run(
-            lambda connection: claim_readable(connection, DELIVERIES, *which, limit=limit, read=_row)
+            lambda connection: claim_readable(
+                connection, DELIVERIES, *which, limit=limit, read=_row, share_by=DELIVERIES.c.tenant
+            )
         )
 
     async def _find(self, *which: ColumnElement[bool]) -> list[DeliveryRow]:

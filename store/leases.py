@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Table, func, select, update
 
 from signoff.store.tables import StoreClock
 
@@ -18,8 +18,17 @@ _T = TypeVar("_T")
 _SHOWN: Final = {0: "\ufffd"} | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
 
-def claim_rows(connection: Connection, table: Table, *which: ColumnElement[bool], limit: int) -> Sequence[Row[Any]]:
-    """Claims at most `limit` rows that are due, unclaimed, and match `which`; the longest due come first."""
+def claim_rows(
+    connection: Connection,
+    table: Table,
+    *which: ColumnElement[bool],
+    limit: int,
+    share_by: ColumnElement[Any] | None = None,
+) -> Sequence[Row[Any]]:
+    """Claims at most `limit` rows that are due, unclaimed, and match `which`; the longest due come first.
+
+    With `share_by`, such as a column of tenants, they come in turn: the longest due of each, then the second of each.
+    """
     key = next(iter(table.primary_key))
     free = table.c.claimed_until <= StoreClock()
     # By the store's clock, as all that claim have that one in common: the clocks of their machines may differ.
@@ -27,10 +36,17 @@ def claim_rows(connection: Connection, table: Table, *which: ColumnElement[bool]
     if connection.execute(due.limit(1)).first() is None:
         # Who only looks, twice a second, does not take SQLite's one lock for writing.
         return []
+    chosen = due.limit(limit)
+    if share_by is not None:
+        place = func.row_number().over(partition_by=share_by, order_by=(table.c.due_at, key))
+        ranked = due.order_by(None).add_columns(table.c.due_at, place.label("place")).subquery()
+        first = select(ranked.c[key.name]).order_by(ranked.c.place, ranked.c.due_at, ranked.c[key.name]).limit(limit)
+        # Apart: PostgreSQL locks no rows of a query that ranks them.
+        chosen = select(key).where(key.in_(first))
     claiming = (
         update(table)
         # Asked again where the row is changed: whoever waited for it there finds it taken.
-        .where(key.in_(due.limit(limit).with_for_update(skip_locked=True)), free)
+        .where(key.in_(chosen.with_for_update(skip_locked=True)), free)
         # Counted with the claim, not with its failure: a row that kills its claimers has its attempts counted, too.
         .values(claimed_until=in_seconds(LEASE_SECONDS), attempts=table.c.attempts + 1)
         .returning(table)
@@ -40,13 +56,18 @@ def claim_rows(connection: Connection, table: Table, *which: ColumnElement[bool]
 
 
 def claim_readable(
-    connection: Connection, table: Table, *which: ColumnElement[bool], limit: int, read: Callable[[Row[Any]], _T]
+    connection: Connection,
+    table: Table,
+    *which: ColumnElement[bool],
+    limit: int,
+    read: Callable[[Row[Any]], _T],
+    share_by: ColumnElement[Any] | None = None,
 ) -> list[_T]:
     """Claims rows as `claim_rows`, and converts each by `read`. A row that `read` refuses (`ValueError`) is set aside:
     it stops nothing.
     """
     key = next(iter(table.primary_key))
-    rows = claim_rows(connection, table, *which, limit=limit)
+    rows = claim_rows(connection, table, *which, limit=limit, share_by=share_by)
     found, odd = _read(rows, read)
     if odd:
         _log.error("%d rows of `%s` cannot be read, and are left for %g s", len(odd), table.name, ASIDE_SECONDS)

@@ -371,3 +371,15 @@ async def test_cards_outlive_the_process(sqlite_url: str) -> None:
         row = await out(DeliveryQueue(store))
     async with open_store(sqlite_url) as store:
         assert await read(DeliveryQueue(store), row.token) == row
+
+
+async def test_a_tenant_with_thousands_of_cards_keeps_no_other_waiting(store: Store) -> None:
+    """Its cards were planned before; of each claim the others have their share, until nothing of theirs is due."""
+    deliveries = DeliveryQueue(store)
+    noisy = a_request().model_copy(update={"id": "acme.s.t.c1.1", "tenant": "acme"})
+    await deliveries.plan([a_card(f"p{number}", request=noisy) for number in range(2_000)])
+    await deliveries.plan([a_card(f"q{number}") for number in range(3)])
+    first = await deliveries.claim_due(20, ON)
+    assert sorted(row.person for row in first if row.tenant == "main") == ["q0", "q1", "q2"]
+    assert len(first) == 20
+    assert {row.tenant for row in await deliveries.claim_due(20, ON)} == {"acme"}
