@@ -122,6 +122,7 @@ class TurnClient:
                 memo=start_options.memo(turn, digest),
                 search_attributes=start_options.attributes(turn),
                 static_summary=start_options.summary(turn),
+                priority=start_options.priority(turn.tenant_id),
             )
         except WorkflowAlreadyStartedError:
             await self._same_input(key, digest)
@@ -343,6 +344,7 @@ class TurnClient:
                     id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                     memo=start_options.session_memo(message),
                     search_attributes=start_options.session_attributes(key.tenant),
+                    priority=start_options.priority(key.tenant),
                 ),
                 result_type=SessionReceipt,
                 rpc_timeout=self._patience,
@@ -447,6 +449,7 @@ class TurnClient:
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 memo=start_options.session_memo(message),
                 search_attributes=start_options.session_attributes(key.tenant),
+                priority=start_options.priority(key.tenant),
                 start_signal=names.SAY,
                 start_signal_args=[body],
                 rpc_timeout=self._patience,

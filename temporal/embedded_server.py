@@ -218,6 +218,8 @@ def server_arguments(options: ServerOptions) -> list[str]:
             f"history.transferProcessorMaxPollRPS={POLL_RATE}",
             # A worker that completes a task gets the activity which follows in the same answer, without matching.
             "system.enableActivityEagerExecution=true",
+            # Where tasks queue up, each tenant has its share: without it whoever queued first is served first.
+            "matching.enableFairness=true",
         ],
     }
     if options.time_skipping:

@@ -1,6 +1,6 @@
 """Makes what a turn is started with beside its input, by whomever it is started."""
 
-from temporalio.common import SearchAttributePair, TypedSearchAttributes
+from temporalio.common import Priority, SearchAttributePair, TypedSearchAttributes
 
 from signoff.contracts import names
 from signoff.contracts.content import text_of
@@ -38,6 +38,14 @@ def attributes(turn: TurnInput) -> TypedSearchAttributes:
 def session_attributes(tenant: str) -> TypedSearchAttributes:
     """Makes the search attributes of a session that begins."""
     return TypedSearchAttributes([SearchAttributePair(temporal_metadata.TENANT, tenant)])
+
+
+def priority(tenant: str) -> Priority:
+    """Makes the priority of a workflow of `tenant`, which its activities and children inherit.
+
+    Where tasks queue up, a server that knows fairness gives tenants equal shares of the workers.
+    """
+    return Priority(fairness_key=tenant)
 
 
 def summary(turn: TurnInput) -> str:
