@@ -111,6 +111,12 @@ class Settings(BaseSettings):
     store_url: str = Field(default_factory=_default_store, min_length=1)
     """The database of tickets and blobs, as SQLAlchemy writes it; SQLite in `state_dir` when not given."""
     task_queue: str = Field(default=DEFAULT_TASK_QUEUE, min_length=1, max_length=200)
+    deployment: str = Field(default="", max_length=200, pattern=r"^[^.\s]*$")
+    """The worker deployment that workers belong to; without one they are not versioned."""
+    build_id: str = Field(default="", max_length=200, pattern=r"^\S*$")
+    """Which version of the deployment a worker is; made of Signoff's version and the catalog when not given."""
+    versioning: Literal["auto-upgrade", "pinned"] = "auto-upgrade"
+    """Whether a turn goes on with the version that is current, or ends with the one that it began with."""
     model: str = ""
     """The model, `provider:name`, that answers where the manifest names a script; the script when not given."""
     host: str = Field(default=DEFAULT_HOST, min_length=1)

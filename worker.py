@@ -12,12 +12,14 @@ from datetime import timedelta
 from typing import Final, Self, TypedDict
 
 from temporalio.client import Client, ClientConfig
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.converter import DataConverter
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import (
     PollerBehaviorAutoscaling,
     Worker,
     WorkerConfig,
+    WorkerDeploymentConfig,
     WorkflowRunner,
 )
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
@@ -73,6 +75,8 @@ Loaded anew, our own modules cost 3.3 ms of each turn; shared, 0.2 ms. `tests/te
 nothing of `workflows/` shared, so that the sandbox still sees what a workflow may not do.
 """
 
+_UPGRADING: Final = (names.SESSION, names.HANDLER_RUN)
+"""Workflows that go on with the current version also where turns are pinned: they outlive it, or wait for nobody."""
 _MARK_KEY = "card-mark"
 _BUILD_HEX = 8
 """Hex digits of the catalog's hash by which Temporal's UI tells which declarations a task was done by."""
@@ -170,11 +174,17 @@ async def prepared_deps(installation: Installation, store: Store, where: str) ->
 
 @asynccontextmanager
 async def installed_worker(
-    installation: Installation, client: Client, store: Store, *, task_queue: str
+    installation: Installation,
+    client: Client,
+    store: Store,
+    *,
+    task_queue: str,
+    deployment: WorkerDeploymentConfig | None = None,
 ) -> AsyncIterator[Worker]:
     """Makes a worker of an installation, to be run within the block. Raises as `prepared_deps`.
 
-    Policies and people that differ from those last recorded are recorded, at the start and when they change.
+    `deployment` is `worker_deployment(installation)` where the worker is to have a version. Policies and people
+    that differ from those last recorded are recorded, at the start and when they change.
     """
     where = f"worker {task_queue}"
     deps = await prepared_deps(installation, store, where)
@@ -183,7 +193,7 @@ async def installed_worker(
         follow_people(store, installation.people, where, clock=deps.clock),
     ):
         deps = dataclasses.replace(deps, spans=spans)
-        yield build_worker(client, deps, task_queue=task_queue)
+        yield build_worker(client, deps, task_queue=task_queue, deployment=deployment)
 
 
 @asynccontextmanager
@@ -198,14 +208,14 @@ async def create_worker(
     `ServerUnavailable`, `StoreUnavailable`.
     """
     installation = load_installation(settings or load_settings(), people)
-    given = installation.settings
+    given, deployment = installation.settings, worker_deployment(installation)
     metrics = MetricsEndpoint(given)
     client = check_client(given, temporal) if temporal else await connect_installation(given, installation.secrets)
     queue = given.task_queue
     async with (
         working_store(installation.settings) as store,
         metrics.serve(store, "worker"),
-        installed_worker(installation, client, store, task_queue=queue) as worker,
+        installed_worker(installation, client, store, task_queue=queue, deployment=deployment) as worker,
     ):
         yield worker
 
@@ -281,7 +291,11 @@ class SignoffPlugin(SimplePlugin):
         if runner is not None and client is not None:
             # The very class: of somebody else's runner nobody here knows what its contexts are good for.
             contexts = _wanted_contexts(client) if type(runner) is SandboxedWorkflowRunner else "all"
-            config["workflow_runner"] = FencedRunner(runner, self._fence, contexts=contexts)
+            deployment = config.get("deployment_config")
+            # A pinned session would begin every later run, and every turn, with the version of its first.
+            upgrading = _UPGRADING if deployment is not None and deployment.use_worker_versioning else ()
+            fenced = FencedRunner(runner, self._fence, contexts=contexts, upgrading=upgrading)
+            config["workflow_runner"] = fenced
         return config
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
@@ -340,14 +354,57 @@ def freeze_gc() -> None:
     gc.freeze()
 
 
+def default_build_id(catalog: Catalog) -> str:
+    """Returns the name of what a worker of this version with that catalog does: other handlers' code has no other."""
+    return f"{names.VERSION}-{catalog.hash[:_BUILD_HEX]}"
+
+
+def worker_deployment(installation: Installation) -> WorkerDeploymentConfig | None:
+    """Returns as which version of which deployment an installation's worker polls; None where it has no versions.
+
+    Raises `ConfigError` for a version of no deployment.
+    """
+    settings = installation.settings
+    if not settings.deployment:
+        if settings.build_id or settings.versioning == "pinned":
+            raise ConfigError(
+                "SIGNOFF_BUILD_ID and SIGNOFF_VERSIONING are about versions of a deployment: name it in "
+                "SIGNOFF_DEPLOYMENT, or leave them out",
+                field="deployment",
+            )
+        return None
+    build_id = settings.build_id or default_build_id(installation.catalog)
+    return deployment_config(settings.deployment, build_id, pinned=settings.versioning == "pinned")
+
+
+def deployment_config(name: str, build_id: str, *, pinned: bool = False) -> WorkerDeploymentConfig:
+    """Returns what makes a worker one of a version of a deployment. Turns end with their first version if `pinned`."""
+    return WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion(name, build_id),
+        use_worker_versioning=True,
+        default_versioning_behavior=VersioningBehavior.PINNED if pinned else VersioningBehavior.AUTO_UPGRADE,
+    )
+
+
 def build_worker(
-    client: Client, deps: WorkerDeps, *, task_queue: str = names.DEFAULT_TASK_QUEUE, max_cached_workflows: int = 5_000
+    client: Client,
+    deps: WorkerDeps,
+    *,
+    task_queue: str = names.DEFAULT_TASK_QUEUE,
+    max_cached_workflows: int = 5_000,
+    deployment: WorkerDeploymentConfig | None = None,
 ) -> Worker:
-    """Returns a worker for one catalog; run it with `async with` or `run()`."""
+    """Returns a worker for one catalog; run it with `async with` or `run()`. Without `deployment` it has no version."""
     # The SDK's own hashes every module that is loaded, and lies in thirteen events of a turn that asks somebody.
-    build_id = f"{names.VERSION}-{deps.catalog.hash[:_BUILD_HEX]}"
-    options = worker_options(max_cached_workflows)
-    worker = Worker(client, task_queue=task_queue, plugins=[SignoffPlugin(deps)], build_id=build_id, **options)
+    build_id = default_build_id(deps.catalog) if deployment is None else None
+    worker = Worker(
+        client,
+        task_queue=task_queue,
+        plugins=[SignoffPlugin(deps)],
+        build_id=build_id,
+        deployment_config=deployment,
+        **worker_options(max_cached_workflows),
+    )
     if worker._workflow_worker is not None:
         worker._workflow_worker._deadlock_timeout_seconds = DEADLOCK_SECONDS
     return worker

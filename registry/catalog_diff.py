@@ -82,6 +82,12 @@ class CatalogDiff(BaseModel):
         """Returns the tools whose approvals do not hold any more."""
         return tuple(change.name for change in self.changes if change.stale)
 
+    @property
+    def costs_waiting_calls(self) -> bool:
+        """Whether calls that wait are asked again or cannot run any more: a tool, or an actor, is another or gone."""
+        gone = (change for change in self.changes if change.what == "removed" and change.kind in ("tool", "actor"))
+        return bool(self.stale) or any(gone)
+
 
 def catalog_diff(old: Catalog, new: Catalog) -> CatalogDiff:
     """Compares two catalogs by what they declare (`normal_form`): a function is its name here, not its code."""

@@ -12,11 +12,12 @@ come: the core has the workflow process them at once, and again nothing of them 
 anew both come together. So a run that is ahead of its history is let go once the query is answered, and read anew.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, Literal
 
 from temporalio.api.enums.v1 import CommandType
 from temporalio.bridge.worker import Worker as Bridge
+from temporalio.common import VersioningBehavior
 from temporalio.converter import StorageDriverStoreContext, WorkflowSerializationContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.workflow import Info
@@ -35,11 +36,17 @@ class FencedRunner(WorkflowRunner):
     sandbox for each answer: a tenth of all our work. Only a codec or external storage makes use of the answer, so
     `contexts` says which are told: `none`; those of a `workflow`, for a codec that reads nothing but whose payload it
     is; or `all`, as the inner runner tells them.
+
+    Workflows of the types in `upgrading` go on with the version that is current, whatever the worker's others do. Of a
+    worker that has no version the server would refuse that, so it does not stand on the class.
     """
 
-    def __init__(self, inner: WorkflowRunner, fence: QueryFence, *, contexts: Contexts) -> None:
+    def __init__(
+        self, inner: WorkflowRunner, fence: QueryFence, *, contexts: Contexts, upgrading: Collection[str] = ()
+    ) -> None:
         self.inner = inner
         self.contexts = contexts
+        self._upgrading = frozenset(upgrading)
         self._fence = fence
         self._kind = _KINDS[contexts]
 
@@ -49,7 +56,8 @@ class FencedRunner(WorkflowRunner):
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         """See `WorkflowRunner`."""
-        return self._kind(self.inner.create_instance(det), self._fence)
+        upgrading = bool(self._upgrading) and det.info.workflow_type in self._upgrading
+        return self._kind(self.inner.create_instance(det), self._fence, upgrading=upgrading)
 
     def set_worker_level_failure_exception_types(self, types: Any) -> None:
         """See `WorkflowRunner`."""
@@ -81,9 +89,10 @@ class FencedBridge(Bridge):
 
 
 class _Watched(WorkflowInstance):
-    def __init__(self, inner: WorkflowInstance, fence: QueryFence) -> None:
+    def __init__(self, inner: WorkflowInstance, fence: QueryFence, *, upgrading: bool = False) -> None:
         self._inner = inner
         self._fence = fence
+        self._upgrading = upgrading
         self._begun: dict[int, str] = {}
         """Local activities of which the workflow has not heard that they ended: number -> activity id."""
         self._written: frozenset[str] = frozenset()
@@ -92,6 +101,12 @@ class _Watched(WorkflowInstance):
 
     def activate(self, act: Any) -> Any:
         """Answers the core; its messages are those of the SDK's bridge."""
+        done = self._take(act)
+        if self._upgrading and done.HasField("successful"):
+            done.successful.versioning_behavior = VersioningBehavior.AUTO_UPGRADE.value
+        return done
+
+    def _take(self, act: Any) -> Any:
         # The core gives queries an activation of their own, so the first job tells for all.
         if act.jobs and act.jobs[0].HasField("query_workflow"):
             return self._answer(act)

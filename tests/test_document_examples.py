@@ -148,6 +148,12 @@ COMMANDS = {
     "workflow cancel",
     # Run by tests/gateway/codec/test_codec_server.py.
     "--codec-endpoint",
+    # Run by tests/workflows/test_worker_versions.py.
+    "set-current-version",
+    "--percentage",
+    "--delete",
+    "deployment describe",
+    "update-options",
 }
 
 

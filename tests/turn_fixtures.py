@@ -12,7 +12,7 @@ from polling import pauses
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 from temporalio.testing import TimeSkipper
-from temporalio.worker import Replayer
+from temporalio.worker import Replayer, WorkerDeploymentConfig
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 from turn_reset import reset_turn
 
@@ -247,6 +247,7 @@ async def running_turns(
     public_url: str = "",
     max_cached_workflows: int = 5_000,
     spans: SpanSender | None = None,
+    deployment: WorkerDeploymentConfig | None = None,
 ) -> AsyncIterator[RunningTurns]:
     """A running worker for `catalog` whose actors all use `model`."""
     driver = steps(model) if isinstance(model, Sequence) else model
@@ -263,7 +264,8 @@ async def running_turns(
         public_url=public_url,
         spans=spans,
     )
-    async with build_worker(client, deps, task_queue=task_queue, max_cached_workflows=max_cached_workflows):
+    cached = max_cached_workflows
+    async with build_worker(client, deps, task_queue=task_queue, max_cached_workflows=cached, deployment=deployment):
         signoff = TurnClient(client, task_queue=task_queue, patience=PATIENCE)
         yield RunningTurns(signoff, client, store, task_queue, deps)
 

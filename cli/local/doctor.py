@@ -10,6 +10,8 @@ from typing import Annotated, Final
 import httpx
 import typer
 from rich.text import Text
+from temporalio.api.workflowservice.v1 import DescribeWorkerDeploymentRequest
+from temporalio.service import RPCError, RPCStatusCode
 
 from signoff.activities.models.drivers import build_drivers
 from signoff.approvals.argument_rows import plural
@@ -111,7 +113,9 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
     clocks = [await _check("clocks", lambda: _clocks(settings, address))] if both else []
     gateway = await _check("gateway", lambda: _gateway(settings))
     turns = [await _check("turns", lambda: _turns(settings, address))] if both else []
-    return [*checks, store, *roles, *refused, *logins, server, *clocks, *turns, gateway, attributes]
+    versioned = server.ok and attributes.ok and bool(settings.deployment)
+    deployed = [await _check("deployment", lambda: _deployment(settings, address))] if versioned else []
+    return [*checks, store, *roles, *refused, *logins, server, *clocks, *turns, *deployed, gateway, attributes]
 
 
 async def _check(name: str, look: Callable[[], Awaitable[str]]) -> DoctorCheck:
@@ -305,6 +309,33 @@ async def _turns(settings: Settings, address: str | None) -> str:
             "terminate them"
         )
     return f"all that go on were begun with this store, {own}"
+
+
+async def _deployment(settings: Settings, address: str | None) -> str:
+    """Names the version of the deployment that turns go to, and the one that is ramping."""
+    client = await reach_server(settings, address)
+    asked = DescribeWorkerDeploymentRequest(namespace=client.namespace, deployment_name=settings.deployment)
+    try:
+        found = (await client.workflow_service.describe_worker_deployment(asked)).worker_deployment_info
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:
+            raise ConfigError(f"versions of workers cannot be looked up: {error.message}") from None
+        raise ConfigError(
+            f"no worker of the deployment `{settings.deployment}` was ever here: start one, then make it current"
+        ) from None
+    routing = found.routing_config
+    current, ramping = routing.current_deployment_version, routing.ramping_deployment_version
+    if not current.build_id:
+        raise ConfigError(
+            f"no version of the deployment `{settings.deployment}` is current, so turns wait: `temporal worker "
+            f"deployment set-current-version --deployment-name {settings.deployment} --build-id VERSION`"
+        )
+    words = f"{current.build_id} of {settings.deployment} is current"
+    return (
+        f"{words}, {ramping.build_id} ramping at {routing.ramping_version_percentage:g} %"
+        if ramping.build_id
+        else words
+    )
 
 
 async def _gateway(settings: Settings) -> str:

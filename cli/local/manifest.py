@@ -89,6 +89,9 @@ def tree(
 def diff(
     old: Annotated[Path, typer.Argument(metavar="OLD", help="A manifest, a file or a folder.")],
     new: Annotated[Path, typer.Argument(metavar="NEW", help="Another one.")],
+    waiting: Annotated[
+        bool, typer.Option("--waiting", help="Exit code 1 only where calls that wait lose something.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare two manifests; exit code 0 when they are equal, 1 when they differ, 2 when one cannot be read."""
@@ -101,7 +104,7 @@ def diff(
             print(f"signoff: {error.message}", file=sys.stderr)
             return _BAD_INVOCATION
         out.show({**found.model_dump(mode="json"), "stale": found.stale}, *_diff_words(found))
-        return 1 if found.changes else 0
+        return 1 if (found.costs_waiting_calls if waiting else found.changes) else 0
 
     run(body, as_json=as_json)
 

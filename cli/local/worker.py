@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 from temporalio.client import Client
+from temporalio.worker import WorkerDeploymentConfig
 
 from signoff.cli.local.installation import LocalInstallation, find_installation
 from signoff.cli.local.tools import inventory_table
@@ -34,7 +35,12 @@ def worker(manifest: Manifest = None, address: Address = None, model: Model = ""
 
 @asynccontextmanager
 async def running_worker(
-    place: LocalInstallation, client: Client, store: Store, *, task_queue: str
+    place: LocalInstallation,
+    client: Client,
+    store: Store,
+    *,
+    task_queue: str,
+    deployment: WorkerDeploymentConfig | None = None,
 ) -> AsyncIterator[asyncio.Task[None]]:
     """Runs a worker until the block ends, then shuts it down; the task ends early only if the worker fails.
 
@@ -42,7 +48,7 @@ async def running_worker(
     """
     if place.settings.profile == "production" and (problem := role_problem(store.dialect, store.role)):
         _log.warning(problem)
-    async with installed_worker(place, client, store, task_queue=task_queue) as worker:
+    async with installed_worker(place, client, store, task_queue=task_queue, deployment=deployment) as worker:
         freeze_gc()
         task = asyncio.create_task(worker.run())
         try:

@@ -1,23 +1,37 @@
 """`doctor` finds what is wrong and says what repairs it."""
 
+import asyncio
+import contextlib
 import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cli_kit import Cli
+from cli_kit import Cli, assert_one_sentence
 from served_stack import MANIFEST
 from store_roles import given_roles, made_roles
+from temporalio.api.deployment.v1 import WorkerDeploymentVersion
 from temporalio.api.operatorservice.v1 import RemoveSearchAttributesRequest
+from temporalio.api.workflowservice.v1 import (
+    DescribeWorkerDeploymentVersionRequest,
+    SetWorkerDeploymentCurrentVersionRequest,
+    SetWorkerDeploymentRampingVersionRequest,
+)
+from temporalio.service import RPCError, WorkflowService
+from turn_fixtures import catalog_of, running_turns
 
 from signoff.approvals.audit_events import admin_entry
 from signoff.audit.log import AuditLog
 from signoff.cli.local.doctor import REFUSED_DAYS
 from signoff.cli.local.worker import role_problem
+from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import ACTOR_TURN, MEMO_STORE
 from signoff.registry import extras
-from signoff.store.store import open_store
+from signoff.registry.installation import load_installation
+from signoff.settings import load_settings
+from signoff.store.store import Store, open_store
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
+from signoff.worker import deployment_config, worker_deployment
 
 
 async def test_a_sound_installation_has_nothing_to_repair(
@@ -69,6 +83,65 @@ async def test_turns_of_another_store_are_named(
         assert words.startswith("1 running turn began with another store (gone) than this one (")
     finally:
         await began.terminate()
+
+
+async def test_where_turns_go_is_told_of_a_deployment(
+    cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle, store: Store
+) -> None:
+    """Nobody was there, nothing is current, one is current and another is ramping."""
+    queue = f"doctor-{uuid.uuid4().hex}"
+    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
+    clean_env.setenv("SIGNOFF_DEPLOYMENT", queue)
+    client = await server.connect()
+
+    async def check() -> str:
+        found = (await cli("doctor", "--address", server.address, "--json")).data
+        return next(str(each["message"]) for each in found if each["name"] == "deployment")
+
+    assert "was ever here" in await check()
+    version = DescribeWorkerDeploymentVersionRequest(
+        namespace=client.namespace, deployment_version=WorkerDeploymentVersion(deployment_name=queue, build_id="2")
+    )
+    service, catalog = client.workflow_service, catalog_of([])
+    async with (
+        running_turns(client, store, queue, catalog, [], deployment=deployment_config(queue, "1")),
+        running_turns(client, store, queue, catalog, [], deployment=deployment_config(queue, "2")),
+    ):
+        while "no version" not in (words := await check()):
+            assert "was ever here" in words
+        assert f"set-current-version --deployment-name {queue}" in words
+        given = {"namespace": client.namespace, "deployment_name": queue, "ignore_missing_task_queues": True}
+        await until_known(service, version)
+        await service.set_worker_deployment_current_version(
+            SetWorkerDeploymentCurrentVersionRequest(**given, build_id="1", allow_no_pollers=True)
+        )
+        assert await check() == f"1 of {queue} is current"
+        await service.set_worker_deployment_ramping_version(
+            SetWorkerDeploymentRampingVersionRequest(**given, build_id="2", percentage=12.5, allow_no_pollers=True)
+        )
+        assert await check() == f"1 of {queue} is current, 2 ramping at 12.5 %"
+
+
+async def until_known(service: WorkflowService, version: DescribeWorkerDeploymentVersionRequest) -> None:
+    """Wait until the server has heard of a version: its worker polls at last."""
+    while True:
+        with contextlib.suppress(RPCError):
+            await service.describe_worker_deployment_version(version)
+            return
+        await asyncio.sleep(0.05)
+
+
+async def test_a_version_of_no_deployment_is_an_error_at_start(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
+    """A worker with a build id alone would have no version, and nobody would know."""
+    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
+    clean_env.setenv("SIGNOFF_BUILD_ID", "v2")
+    with pytest.raises(ConfigError, match="name it in SIGNOFF_DEPLOYMENT"):
+        worker_deployment(load_installation(load_settings(), None))
+    clean_env.setenv("SIGNOFF_DEPLOYMENT", "desk")
+    clean_env.setenv("SIGNOFF_VERSIONING", "pinned")
+    assert worker_deployment(load_installation(load_settings(), None)) == deployment_config("desk", "v2", pinned=True)
+    clean_env.setenv("SIGNOFF_DEPLOYMENT", "a.b")
+    assert "SIGNOFF_DEPLOYMENT" in assert_one_sentence(await cli("worker"))
 
 
 async def test_everything_wrong_is_named_at_once(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:

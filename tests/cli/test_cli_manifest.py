@@ -140,6 +140,32 @@ async def test_diff_with_what_cannot_be_read_is_a_bad_invocation(manifest: Cli, 
     assert (await manifest("manifest", "diff", str(MANIFEST))).code == 2
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "code"),
+    [
+        ("percent <= 5", "percent <= 2", 0),
+        ("version: 1", "version: 1", 0),
+        ("% off the next order", "% off", 1),
+        ("    scope: generalist\n", "    scope: generalist\n    version: '2'\n", 1),
+        ("give_discount", "grant_discount", 1),
+    ],
+    ids=["policy", "nothing", "effect", "version", "gone"],
+)
+async def test_the_gate_of_ci_fails_where_calls_that_wait_lose_something(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str, code: int
+) -> None:
+    """`--waiting`: a tighter rule is a difference that costs nothing; another effect or version, or no tool, does."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    await cli("init", str(tmp_path))
+    manifest, new = tmp_path / "signoff.yaml", tmp_path / "new.yaml"
+    text = manifest.read_text(encoding="utf-8")
+    # Not of the handler, whose function keeps its name.
+    text = text.replace(before, after).replace("discounts:grant_discount", "discounts:give_discount")
+    new.write_text(text, encoding="utf-8")
+    assert (await cli("manifest", "diff", "--waiting", str(manifest), str(new))).code == code
+    assert (await cli("manifest", "diff", str(manifest), str(new))).code == (1 if before != after else 0)
+
+
 @pytest.mark.parametrize("part", ["manifest", "tool", "actor", "policies", "people"])
 async def test_schema_is_json_schema_for_each_kind_of_file(manifest: Cli, part: str) -> None:
     """What is printed is JSON Schema 2020-12 that can be checked with."""
