@@ -378,7 +378,7 @@ def worker_deployment(installation: Installation) -> WorkerDeploymentConfig | No
 
 
 def deployment_config(name: str, build_id: str, *, pinned: bool = False) -> WorkerDeploymentConfig:
-    """Returns what makes a worker one of a version of a deployment. Turns end with their first version if `pinned`."""
+    """Returns the options of a worker of one version. If `pinned`, turns end with the version that they began with."""
     return WorkerDeploymentConfig(
         version=WorkerDeploymentVersion(name, build_id),
         use_worker_versioning=True,
