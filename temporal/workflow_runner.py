@@ -207,8 +207,8 @@ class _WithoutContexts(_WithoutStorage):
 
 
 class _WithWorkflows(_WithoutStorage):
-    def __init__(self, inner: WorkflowInstance, fence: QueryFence) -> None:
-        super().__init__(inner, fence)
+    def __init__(self, inner: WorkflowInstance, fence: QueryFence, *, upgrading: bool = False) -> None:
+        super().__init__(inner, fence, upgrading=upgrading)
         info = inner.get_info()
         self._own = WorkflowSerializationContext(namespace=info.namespace, workflow_id=info.workflow_id)
 
