@@ -24,13 +24,14 @@ from signoff.cli.terminal.options import Address, AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.client.address import read_running
 from signoff.contracts.clock import system_clock
-from signoff.contracts.errors import ConfigError, SignoffError
+from signoff.contracts.errors import ConfigError, SignoffError, Unavailable
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.names import ACTOR_TURN, MEMO_STORE
 from signoff.engine.clock_check import clock_problem, server_clock_lead, store_clock_lead
 from signoff.engine.connection import open_encryption
 from signoff.engine.credential_check import check_public_keys, check_store_role
 from signoff.formats.web_address import is_loopback
+from signoff.gateway.auth.oidc import provider_of
 from signoff.gateway.auth.provider_people import missing_logins_warning, second_login
 from signoff.gateway.runtime import signer_problem
 from signoff.keys.key_files import read_private, read_public
@@ -93,6 +94,8 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
         return checks
     settings = load_settings(manifest=manifest)
     logins = [await _check("logins", lambda: _logins(manifest))] if settings.oidc_issuer is not None else []
+    if settings.oidc_issuer is not None and settings.oidc_client_id:
+        logins.append(await _check("sign-in provider", lambda: _provider(settings)))
     checks += [
         await _check("keys", lambda: _keys(settings)),
         await _check("encryption", lambda: _encryption(settings)),
@@ -241,6 +244,20 @@ async def _clocks(settings: Settings, address: str | None) -> str:
     if problem := wrong or clock_problem("the Temporal server", await server_clock_lead(client)):
         raise ConfigError(problem)
     return "the store's and the Temporal server's are this machine's"
+
+
+async def _provider(settings: Settings) -> str:
+    """Asks the provider who it is, as the first sign-in would."""
+    provider = provider_of(settings, system_clock, provider_of_secrets(settings))
+    if provider is None:
+        return "none: people sign in by tokens"
+    try:
+        await provider.check()
+    except Unavailable as error:
+        raise ConfigError(
+            f"{error.message}; check SIGNOFF_OIDC_ISSUER, the way there and its certificate", field="oidc_issuer"
+        ) from None
+    return f"answers as {settings.oidc_issuer}"
 
 
 async def _logins(manifest: Path | None) -> str:

@@ -70,6 +70,10 @@ class OidcProvider:
         """Returns the provider's name for people: its host."""
         return urlsplit(self.issuer).hostname or self.issuer
 
+    async def check(self) -> None:
+        """Raises `Unavailable` where the provider does not answer, or calls itself by another name."""
+        await self._load_keys()
+
     async def begin(self) -> tuple[str, SignInAttempt]:
         """Returns where to send the browser, and what to remember of it meanwhile. Raises `Unavailable`."""
         published = await self._load_keys()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from cli_kit import Cli, assert_one_sentence
+from oidc_provider import running_provider
 from site_kit import Site, here, token
 from store_roles import given_roles, made_roles
 
@@ -181,6 +182,20 @@ async def make_wrong(clean_env: pytest.MonkeyPatch, site: Site, wrong: str) -> N
             clean_env.setenv("TEMPORAL_TLS_CLIENT_CERT_DATA", "a certificate without its key")
         case "namespace":
             clean_env.setenv("TEMPORAL_NAMESPACE", "another")
+
+
+async def test_a_wrong_provider_is_found_beforehand(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> None:
+    """Who signs in would hear of it first: one that answers as itself, one by another name, and none."""
+    await ready_site(cli, clean_env, site)
+    clean_env.setenv("SIGNOFF_OIDC_CLIENT_ID", "signoff")
+    async with running_provider() as provider:
+        clean_env.setenv("SIGNOFF_OIDC_ISSUER", provider.issuer)
+        assert (await doctor(cli, "sign-in provider"))["ok"]
+        provider.discovery["issuer"] = "https://login.example.com"
+        other = await doctor(cli, "sign-in provider")
+        assert (other["ok"], "calls itself by another name" in other["message"]) == (False, True)
+    gone = await doctor(cli, "sign-in provider")
+    assert (gone["ok"], "check SIGNOFF_OIDC_ISSUER" in gone["message"]) == (False, True)
 
 
 async def test_a_taken_port_is_named_by_its_setting(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> None:
