@@ -1,0 +1,56 @@
+"""The simulated week: a few days of few turns end as they are to end, and leave nothing that grows."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench.scale.week import DayReport, grown
+
+ROOT = Path(__file__).parents[2]
+FLAT = ("questions", "answers", "tickets", "blobs", "blob_sessions", "deliveries")
+"""What each turn leaves, and what is removed of it."""
+
+
+@pytest.mark.timeout(600)
+def test_four_days_of_traffic_leave_no_more_than_three(tmp_path: Path) -> None:
+    """With everything kept for two days, the third and the fourth end with the same rows of what turns have left."""
+    file = tmp_path / "week.json"
+    sizes = ("--turns-a-day", "10", "--days", "4")
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.scale.week", *sizes, "--json", str(file)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert file.exists(), done.stderr[-3000:]
+    days = json.loads(file.read_text())["days"]
+    first, second, third, fourth = ({table: day["rows"][table] for table in FLAT} for day in days)
+    assert second["tickets"] == 2 * first["tickets"] > 0
+    for table in ("questions", "answers", "tickets"):
+        assert fourth[table] == third[table] == second[table] > 0
+    # A blob is shared by what says the same, and a card drops where its request was over before it was sent.
+    for table in ("blobs", "blob_sessions", "deliveries"):
+        assert 0 < fourth[table] <= second[table] * 1.5
+    assert days[3]["executions"] == days[2]["executions"] > 0
+    assert all(day["delivered"] for day in days)
+
+
+def test_what_grows_is_named() -> None:
+    """A table, a size, or tasks that are more on the last day; the record is not counted, nor is what went down."""
+    flat: dict[str, Any] = {
+        "seconds": 1.0, "resident_kb": 1000, "files": 10, "threads": 5, "tasks": 20, "store_kb": 100,
+        "temporal_kb": 100, "executions": 40, "delivered": 9,
+    }  # fmt: skip
+    rows = {"tickets": 100, "blobs": 50, "audit_records": 100}
+    days = [DayReport(day=number, rows=rows, **flat) for number in range(1, 7)]
+    more = rows | {"tickets": 120, "blobs": 10, "audit_records": 900}
+    assert grown([*days, DayReport(day=7, rows=rows, **flat)]) == ()
+    assert grown([*days, DayReport(day=7, rows=more, **flat | {"tasks": 40})]) == (
+        "tasks: 20 to 40",
+        "tickets: 100 to 120",
+    )
