@@ -50,7 +50,5 @@ def test_what_grows_is_named() -> None:
     days = [DayReport(day=number, rows=rows, **flat) for number in range(1, 7)]
     more = rows | {"tickets": 120, "blobs": 10, "audit_records": 900}
     assert grown([*days, DayReport(day=7, rows=rows, **flat)]) == ()
-    assert grown([*days, DayReport(day=7, rows=more, **flat | {"tasks": 40})]) == (
-        "tasks: 20 to 40",
-        "tickets: 100 to 120",
-    )
+    last = DayReport(day=7, rows=more, **flat | {"tasks": 40, "threads": 14})
+    assert grown([*days, last]) == ("threads: 5 to 14", "tasks: 20 to 40", "tickets: 100 to 120")
