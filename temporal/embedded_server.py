@@ -87,6 +87,8 @@ class ServerOptions:
     """The `temporal` program; looked up when None."""
     durable: bool = False
     """Whether every commit is written through to the disk."""
+    fair: bool = False
+    """Whether tenants have equal shares of what queues up, not who queued first; that takes a quarter longer."""
     retention_days: int = 90
     """For how many days finished workflows are remembered."""
     time_skipping: bool = False
@@ -218,10 +220,10 @@ def server_arguments(options: ServerOptions) -> list[str]:
             f"history.transferProcessorMaxPollRPS={POLL_RATE}",
             # A worker that completes a task gets the activity which follows in the same answer, without matching.
             "system.enableActivityEagerExecution=true",
-            # Where tasks queue up, each tenant has its share: without it whoever queued first is served first.
-            "matching.enableFairness=true",
         ],
     }
+    if options.fair:
+        values["--dynamic-config-value"].append("matching.enableFairness=true")
     if options.time_skipping:
         values["--dynamic-config-value"].append("frontend.WorkflowTimeSkippingEnabled=true")
     ui = ["--headless"] if options.ui_port is None else ["--ui-port", str(options.ui_port), "--ui-disable-news-fetch"]

@@ -31,7 +31,6 @@ from signoff.engine.metrics_endpoint import MetricsEndpoint
 from signoff.engine.turn_client import TurnClient
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.inventory import inventory
-from signoff.settings import Settings
 from signoff.store.questions.request_lists import RequestLists
 from signoff.store.store import Store, make_state_dir, working_store
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, connect, ensure_search_attributes, run_server
@@ -108,7 +107,7 @@ async def _dev(
             store = await stack.enter_async_context(working_store(place.settings))
             await stack.enter_async_context(metrics.serve(store, "dev"))
             encryption = await open_encryption(place.settings, place.secrets)
-            server = await stack.enter_async_context(_server(place.settings, encryption, address, ui))
+            server = await stack.enter_async_context(_server(place, encryption, address, ui))
             stack.callback(out.say, "stopping: Temporal" if server.handle else "stopping: the server goes on")
             queue = place.settings.task_queue
             worker = await stack.enter_async_context(running_worker(place, server.client, store, task_queue=queue))
@@ -133,9 +132,10 @@ async def _dev(
 
 @asynccontextmanager
 async def _server(
-    settings: Settings, encryption: Encryption | None, address: str | None, ui: bool
+    place: LocalInstallation, encryption: Encryption | None, address: str | None, ui: bool
 ) -> AsyncIterator[DevServer]:
     """Starts the embedded server, or connects to a running one, which gets our search attributes if it lacks them."""
+    settings = place.settings
     if address or server_is_configured():
         client = await connect(address, encryption=encryption)
         await ensure_search_attributes(client)
@@ -148,6 +148,7 @@ async def _server(
         codec_url=settings.codec_url if settings.encryption else "",
         binary=settings.temporal_binary,
         durable=settings.durable,
+        fair=len({person.tenant for person in place.people.all()}) > 1,
         retention_days=settings.retention,
     )
     async with run_server(options) as handle:
