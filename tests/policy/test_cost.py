@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from signoff.contracts.limits import POLICY_DEGREE
 from signoff.policy import operators, second_engine
 from signoff.policy.answer import EngineOutcome
-from signoff.policy.cost import STEP, Cost, CostGrowth, cost_of, growth, sizes_at_most
+from signoff.policy.cost import STEP, Cost, CostGrowth, _find_name, cost_of, growth, sizes_at_most
 from signoff.policy.extent import CountedExtent, EmptyExtent, Extent, counted_extents
 from signoff.policy.schema_shapes import read_schema
 from signoff.policy.second_engine import as_celpy, second_program
@@ -457,3 +457,28 @@ def test_what_is_counted_keeps_its_place() -> None:
     assert kinds == ["number", "number", "any", "number", "list", "map"]
     # What no encoding has is counted as it is written in its place.
     assert (CountedExtent(("\ud800é",)).length, CountedExtent((("a", {"b": "cd"}),)).text) == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("index", "name"),
+    [
+        ("'n'", "n"),
+        ('"n"', "n"),
+        ("'two words'", "two words"),
+        ("''", ""),
+        ("'''n'''", None),
+        ('"""n"""', None),
+        (r"'\x6e'", None),
+        ("r'n'", None),
+        ("b'n'", None),
+        ("('n')", "n"),
+        ("1", None),
+        ("12", None),
+        ("args.n", None),
+        ("'a' + 'b'", None),
+    ],
+)
+def test_an_index_names_a_field_where_it_is_a_plain_text(index: str, name: str | None) -> None:
+    """Whatever has to be worked out first may name any of them."""
+    (found,) = tree(f"args[{index}] == 1").find_data("member_index")
+    assert _find_name(found.children[1]) == name
