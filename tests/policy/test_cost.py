@@ -375,6 +375,16 @@ EXACTLY = {
         ("args.s.all(x, x + x == 'aa')", 346148, 10822, 3),
         ("args.missing == 1", 57856, 1856, 0),
         ("args.o.all(x, x == x.v)", 279048, 8512, 0),
+        ("args.t.getFullYear() == args.any", 82444, 2630, 0),
+        ("args.t.endsWith(args.u) == args.any", 107024, 3400, 0),
+        ("args.t.startsWith(args.u) == args.any", 107024, 3400, 0),
+        ("size(args.t) == args.any", 90636, 2886, 0),
+        ("args.t.lowerAscii() == args.any", 86560, 2630, 0),
+        ("string(args.n) == args.any", 94792, 2944, 0),
+        ("dyn(args.t) == args.any", 94240, 2950, 0),
+        ("bytes(args.any) == args.any", 97368, 2948, 0),
+        ("args.l.map(x, args.any).all(y, y == args.any)", 580272, 18064, 0),
+        ("args.l.filter(x, x > 1) == args.any", 374424, 11920, 0),
     ],
 )
 def test_each_form_costs_so_much(text: str, units: int, memory: int, joins: int) -> None:
