@@ -19,6 +19,7 @@ demo-channels: $(TESTS)
 	@cd examples && ../$(PY) -m demo channels
 
 # Compiled once, not by each of the hundreds of processes that the tests start.
+# With SIGNOFF_THOROUGH=1 the costliest properties are tried on all of their examples, not on half of them.
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(TESTS)
 	$(PY) -m pytest -n auto --dist loadfile --no-loadscope-reorder
