@@ -15,8 +15,15 @@ import httpx
 import pytest
 from compose_box import PASSWORDS, RAW, ROOT, Box, read_compose, running_box
 from pydantic_core import from_json
+from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest, RemoveSearchAttributesRequest
 
-from signoff.temporal.embedded_server import ServerHandle, find_temporal
+from signoff.temporal.embedded_server import (
+    SEARCH_ATTRIBUTES,
+    ServerOptions,
+    find_temporal,
+    free_port,
+    run_server,
+)
 
 COMPOSE: dict[str, Any] = read_compose(PASSWORDS)
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
@@ -149,11 +156,21 @@ def test_temporals_ui_reads_by_the_codec_server() -> None:
 
 
 @pytest.mark.postgres
-async def test_the_namespace_script_makes_a_server_ready_and_may_run_again(box: Box, server: ServerHandle) -> None:
-    """Run with the real `temporal` command against a real server, again on one that has all of it."""
-    there = Box(box.folder, box.postgres, server, {})
-    for _ in range(2):
-        await there.run("temporal-namespace")
+async def test_the_namespace_script_makes_a_server_ready_and_may_run_again(box: Box, tmp_path: Path) -> None:
+    """Run with the real `temporal` command against a real server that lacks all of it, and again on one that has it."""
+    options = ServerOptions(tmp_path / "temporal.db", port=free_port(), ui_port=None)
+    async with run_server(options) as server:
+        operator = (await server.connect()).operator_service
+        attributes = set(SEARCH_ATTRIBUTES)
+        await operator.remove_search_attributes(
+            RemoveSearchAttributesRequest(namespace="default", search_attributes=list(attributes))
+        )
+        listing = ListSearchAttributesRequest(namespace="default")
+        assert not attributes & set((await operator.list_search_attributes(listing)).custom_attributes)
+        there = Box(box.folder, box.postgres, server, {})
+        for _ in range(2):
+            await there.run("temporal-namespace")
+            assert attributes <= set((await operator.list_search_attributes(listing)).custom_attributes)
 
 
 @pytest.mark.postgres
