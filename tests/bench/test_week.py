@@ -33,9 +33,10 @@ def test_four_days_of_traffic_leave_no_more_than_three(tmp_path: Path) -> None:
     assert second["tickets"] == 2 * first["tickets"] > 0
     for table in ("questions", "answers", "tickets"):
         assert fourth[table] == third[table] == second[table] > 0
-    # A blob is shared by what says the same, and a card drops where its request was over before it was sent.
-    for table in ("blobs", "blob_sessions", "deliveries"):
-        assert 0 < fourth[table] <= second[table] * 1.5
+    for table in ("blobs", "blob_sessions"):
+        assert fourth[table] == third[table] == second[table] > 0
+    # A request that is over before its card is sent has none: there is at most one for each question.
+    assert 0 < fourth["deliveries"] <= fourth["questions"]
     assert days[3]["executions"] == days[2]["executions"] > 0
     assert all(day["delivered"] for day in days)
 
