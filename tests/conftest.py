@@ -62,6 +62,7 @@ LONGEST = (
     "bench/test_bench.py",
     "test_compose.py",
     "test_helm_chart.py",
+    "workflows/test_many_waiting.py",
     "test_embedded.py",
 )
 """Files that take longest: they begin first, so that no process works on one alone in the end."""
