@@ -17,6 +17,7 @@ from compose_box import PASSWORDS, RAW, ROOT, Box, read_compose, running_box
 from pydantic_core import from_json
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest, RemoveSearchAttributesRequest
 
+from signoff.settings import Settings
 from signoff.temporal.embedded_server import (
     SEARCH_ATTRIBUTES,
     ServerOptions,
@@ -126,6 +127,18 @@ def test_the_scripts_are_shell(name: str) -> None:
     script = SERVICES[name]["command"][0]
     parsed = subprocess.run(["sh", "-n", "-c", script], capture_output=True, text=True, check=False)
     assert (parsed.returncode, parsed.stderr) == (0, "")
+
+
+def test_no_setting_of_a_sign_in_is_left_in_the_environment_file() -> None:
+    """A tenant's claim that no process were told would let everybody in as of `main`, without a word."""
+    settings = {f"SIGNOFF_{name.upper()}" for name in Settings.model_fields if name.startswith("oidc_")}
+    secret = {"SIGNOFF_OIDC_CLIENT_SECRET"}
+    given = {name: f"of {name}" for name in settings - secret}
+    services = read_compose(PASSWORDS | given)["services"]
+    for name in (*PROCESSES, "signoff-init"):
+        told = services[name]["environment"]
+        assert {each: told.get(each) for each in given} == given, name
+    assert secret <= set(services["signoff-gateway"]["environment"])
 
 
 def test_every_name_the_environment_gives_is_a_setting() -> None:
