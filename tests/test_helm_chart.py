@@ -112,6 +112,10 @@ def test_kubernetes_would_take_it(place: str, version: str) -> None:
         ({"secrets": {"codec": ""}}, "secrets.codec"),
         ({"secrets": {"owner": ""}}, "secrets.owner"),
         ({"settings": {"OIDC_ISSUER": "x"}}, "OIDC_ISSUER"),
+        ({"settings": {"SIGNOFF_PROFILE": "development"}}, "SIGNOFF_PROFILE"),
+        ({"settings": {"SIGNOFF_STORE_URL": "sqlite:////tmp/signoff.db"}}, "SIGNOFF_STORE_URL"),
+        ({"worker": {"env": [{"name": "SIGNOFF_PROFILE", "value": "development"}]}}, "worker.env.0|worker/env/0"),
+        ({"gateway": {"env": [{"name": "SIGNOFF_PUBLIC_KEYS", "value": "/tmp"}]}}, "gateway.env.0|gateway/env/0"),
         ({"worker": {"replicas": 0}}, "replicas"),
         ({"worker": {"terminationGracePeriodSeconds": 30}}, "terminationGracePeriodSeconds"),
         ({"ingress": {"enabled": True}}, "ingress.host"),
@@ -121,6 +125,16 @@ def test_wrong_values_are_refused_by_name(changes: dict[str, Any], words: str) -
     """Before anything is installed: by the schema, or where a template needs what nobody gave."""
     with pytest.raises(helm_python.HelmError, match=words):
         render(changes)
+
+
+def test_no_value_takes_the_place_of_what_the_chart_sets() -> None:
+    """Of two variables of one name the last one counts: a second profile would be that of development."""
+    of_pods = [pod["containers"][0]["env"] for changes in PLACES.values() for pod in pods(render(changes)).values()]
+    of_chart = {each["name"] for env in of_pods for each in env} - {"DESK", "OIDC_CLIENT_SECRET"}
+    of_chart -= set(PLACES["with everything"]["settings"])
+    for each in sorted(of_chart):
+        with pytest.raises(helm_python.HelmError):
+            render({"worker": {"env": [{"name": each, "value": "x"}]}})
 
 
 def test_no_pod_may_more_than_it_needs() -> None:
