@@ -27,7 +27,7 @@ TURNS_SEEN: Final = 5_000
 SESSIONS_SEEN: Final = 1_000
 """Of so many sessions a list of sessions is made at most."""
 _PAGE: Final = 200
-"""Turns that are asked about in one query."""
+"""Turns that are listed, and asked about, in one query."""
 
 
 async def turns(
@@ -98,7 +98,8 @@ async def lost_questions(client: Client, requests: RequestLists) -> AsyncGenerat
     way. Raises `ServerUnavailable`, `StoreUnavailable`.
     """
     query = f'WorkflowType = "{names.ACTOR_TURN}" AND {_in_state("suspended")} AND ExecutionStatus = "Running"'
-    async with aclosing(_pages(_executions(client, query, TURNS_SEEN), _PAGE)) as pages:
+    # All of them: whoever restores has to know each, and nothing else says which turn nobody can answer.
+    async with aclosing(_pages(_executions(client, query, None), _PAGE)) as pages:
         async for page in pages:
             for row in await _build_rows(requests, page):
                 if not row.codes:
@@ -178,9 +179,10 @@ def _time(moment: datetime) -> str:
         raise NotFound(f"`{moment.isoformat()}` is no time of a turn") from None
 
 
-async def _executions(client: Client, query: str, limit: int) -> AsyncGenerator[WorkflowExecution, None]:
+async def _executions(client: Client, query: str, limit: int | None) -> AsyncGenerator[WorkflowExecution, None]:
+    size = _PAGE if limit is None else min(limit, _PAGE)
     try:
-        async for row in client.list_workflows(query, limit=limit, page_size=min(limit, 200)):
+        async for row in client.list_workflows(query, limit=limit, page_size=size):
             yield row
     except RPCError as error:
         raise _explain_failure(error) from None
