@@ -2,10 +2,10 @@
 tools.
 """
 
-from collections.abc import Callable
+from collections import Counter
 from datetime import datetime
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     Boolean,
@@ -32,7 +32,9 @@ from signoff.store.tables import (
     FREEZES,
     GRANT_USES,
     GRANTS,
+    PEOPLE,
     RESTORATIONS,
+    SESSIONS,
     TICKETS,
     USES,
     StoreClock,
@@ -147,11 +149,35 @@ def restored_at(connection: Connection) -> datetime | None:
     return None if found is None else time_from_millis(found)
 
 
-def add_restoration(connection: Connection, also: Callable[[Connection], object]) -> datetime:
-    """Records that the store was restored now, with what is `also` written; returns when that is."""
-    at = connection.execute(insert(RESTORATIONS).returning(RESTORATIONS.c.at)).scalar_one()
-    also(connection)
-    return time_from_millis(at)
+class Restoration(NamedTuple):
+    """What was taken back when the store was said to be restored from a backup, by tenant."""
+
+    at: datetime
+    """When that was said, by the store's clock."""
+    grants: Counter[str]
+    """How many remembered approvals."""
+    logins: Counter[str]
+    """How many people whom nobody declared are to sign in again."""
+    browsers: Counter[str]
+    """How many browsers are signed out."""
+
+
+def add_restoration(connection: Connection, *, by: str) -> Restoration:
+    """Records that the store was restored now, and takes back what it may say again that was taken back since.
+
+    A remembered approval may have been revoked or used up after the backup, somebody signed out, or a sign-in found
+    that they have lost their groups: none of it is in this store. `by` is who says that it was restored.
+    """
+    now = connection.execute(insert(RESTORATIONS).returning(RESTORATIONS.c.at)).scalar_one()
+    usable = (GRANTS.c.verdict == "approved", GRANTS.c.revoked_at.is_(None), GRANTS.c.expires_at > now)
+    taken = update(GRANTS).where(*usable).values(revoked_at=now, revoked_by=by).returning(GRANTS.c.tenant)
+    ended = update(PEOPLE).where(PEOPLE.c.ended_at.is_(None)).values(ended_at=now, ended_by=by)
+    return Restoration(
+        at=time_from_millis(now),
+        grants=Counter(connection.scalars(taken)),
+        logins=Counter(connection.scalars(ended.returning(PEOPLE.c.tenant))),
+        browsers=Counter(connection.scalars(delete(SESSIONS).returning(SESSIONS.c.tenant))),
+    )
 
 
 def is_forgotten(connection: Connection, key: str, begun: datetime | None) -> bool:

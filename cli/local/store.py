@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from sqlalchemy import Connection
 
 from signoff.approvals.audit_events import admin_entry
 from signoff.audit.log import AuditLog, entry_writer
@@ -23,7 +24,7 @@ from signoff.engine.store_cleanup import StoreCleanup, StoreRemoval
 from signoff.engine.turn_list import lost_questions
 from signoff.formats.nearest_name import quote_name
 from signoff.settings import Settings, load_settings
-from signoff.store.claim_conditions import add_restoration
+from signoff.store.claim_conditions import Restoration, add_restoration
 from signoff.store.freezes import Freezes
 from signoff.store.privileges import give_roles, role_statements
 from signoff.store.questions.request_lists import RequestLists
@@ -196,8 +197,9 @@ def record_restoration(
 ) -> None:
     """Say that the store, or Temporal's database, was restored from a backup, before workers and gateways start again.
 
-    Of turns begun until now no call that acts runs any more before people have said that it has not happened yet. Turns
-    that wait for a question which the store does not have are listed.
+    Of turns begun until now no call that acts runs any more before people have said that it has not happened yet.
+    Remembered approvals and sign-ins end, as they may have been ended since the backup. Turns that wait for a question
+    which the store does not have are listed.
     """
 
     async def body(out: Output) -> int:
@@ -205,11 +207,26 @@ def record_restoration(
         client = await reach_server(settings, address)
         async with working_store(settings) as store:
             _require_owner(store)
-            act = _act(DEFAULT_TENANT, "store restored")
-            at = await store.run(lambda connection: add_restoration(connection, entry_writer([act])))
+            done = await store.run(_restore)
+            frozen = sorted(each.tenant for each in await Freezes(store).all())
             lost = [each async for each in lost_questions(client, RequestLists(store))]
-        found = {"at": at, "lost_questions": [each.workflow_id for each in lost]}
-        words = [f"restored: of turns begun before {at:%Y-%m-%d %H:%M:%S} UTC people are asked whether their calls ran"]
+        grants, logins, browsers = (each.total() for each in done[1:])
+        found = {
+            "at": done.at,
+            "grants": grants,
+            "logins": logins,
+            "browsers": browsers,
+            "frozen": frozen,
+            "lost_questions": [each.workflow_id for each in lost],
+        }
+        words = [
+            f"restored: of turns begun before {done.at:%Y-%m-%d %H:%M:%S} UTC people are asked whether their calls ran",
+            f"taken back, as that may have been done since the backup: {grants} remembered approvals, {logins} logins "
+            f"of people whom nobody declared, {browsers} signed-in browsers",
+            f"frozen are {', '.join(map(clean, frozen)) or 'no tenants'}, as at the backup: what was frozen since "
+            "is not (`signoff store freeze`)",
+            "personal tokens that were revoked since count again: `signoff token revoke` before a gateway starts",
+        ]
         words += [
             f"{each.workflow_id} waits for an answer, and this store has no open question of it: nobody can decide it, "
             "and what it waits for does not run; `temporal workflow reset --type FirstWorkflowTask --reason restored "
@@ -220,6 +237,18 @@ def record_restoration(
         return 0
 
     run(body, as_json=as_json)
+
+
+def _restore(connection: Connection) -> Restoration:
+    """Takes back what the store may say again, and writes an act down for each tenant of which something went."""
+    done = add_restoration(connection, by=UNPROVED)
+    grants, logins, browsers = done[1:]
+    acts = [
+        _act(each, "store restored", grants=grants[each], logins=logins[each], browsers=browsers[each])
+        for each in sorted({DEFAULT_TENANT, *grants, *logins, *browsers})
+    ]
+    entry_writer(acts)(connection)
+    return done
 
 
 def _of_tenant(manifest: Path | None, tenant: str) -> tuple[Settings, list[str]]:

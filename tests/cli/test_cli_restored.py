@@ -24,5 +24,7 @@ async def test_restored_lists_turns_whose_question_the_store_lacks(
     told = await served_cli("store", "restored")
     assert f"--workflow-id {turn}`" in told.out
     assert "people are asked whether their calls ran" in told.out
+    assert "personal tokens that were revoked since count again" in told.out
+    assert "frozen are no tenants, as at the backup" in told.out
     record = await served_cli("audit", "export", "--tenant", "main")
     assert record.out.count('"act":"store restored"') == 2

@@ -12,6 +12,7 @@ from signoff.contracts.call import REQUIRES_APPROVAL
 from signoff.contracts.decision import GrantRequest
 from signoff.contracts.errors import NotFound
 from signoff.contracts.grant import Grant, GrantScope
+from signoff.store.claim_conditions import add_restoration
 from signoff.store.freezes import Freezes
 from signoff.store.grants import Grants, write_grant
 from signoff.store.store import Store, open_store
@@ -191,3 +192,21 @@ async def test_an_unknown_grant_lets_nothing_through(store: Store) -> None:
     """An id that nobody was given is no permission."""
     assert await store.claim("k", **WHO, grant="nobody") == Claim(kind="ungranted")
     assert await Grants(store).read("nobody") is None
+
+
+async def test_a_restored_store_approves_nothing_in_advance(store: Store) -> None:
+    """What was revoked or spent after the backup stands in it as it was; a denial that comes back stops nothing."""
+    await written(store, "g1", uses=1)
+    await written(store, "g2", verdict="denied")
+    await written(store, "g3", like=LIKE.model_copy(update={"tenant": "acme"}))
+    done = await store.run(lambda connection: add_restoration(connection, by="an operator"))
+    assert done.grants == {"main": 1, "acme": 1}
+    began = done.at + timedelta(seconds=1)
+    claimed = await store.claim("k", **WHO, grant="g1", begun=began)
+    assert claimed.kind == "ungranted"
+    assert [each.id for each in await Grants(store).list_usable("main", "s", "pay") if each] == ["g2"]
+    taken = await Grants(store).read("g3")
+    assert taken is not None
+    assert taken.revoked_by == "an operator"
+    again = await store.run(lambda connection: add_restoration(connection, by="an operator"))
+    assert not again.grants

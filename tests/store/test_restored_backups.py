@@ -76,7 +76,7 @@ class Installation:
     async def say_restored(self) -> None:
         """As `signoff store restored` does."""
         async with open_store(self.store_url) as store:
-            await store.run(lambda connection: add_restoration(connection, lambda _: None))
+            await store.run(lambda connection: add_restoration(connection, by="an operator"))
 
 
 @pytest.fixture

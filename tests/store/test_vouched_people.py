@@ -9,6 +9,7 @@ from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.login import id_from_login
 from signoff.people.vouched_directory import VouchedPerson, vouch
 from signoff.store.browser_sessions import StoredSessions
+from signoff.store.claim_conditions import add_restoration
 from signoff.store.store import Store
 from signoff.store.tables import PEOPLE
 from signoff.store.vouched_people import VouchedPeople, vouched_writer
@@ -75,3 +76,17 @@ async def test_a_row_that_the_gateway_did_not_write_is_nobody(store: Store) -> N
         changed = update(PEOPLE).values(person=row.person.id, body=body)
         await store.run(lambda connection, changed=changed: connection.execute(changed))
         assert await people.all() == []
+
+
+async def test_after_a_restoration_everybody_signs_in_again(store: Store) -> None:
+    """Who was signed out or lost their groups after the backup is in it as before; so is every cookie."""
+    row, people, sessions = seen("7", "finance"), VouchedPeople(store), StoredSessions(store)
+    await store.run(vouched_writer(row))
+    for cookie, tenant in (("a" * 64, "main"), ("b" * 64, "acme")):
+        await sessions.open(cookie, tenant=tenant, person="ana", assurance="session", now=NOW)
+    done = await store.run(lambda connection: add_restoration(connection, by="an operator"))
+    assert (done.logins, done.browsers) == ({"main": 1}, {"main": 1, "acme": 1})
+    assert await people.all() == []
+    assert [await sessions.find(each * 64, NOW) for each in "ab"] == [None, None]
+    await store.run(vouched_writer(seen("7", at=NOW + DAY)))
+    assert len(await people.all()) == 1
