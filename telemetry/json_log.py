@@ -62,7 +62,7 @@ class JsonFormat(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage()[:_MESSAGE_CHARS],
+            "message": _message(record)[:_MESSAGE_CHARS],
         }
         for name in _SDK:
             details = getattr(record, name, None)
@@ -71,3 +71,11 @@ class JsonFormat(logging.Formatter):
         if record.exc_info and record.exc_info[1] is not None:
             line["trace"] = trace_without_words(record.exc_info[1])
         return json.dumps(line, ensure_ascii=True)
+
+
+def _message(record: logging.LogRecord) -> str:
+    message = record.getMessage()
+    if record.name != "asyncio":
+        return message
+    # It quotes the error itself, or what a callback was called with: an argument of somebody's tool among it.
+    return message.partition("\n")[0].partition("(")[0]

@@ -1,6 +1,7 @@
 """Logs as JSON: with the ids of what each line is about, and with nothing of what was sent."""
 
 import asyncio
+import gc
 import json
 import logging
 import subprocess
@@ -138,3 +139,27 @@ def test_a_wrong_form_is_one_sentence(tmp_path: Path) -> None:
     ran = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr.count("\n")) == (1, 1)
     assert "the variable `SIGNOFF_LOG` is `xml`" in ran.stderr
+
+
+async def test_a_task_that_nobody_awaits_tells_no_argument(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The event loop's own message quotes the error of a lost task, and what a failed callback was called with."""
+
+    async def fail() -> None:
+        raise ValueError(f"cannot pay to {MARKER}")
+
+    def fail_with(_: str) -> None:
+        raise ValueError(SECRET)
+
+    loop = asyncio.get_running_loop()
+    with process_log(tmp_path, LOG_NAME, as_json=True):
+        lost = loop.create_task(fail())
+        loop.call_soon(fail_with, MARKER)
+        await asyncio.wait([lost])
+        del lost
+        gc.collect()
+    said = capsys.readouterr().err
+    messages = [json.loads(line)["message"] for line in said.splitlines()]
+    assert len(messages) == 2
+    assert "Task exception was never retrieved" in messages
+    assert MARKER not in said
+    assert SECRET not in said
