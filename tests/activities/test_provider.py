@@ -104,10 +104,10 @@ async def test_a_completion_comes_back_in_our_words(monkeypatch: pytest.MonkeyPa
     """Text, calls with the provider's own ids, usage; the instructions and tools went out."""
     vendor = Vendor(lambda _: (200, completion("Hm.", ("pay", {"amount": 3})), {}))
     async with serving(vendor, monkeypatch):
-        completion = await ProviderModel(MODEL).complete(asked(user_message("pay 3")))
-    assert completion.text == "Hm."
-    assert [(c.tool, c.provider_call) for c in completion.calls] == [("pay", "call_0")]
-    assert (completion.usage.input_tokens, completion.usage.output_tokens) == (11, 7)
+        answer = await ProviderModel(MODEL).complete(asked(user_message("pay 3")))
+    assert answer.text == "Hm."
+    assert [(c.tool, c.provider_call) for c in answer.calls] == [("pay", "call_0")]
+    assert (answer.usage.input_tokens, answer.usage.output_tokens) == (11, 7)
     assert vendor.seen[0]["messages"][0] == {"role": "system", "content": "Be brief."}
     assert [tool["function"]["name"] for tool in vendor.seen[0]["tools"]] == ["respond"]
 

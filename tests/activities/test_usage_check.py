@@ -61,6 +61,7 @@ class SlowStore(Store):
         holds: Callable[[Connection], bool] | None = None,
         also: Also | None = None,
         runs: bool = False,
+        begun: datetime | None = None,
     ) -> Claim:
         """Claim, and hold the answer back."""
         more: dict[str, Any] = {
@@ -70,6 +71,7 @@ class SlowStore(Store):
             "use": use,
             "holds": holds,
             "runs": runs,
+            "begun": begun,
         }
         found = await super().claim(key, workflow=workflow, call=call, tool=tool, also=also, **more)
         self.claimed.set()

@@ -65,9 +65,10 @@ async def look_at_all(site: AttackSite, to: str) -> list[TurnKey]:
     _, whole = await lists_of(site, "ana", paths)
     async with bearable(site):
         assert receipt(await ana.decide(shown))["status"] == "accepted"
-        texts, spent = await lists_of(site, "zoe", paths)
-    # A tenth of it; all of it where a stranger's lists read what they do not show.
-    assert spent < whole / 3, (spent, whole)
+        texts, _ = await lists_of(site, "zoe", paths)
+    # Again, with nothing beside it. All of it where a stranger's lists read what they do not show.
+    _, spent = await lists_of(site, "zoe", paths)
+    assert spent < whole / 2, (spent, whole)
     # Others of this site have asked for things themselves, which they see.
     for text in texts:
         assert (to in text, keys[0].turn in text) == (False, False)

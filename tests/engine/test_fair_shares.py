@@ -41,4 +41,6 @@ async def test_turns_of_tenants_are_taken_in_turn(fair_client: Client, store: St
         for key in keys:
             await turns.signoff.result(key)
         assert order.count("main") == 3
-        assert order.count("acme") < QUEUED / 2
+        # Until the last of them began; their results may take their time.
+        last = max(place for place, each in enumerate(order) if each == "main")
+        assert order[:last].count("acme") < QUEUED / 2

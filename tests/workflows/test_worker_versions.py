@@ -89,8 +89,8 @@ class Deployment:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
-        printed, wrong = await process.communicate()
-        assert process.returncode == 0, wrong.decode()
+        printed, _ = await process.communicate()
+        assert process.returncode == 0, printed.decode()
         return printed.decode()
 
 
