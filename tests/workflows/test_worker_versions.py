@@ -9,9 +9,12 @@ from dataclasses import dataclass, replace
 import pytest
 from documents import ROOT, shell_lines
 from session_rig import Talk, react
-from temporalio.api.deployment.v1 import WorkerDeploymentInfo
+from temporalio.api.deployment.v1 import WorkerDeploymentInfo, WorkerDeploymentVersion
 from temporalio.api.enums.v1 import RoutingConfigUpdateState
-from temporalio.api.workflowservice.v1 import DescribeWorkerDeploymentRequest
+from temporalio.api.workflowservice.v1 import (
+    DescribeWorkerDeploymentRequest,
+    DescribeWorkerDeploymentVersionRequest,
+)
 from temporalio.client import Client
 from temporalio.service import RPCError
 from turn_fixtures import PATIENCE, Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
@@ -46,7 +49,9 @@ class Deployment:
         config = deployment_config(self.queue, build_id, pinned=pinned)
         model = ScriptedModel(react)
         async with running_turns(self.client, self.store, self.queue, catalog, model, deployment=config) as turns:
-            while build_id not in await self.versions():
+            # Workflows and activities are polled, and become known, each by itself; while one lacks, no version with
+            # both may give way to this one.
+            while len(await self.polled(build_id)) < 2:
                 await asyncio.sleep(0.05)
             signoff = TurnClient(self.starter, task_queue=self.queue, patience=PATIENCE)
             yield replace(turns, signoff=signoff)
@@ -59,9 +64,15 @@ class Deployment:
         except RPCError:
             return WorkerDeploymentInfo()
 
-    async def versions(self) -> list[str]:
-        """The versions that the server knows."""
-        return [each.deployment_version.build_id for each in (await self.info()).version_summaries]
+    async def polled(self, build_id: str) -> set[int]:
+        """The kinds of task queues that the server knows of a version."""
+        version = WorkerDeploymentVersion(deployment_name=self.queue, build_id=build_id)
+        request = DescribeWorkerDeploymentVersionRequest(namespace=self.client.namespace, deployment_version=version)
+        try:
+            found = await self.client.workflow_service.describe_worker_deployment_version(request)
+        except RPCError:
+            return set()
+        return {each.type for each in found.version_task_queues}
 
     async def route(self, part: str, build_id: str) -> None:
         """Run a command that changes which version turns go to, and wait until every task queue knows."""
