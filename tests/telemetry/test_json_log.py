@@ -157,9 +157,9 @@ async def test_a_task_that_nobody_awaits_tells_no_argument(tmp_path: Path, capsy
         await asyncio.wait([lost])
         del lost
         gc.collect()
-    said = capsys.readouterr().err
-    messages = [json.loads(line)["message"] for line in said.splitlines()]
+    logged = capsys.readouterr().err
+    messages = [json.loads(line)["message"] for line in logged.splitlines()]
     assert len(messages) == 2
     assert "Task exception was never retrieved" in messages
-    assert MARKER not in said
-    assert SECRET not in said
+    assert MARKER not in logged
+    assert SECRET not in logged
