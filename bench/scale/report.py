@@ -7,9 +7,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, computed_field
 
-MAX_GROWTH = 1.5
-"""How much longer than at the fewest turns what returns a page may take at the most; a page is always as long."""
-
 
 class _Figures(BaseModel):
     model_config = ConfigDict(frozen=True)

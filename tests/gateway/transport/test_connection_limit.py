@@ -8,7 +8,7 @@ import pytest
 
 from signoff.contracts.limits import CONNECTIONS_OF_ONE
 from signoff.gateway.transport import connection_limit
-from signoff.gateway.transport.connection_limit import _OPEN, _address, _send_at_once
+from signoff.gateway.transport.connection_limit import _OPEN, _address
 
 
 class Wire(asyncio.Transport):
@@ -28,7 +28,7 @@ class Wire(asyncio.Transport):
         self.aborted = True
 
 
-async def test_answers_are_sent_at_once() -> None:
+async def test_answers_are_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a socket as the gateway listens on, of which asyncio does not know that it speaks TCP.
 
     Without it a body waited 40 ms for its head to be confirmed, at each request of each person.
@@ -46,7 +46,9 @@ async def test_answers_are_sent_at_once() -> None:
         transport = await accepted
         connection = transport.get_extra_info("socket")
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 0
-        _send_at_once(transport)
+        make_bare(monkeypatch)
+        protocol: Any = connection_limit.BoundedConnection()
+        protocol.connection_made(transport)
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
         transport.close()
         writer.close()
@@ -66,11 +68,7 @@ def test_an_address_has_so_many_connections(monkeypatch: pytest.MonkeyPatch) -> 
 
     Without `CONNECTIONS_OF_ONE` 2,005 silent connections of one address had everybody answered 503.
     """
-    bare = connection_limit.H11Protocol
-    monkeypatch.setattr(bare, "connection_made", lambda self, transport: None)
-    monkeypatch.setattr(bare, "connection_lost", lambda self, why: None)
-    monkeypatch.setattr(connection_limit.BoundedConnection, "__init__", _bare)
-    monkeypatch.setattr(connection_limit.BoundedConnection, "_wait_for_headers", lambda self: None)
+    make_bare(monkeypatch)
 
     def opened(host: str) -> tuple[Any, Wire]:
         protocol, wire = connection_limit.BoundedConnection(), Wire(host)
@@ -88,6 +86,15 @@ def test_an_address_has_so_many_connections(monkeypatch: pytest.MonkeyPatch) -> 
     for protocol, _ in (*many, other, again):
         protocol.connection_lost(None)
     assert _OPEN == {}
+
+
+def make_bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves of a connection what is ours, without the web server's part."""
+    bare = connection_limit.H11Protocol
+    monkeypatch.setattr(bare, "connection_made", lambda self, transport: None)
+    monkeypatch.setattr(bare, "connection_lost", lambda self, why: None)
+    monkeypatch.setattr(connection_limit.BoundedConnection, "__init__", _bare)
+    monkeypatch.setattr(connection_limit.BoundedConnection, "_wait_for_headers", lambda self: None)
 
 
 def _bare(self: Any) -> None:
