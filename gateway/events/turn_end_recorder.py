@@ -42,7 +42,9 @@ class TurnEndRecorder:
 
         Counts what was new. Raises `ServerUnavailable`, `StoreUnavailable`.
         """
-        newest = await self._sources.read(SOURCE, self._clock())
+        now = self._clock()
+        # Never beyond now: a clock that was ahead once would hide all that ends until the others have caught up with it.
+        newest = min(await self._sources.read(SOURCE, now), now)
         back = OVERLAP if self._looks % LONG_EACH else LONG_OVERLAP
         new, batch = 0, list[TurnRow]()
         async for row in closed_turns(self._client, newest - back):
@@ -58,7 +60,7 @@ class TurnEndRecorder:
         last = max(self._seen.values(), default=newest)
         self._seen = {run: at for run, at in self._seen.items() if at >= last - 2 * LONG_OVERLAP}
         if last > newest:
-            await self._sources.advance(SOURCE, last)
+            await self._sources.advance(SOURCE, min(last, now))
         return new
 
     async def _record(self, batch: Sequence[TurnRow]) -> int:

@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -184,6 +184,27 @@ async def test_a_turn_that_is_reset_has_not_ended(rig: GatewayRig) -> None:
     await handle.terminate()
     await until(recorder.step)
     assert [each.data["ended"] for each in await events_of(rig, key, "turn.ended")] == ["terminated"]
+
+
+async def test_a_turn_that_ended_by_a_clock_ahead_hides_no_other(rig: GatewayRig) -> None:
+    """A server's clock that was ahead for a moment; seen to fail while the newest end was followed wherever it stood."""
+    ahead = await rig.turns.start()
+    await rig.turns.waiting(ahead)
+    await rig.turns.forward(ahead, days=60)
+    await rig.turns.signoff.result(ahead)
+    recorder = TurnEndRecorder(rig.deps)
+    await until(recorder.step)
+    ended = datetime.fromisoformat((await events_of(rig, ahead, "turn.ended"))[0].time)
+    assert ended > rig.deps.clock() + timedelta(hours=1)
+    key = await rig.turns.start(text="free")
+    await rig.turns.signoff.result(key)
+    await until(recorder.step)
+    assert len(await events_of(rig, key, "turn.ended")) == 1
+    # Nor after a restart.
+    other = await rig.turns.start(text="free")
+    await rig.turns.signoff.result(other)
+    await until(TurnEndRecorder(rig.deps).step)
+    assert len(await events_of(rig, other, "turn.ended")) == 1
 
 
 async def test_a_withdrawal_is_told_with_its_answer_and_once(rig: GatewayRig) -> None:
