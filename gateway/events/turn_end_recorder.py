@@ -43,7 +43,7 @@ class TurnEndRecorder:
         Counts what was new. Raises `ServerUnavailable`, `StoreUnavailable`.
         """
         now = self._clock()
-        # Never beyond now: a clock that was ahead once would hide all that ends until the others have caught up with it.
+        # Never beyond now: a clock that was ahead once would hide all that ends until others catch up with it.
         newest = min(await self._sources.read(SOURCE, now), now)
         back = OVERLAP if self._looks % LONG_EACH else LONG_OVERLAP
         new, batch = 0, list[TurnRow]()

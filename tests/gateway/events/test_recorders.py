@@ -187,7 +187,7 @@ async def test_a_turn_that_is_reset_has_not_ended(rig: GatewayRig) -> None:
 
 
 async def test_a_turn_that_ended_by_a_clock_ahead_hides_no_other(rig: GatewayRig) -> None:
-    """A server's clock that was ahead for a moment; seen to fail while the newest end was followed wherever it stood."""
+    """A server's clock that was ahead for a moment; seen to fail while the newest end was followed, however new."""
     ahead = await rig.turns.start()
     await rig.turns.waiting(ahead)
     await rig.turns.forward(ahead, days=60)
