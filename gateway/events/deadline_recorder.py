@@ -57,7 +57,9 @@ class DeadlineRecorder:
 
     async def _catch_up(self) -> int:
         """Records what passed while no gateway ran; what waits still is looked at as all that waits."""
-        since = await self._sources.read(SOURCE, self._clock()) - GRACE - OVERLAP
+        now = self._clock()
+        # Never from beyond now: a store's clock that was ahead once would hide what passed since.
+        since = min(await self._sources.read(SOURCE, now), now) - GRACE - OVERLAP
         new, after = 0, ""
         while page := await self._questions.list_overdue(since, _PAGE, after):
             for approval in page:

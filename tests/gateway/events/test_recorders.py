@@ -95,9 +95,13 @@ async def test_deadlines_are_told_while_the_turn_waits_for_others(rig: GatewayRi
     assert len(words) == len(set(words))
 
 
-async def test_what_passed_while_no_gateway_ran_is_told_later(rig: GatewayRig) -> None:
-    """From where the last one of any gateway stood; one that was never there before begins with now."""
+@pytest.mark.parametrize("ahead", [False, True])
+async def test_what_passed_while_no_gateway_ran_is_told_later(rig: GatewayRig, ahead: bool) -> None:
+    """From where the last one of any gateway stood, also by a clock ahead; the first of all begins with now."""
     await DeadlineRecorder(rig.deps).step()
+    if ahead:
+        wrong = rig.deps.clock() + timedelta(days=1)
+        await EventSources(rig.deps.store).advance(deadline_recorder.SOURCE, wrong)
     key = await rig.turns.start()
     await rig.turns.waiting(key)
     approval = next(each.id for each in (await rig.turns.signoff.pending(key)) if each.tool == "hurried")
