@@ -26,6 +26,25 @@ from signoff.temporal.embedded_server import SEARCH_ATTRIBUTES
 
 ROWS = {"B": 84, "P": 19, "F": 58, "E": 63, "N": 32, "X": 25, "V": 18}
 FEATURES = ("Done", "Different on purpose", "Later")
+STATED = {
+    "B": [
+        *range(1, 15),
+        *range(23, 28),
+        *range(29, 33),
+        *range(37, 40),
+        41,
+        42,
+        *range(45, 49),
+        59,
+        *range(67, 72),
+        *range(75, 79),
+        84,
+    ],
+    "P": [*range(1, 16)],
+    "F": [*range(1, 23), 58],
+    "E": [1, 2, 4, 6, 10, 11, 13, 14, *range(16, 23), 25, 31, 32, 35, 38, *range(40, 44)],
+}
+"""The numbers of the rows that a design's own document states: each is proved by a test of its own."""
 UNITS = {"KiB": limits.KIB, "MiB": limits.MIB}
 CODE_ONLY = {"place", "site"}
 FILE_ONLY = {"reducer", "per_call"}
@@ -55,6 +74,20 @@ def test_every_row_of_the_designs_stands_in_one_place() -> None:
     assert _all_rows() - set(every) == set(), "these stand nowhere"
     assert set(every) - _all_rows() == set(), "there are no such rows"
     assert set(row_markers()) <= _all_rows()
+
+
+def test_each_stated_row_is_proved_by_a_test_of_its_own() -> None:
+    """The test named for a row that a design's document states proves no other such row."""
+    stated = {f"{letter}{number:02}" for letter, numbers in STATED.items() for number in numbers}
+    proofs = {row[0]: row[2] for row in tables("docs/features.md", "Done") if row[0] in stated}
+    assert stated - set(proofs) == {"P09"}, "stated and not done: only where two designs contradict each other"
+    shared = {proof: [row for row in proofs if proofs[row] == proof] for proof in proofs.values()}
+    assert {proof: rows for proof, rows in shared.items() if len(rows) > 1} == {}, "split these tests"
+    marked = {
+        f"[`{name.partition('::')[2]}`](../{name.partition('::')[0]})": rows for name, rows in marked_rows().items()
+    }
+    besides = {row: stated.intersection(marked[proof]) - {row} for row, proof in proofs.items()}
+    assert {row: others for row, others in besides.items() if others} == {}, "these tests prove others as well"
 
 
 def test_no_test_proves_more_than_three_rows_at_once() -> None:

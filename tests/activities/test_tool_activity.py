@@ -538,6 +538,15 @@ async def test_what_a_handler_says_becomes_one_outcome(store: Store, answer: Any
         assert (reply.outcome.structured, reply.outcome.cost) == (None, 0.0)
 
 
+@pytest.mark.row("E20")
+async def test_a_throw_is_a_failed_execution_with_its_message(store: Store) -> None:
+    """`execution_failed`, with what the exception says and nothing around it, at the gate that runs handlers."""
+    tool = answering(KeyError("no such account"))
+    reply = await run(worker_deps(store, tool), tool, task_for(tool))
+    assert summary(reply) == ("execution_failed", "'no such account'")
+    assert reply.outcome.gate == "execute"
+
+
 class Mute(Exception):
     """An error that cannot be told."""
 

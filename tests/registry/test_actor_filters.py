@@ -92,7 +92,6 @@ def test_the_list_is_the_boundary_unless_a_filter_speaks_for_a_server_or_plugin(
     assert (refused.gate, refused.code) == ("allowlist", "not_available")
 
 
-@pytest.mark.row("E35")
 @pytest.mark.row("E02")
 def test_servers_and_plugins_are_let_through_by_name() -> None:
     """The server is the second part of the name, the plugin a field of the tool."""

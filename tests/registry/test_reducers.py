@@ -80,7 +80,6 @@ def test_what_is_no_reducer_is_refused(wrong: Any, words: str) -> None:
 
 
 @pytest.mark.row("E43")
-@pytest.mark.row("E06")
 def test_a_catalog_keeps_the_reducers_it_was_built_with() -> None:
     """They are optional; what is registered or taken out afterwards changes nothing; their tools have to be there."""
     assert dict(_catalog(None).reducers) == {}

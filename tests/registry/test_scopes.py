@@ -93,7 +93,6 @@ def test_a_step_s_tools_are_seen_first_in_their_order() -> None:
 
 
 @pytest.mark.row("F07")
-@pytest.mark.row("F08")
 @pytest.mark.row("F32")
 def test_the_nearest_tool_of_a_name_wins_where_it_is_and_nowhere_else() -> None:
     """Step inline, step reference, route, actor, registry."""
@@ -176,7 +175,6 @@ def test_a_reference_is_looked_up_in_the_registry_then_the_route_then_the_actor(
 
 
 @pytest.mark.row("F09")
-@pytest.mark.row("F19")
 def test_a_resolution_says_of_every_layer_whether_it_won_and_why_not() -> None:
     """Frozen, and the same each time."""
     catalog = catalog_with(Route(name="r", tools=(own(),), steps=(Step(name="s", tools=("search", "pay")),)))
@@ -209,7 +207,6 @@ def test_what_is_shown_is_what_runs() -> None:
         assert offered["search"] == says == tool.description
 
 
-@pytest.mark.row("F12")
 @pytest.mark.row("F14")
 @pytest.mark.row("X07")
 def test_a_layer_adds_to_the_others_or_stands_alone() -> None:

@@ -26,7 +26,6 @@ def refusal(*tools: Tool) -> RegistrationError:
     return caught.value
 
 
-@pytest.mark.row("B23")
 @pytest.mark.row("B09")
 def test_generalist_is_routed_by_default() -> None:
     """A generalist needs no routing and is routed."""

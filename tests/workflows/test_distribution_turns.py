@@ -32,7 +32,6 @@ async def recorded(store: Store, stream: str, kind: str) -> dict[str, dict[str, 
     return {each.facts["tool"]: each.facts for each in await AuditLog(store).stream(stream) if each.kind == kind}
 
 
-@pytest.mark.row("B39")
 @pytest.mark.row("B42")
 async def test_specialists_are_dispatched_as_declared_and_recorded_alike(
     client: Client, store: Store, task_queue: str

@@ -16,7 +16,6 @@ PAY = ("pay", {"amount": 20, "to": "Ana"})
 
 
 @pytest.mark.row("B75")
-@pytest.mark.row("B77")
 @pytest.mark.row("N21")
 async def test_a_handler_knows_for_whom_it_runs_and_who_agreed(client: Client, store: Store, task_queue: str) -> None:
     """Identity, tenant, decision and reason; without a person asked there is no decision."""
@@ -47,7 +46,6 @@ async def test_a_handler_knows_for_whom_it_runs_and_who_agreed(client: Client, s
 
 
 @pytest.mark.row("B54")
-@pytest.mark.row("E20")
 @pytest.mark.row("P12")
 async def test_a_handler_that_raises_has_failed_and_the_turn_goes_on(
     client: Client, store: Store, task_queue: str
@@ -66,7 +64,6 @@ async def test_a_handler_that_raises_has_failed_and_the_turn_goes_on(
     assert len(ledger.rows) == 1
 
 
-@pytest.mark.row("E10")
 @pytest.mark.row("E18")
 @pytest.mark.row("N11")
 async def test_calls_of_one_completion_share_what_the_model_reads(

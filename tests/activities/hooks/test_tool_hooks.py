@@ -186,7 +186,6 @@ async def test_nobody_is_asked_about_a_requester_who_is_made_up(store: Store) ->
     assert (switch.asked, guard.asked) == ([], [])
 
 
-@pytest.mark.row("F22")
 @pytest.mark.row("F13")
 @pytest.mark.parametrize(
     ("says", "words"),
