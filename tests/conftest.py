@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from documents import tables
 from encrypted_client import make_encryption
+from failures import MARKER, Failure, documented_failure
 from hypothesis import HealthCheck, settings
 from proved_rows import ProvedRows
 from temporalio.client import Client
@@ -248,6 +249,14 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
     """An empty SQLite store of the test's own."""
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as opened:
         yield opened
+
+
+@pytest.fixture
+def failure(request: pytest.FixtureRequest) -> Iterator[Failure]:
+    """The row of docs/failures.md that a test causes; fails a test that got to neither its words nor its remedy."""
+    caused = documented_failure(request.node.get_closest_marker(MARKER).args[0])
+    yield caused
+    assert (caused.seen, bool(caused.done)) == (True, True), f"not all of `{caused.row.words}` was seen and done"
 
 
 @pytest.fixture

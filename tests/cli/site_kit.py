@@ -77,3 +77,14 @@ async def token(cli: Cli, person: str, *some: str) -> str:
     ran = await cli("token", "create", person, *scopes, "--json")
     assert ran.code == 0, ran.err
     return str(ran.data["token"])
+
+
+async def ready_site(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> None:
+    """Gives the site keys and a token: each of its processes would start."""
+    here(clean_env, site, "gateway")
+    assert (await cli("keys", "create")).code == 0
+    await token(cli, "ana")
+    for process in ("worker", "codec"):
+        folder = site.folder / process
+        folder.mkdir(mode=0o700)
+        await cli("keys", "export", "--out", str(folder / "public-keys.json"))

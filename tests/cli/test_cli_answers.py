@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from cli_kit import Cli, assert_one_sentence, waiting_request
+from failures import Failure
 
 from signoff.cli.local.installation import find_installation
 from signoff.contracts.approval import ApprovalRequest
@@ -202,14 +203,17 @@ async def doubted(served_cli: Cli, text: str) -> dict[str, Any]:
     return card
 
 
-async def test_somebody_says_from_a_terminal_what_happened(served_cli: Cli) -> None:
+@pytest.mark.failure("Did this happen?")
+async def test_somebody_says_from_a_terminal_what_happened(served_cli: Cli, failure: Failure) -> None:
     """`show` asks and names the three commands; `happened` gives the agent its result, and nothing runs."""
     card = await doubted(served_cli, "pay 2600")
     shown_text = (await served_cli("show", card["id"])).out
     assert shown_text.startswith("Did this happen? Pay 2600 EUR to Ana")
+    failure.assert_seen(shown_text)
     for found in ("in doubt", "otherwise given up", "signoff happened", "it did not, run it", "give up"):
         assert found in shown_text
     assert "because" not in shown_text
+    failure.follow("signoff happened")
     ran = await served_cli("happened", card["code"], "--result", "receipt no 7")
     assert (ran.code, ran.out.strip()) == (0, "it happened: Pay 2600 EUR to Ana")
     assert "ok receipt no 7" in (await served_cli("watch", card["turn"])).out

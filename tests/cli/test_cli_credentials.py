@@ -6,22 +6,16 @@ from typing import Any
 import pytest
 from cli_kit import Cli, assert_one_sentence
 from oidc_provider import running_provider
-from site_kit import Site, here, token
+from site_kit import Site, here, ready_site, token
 from store_roles import given_roles, made_roles
 
 from signoff.approvals.audit_events import admin_entry
 from signoff.audit.checkpoints import Checkpoints
 from signoff.audit.log import AuditLog
 from signoff.contracts.clock import system_clock
-from signoff.contracts.names import ACTOR_TURN, MEMO_STORE
-from signoff.engine.connection import open_encryption
-from signoff.keys.encryption_keys import ensure_encryption_keys
 from signoff.keys.key_files import read_private
 from signoff.keys.signatures import Signer
-from signoff.registry.installation import provider_of_secrets
-from signoff.settings import load_settings
 from signoff.store.store import open_store
-from signoff.temporal.embedded_server import ServerHandle
 
 PROCESSES = ("worker", "gateway", "codec")
 NOWHERE = "127.0.0.1:1"
@@ -40,17 +34,6 @@ WRONG = {
 }
 """What is wrong, and what of the sentence says so and what mends it."""
 OF_THE_SERVER = ("server", "certificate", "half a certificate", "namespace")
-
-
-async def ready_site(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> None:
-    """Gives the site keys and a token: each of its processes would start."""
-    here(clean_env, site, "gateway")
-    assert (await cli("keys", "create")).code == 0
-    await token(cli, "ana")
-    for process in ("worker", "codec"):
-        folder = site.folder / process
-        folder.mkdir(mode=0o700)
-        await cli("keys", "export", "--out", str(folder / "public-keys.json"))
 
 
 async def doctor(cli: Cli, name: str) -> dict[str, Any]:
@@ -104,28 +87,6 @@ async def test_the_public_keys_of_another_gateway_are_refused(
         assert "signoff keys export" in text
         found = await doctor(cli, "signatures")
         assert (found["ok"], found["message"] in text) == (False, True)
-
-
-async def test_a_missing_encryption_key_is_found_beforehand(
-    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, cli_server: ServerHandle
-) -> None:
-    """Turns that go on under a key that is not here: `doctor` names it."""
-    await ready_site(cli, clean_env, site)
-    settings = load_settings()
-    client = await cli_server.connect(await open_encryption(settings, provider_of_secrets(settings)))
-    begun = await client.start_workflow(ACTOR_TURN, id=site.queue, task_queue=site.queue, memo={MEMO_STORE: "x"})
-    keys = site.folder / "encryption-keys.json"
-    try:
-        missing = ensure_encryption_keys(keys, system_clock()).keys[0].id
-        keys.unlink()
-        await cli("keys", "create", "--encryption")
-        found = await doctor(cli, "turns")
-        # A list of the server's may lag behind what it has.
-        while found["ok"]:
-            found = await doctor(cli, "turns")
-        assert f"are encrypted by keys that are not among those of `file:{keys}`: `{missing}`" in found["message"]
-    finally:
-        await begun.terminate()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from cli_kit import Cli, assert_one_sentence
+from failures import Failure
 from served_stack import MANIFEST
 from store_roles import given_roles, made_roles
 from temporalio.api.deployment.v1 import WorkerDeploymentVersion
@@ -85,8 +86,9 @@ async def test_turns_of_another_store_are_named(
         await began.terminate()
 
 
+@pytest.mark.failure("no version of the deployment ... is current, so turns wait")
 async def test_where_turns_go_is_told_of_a_deployment(
-    cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle, store: Store
+    cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle, store: Store, failure: Failure
 ) -> None:
     """Nobody was there, nothing is current, one is current and another is ramping."""
     queue = f"doctor-{uuid.uuid4().hex}"
@@ -110,6 +112,8 @@ async def test_where_turns_go_is_told_of_a_deployment(
         while "no version" not in (words := await check()):
             assert "was ever here" in words
         assert f"set-current-version --deployment-name {queue}" in words
+        failure.assert_seen(words)
+        failure.follow("set-current-version")
         given = {"namespace": client.namespace, "deployment_name": queue, "ignore_missing_task_queues": True}
         await until_known(service, version)
         await service.set_worker_deployment_current_version(
@@ -245,8 +249,9 @@ async def test_keys_are_checked_where_they_are_needed(cli: Cli, clean_env: pytes
     assert "holds private keys" in output
 
 
+@pytest.mark.failure("lacks the search attributes ...: run ...")
 async def test_missing_search_attributes_are_created_with_fix(
-    cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
+    cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path, failure: Failure
 ) -> None:
     """Without --fix the command that creates them is told; with it they are there afterwards."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
@@ -257,7 +262,8 @@ async def test_missing_search_attributes_are_created_with_fix(
         await client.operator_service.remove_search_attributes(removal)
         checks = (await cli("doctor", "--address", own.address, "--json")).data
         assert [check["name"] for check in checks if not check["ok"]] == ["search attributes"]
-        assert "signoff doctor --fix" in checks[-1]["message"]
+        failure.assert_seen(checks[-1]["message"])
+        failure.follow("signoff doctor --fix")
         fixed = await cli("doctor", "--address", own.address, "--fix", "--json")
         assert fixed.code == 0
         again = await cli("doctor", "--address", own.address)

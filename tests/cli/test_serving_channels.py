@@ -1,6 +1,7 @@
 """The gateway's process with channels that a manifest declares."""
 
 import asyncio
+import base64
 import hashlib
 import json
 import logging
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from failures import Failure
 from temporalio.client import Client
 
 from signoff.channels.channel_loader import KEY
@@ -65,3 +67,27 @@ async def test_the_channels_of_a_manifest_run_beside_the_gateway(
                         break
                     await asyncio.sleep(0.05)
             assert row.result == {"what": "stranger", "answered": True}
+
+
+@pytest.mark.failure("channel ... does not run: ...")
+async def test_a_channel_that_lacked_something_runs_once_it_has_it(
+    client: Client, clean_env: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, failure: Failure
+) -> None:
+    """The variable that the line names is set, and the gateway started again: nothing is said of it any more."""
+    manifest = tmp_path / "signoff.yaml"
+    lacking = 'kind: webhook, url: "https://ours.example.com", secret: "env:NO_SUCH_VARIABLE"'
+    manifest.write_text(MANIFEST.replace("kind: carrier_pigeon", lacking), encoding="utf-8")
+    signoff = TurnClient(client, task_queue=f"nobody-{uuid.uuid4().hex[:12]}")
+
+    async def warned() -> str:
+        caplog.clear()
+        place = find_installation(manifest, port=free_port())
+        make_state_dir(place.settings)
+        with caplog.at_level(logging.WARNING):
+            async with working_store(place.settings) as store, running_gateway(place, signoff, store):
+                return "\n".join(each.getMessage() for each in caplog.records if "`nobody`" in each.getMessage())
+
+    failure.assert_seen(await warned())
+    failure.follow("Set the variable", "start the gateway again")
+    clean_env.setenv("NO_SUCH_VARIABLE", f"whsec_{base64.b64encode(bytes(32)).decode()}")
+    assert await warned() == ""

@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from failures import Failure
 from temporalio.client import Client
 from temporalio.worker import Worker
 from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns, withdrawn, yes
@@ -103,8 +104,9 @@ async def test_a_deadline_that_passes_without_a_worker_is_kept(client: Client, s
     assert ledger.rows == []
 
 
+@pytest.mark.failure("this was answered before, and has not run")
 async def test_an_approval_that_no_worker_uses_in_time_lapses_and_is_asked_again(
-    client: Client, store: Store, task_queue: str
+    client: Client, store: Store, task_queue: str, failure: Failure
 ) -> None:
     """Not begun within `grant_ttl`: revision 2 is asked, a yes to revision 1 is stale, the new one runs once."""
     ledger = Ledger()
@@ -115,13 +117,14 @@ async def test_an_approval_that_no_worker_uses_in_time_lapses_and_is_asked_again
         first = await turns.signoff.decide(yes(key))
         view = await turns.until(key, _asked_again)
         assert ledger.rows == []
+        assert view.calls[0].approval is not None
+        failure.assert_seen(view.calls[0].approval.card.note)
         stale = await turns.signoff.decide(yes(key))
+        failure.follow("Start a worker for the tool's task queue, then approve again")
         async with Worker(client, task_queue=tool.task_queue, activities=tool_activities(turns.deps)):
             second = await turns.signoff.decide(yes(key, revision=2))
             result = await turns.signoff.result(key)
     assert (first.status, stale.code, second.status) == ("accepted", "stale", "accepted")
-    assert view.calls[0].approval is not None
-    assert view.calls[0].approval.card.note == "this was answered before, and has not run"
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert len(ledger.rows) == 1
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from failures import Failure
 from temporalio.client import Client
 from turn_fixtures import (
     AMOUNT_SCHEMA,
@@ -28,7 +29,6 @@ from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 
 SCRIPT: Sequence[Completion] = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
-CHANGED_NOTE = "the tool changed while you were asked"
 WIDER_SCHEMA = AMOUNT_SCHEMA | {"properties": {**AMOUNT_SCHEMA["properties"], "memo": {"type": "string"}}}
 
 
@@ -80,8 +80,9 @@ async def test_an_approval_outlives_a_deploy_that_rewords_its_tool(
 
 @pytest.mark.row("N08")
 @pytest.mark.row("N25")
+@pytest.mark.failure("the tool changed while you were asked")
 async def test_an_approval_of_a_tool_that_changed_is_stale_and_asked_again(
-    client: Client, store: Store, task_queue: str
+    client: Client, store: Store, task_queue: str, failure: Failure
 ) -> None:
     """(c) A changed definition voids the yes; revision 2 says why; the old yes is stale; the new one runs once."""
     ledger = Ledger()
@@ -93,11 +94,12 @@ async def test_an_approval_of_a_tool_that_changed_is_stale_and_asked_again(
         assert ledger.rows == []
         old = await turns.signoff.decide(yes(key, revision=1))
         bare = await turns.signoff.decide(yes(key, revision=None))
+        assert view.calls[0].approval is not None
+        failure.assert_seen(view.calls[0].approval.card.note)
+        failure.follow("Read the card again and decide", "the old approval is stale")
         second = await turns.signoff.decide(yes(key, revision=2))
         result = await turns.signoff.result(key)
     assert (first.status, second.status) == ("accepted", "accepted")
-    assert view.calls[0].approval is not None
-    assert view.calls[0].approval.card.note == CHANGED_NOTE
     assert (old.code, bare.code) == ("stale", "stale")
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert len(ledger.rows) == 1

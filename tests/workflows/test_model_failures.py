@@ -1,11 +1,11 @@
 """What becomes of a turn whose model does not answer, answers with nothing, or fails with a mistake of its driver."""
 
-import asyncio
-
 import pytest
+from failures import Failure
 from temporalio.client import Client
 from turn_fixtures import catalog_of, running_turns
 
+from signoff.cli.terminal.tables import answer_lines
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.errors import ModelUnavailable
 from signoff.contracts.turn import TurnResult
@@ -18,29 +18,45 @@ def busy(request: CompletionRequest) -> Completion:
     raise ModelUnavailable("the model's provider answered 503", retry_after=60)
 
 
-async def test_a_view_shows_that_the_model_is_asked_again(client: Client, store: Store, task_queue: str) -> None:
+@pytest.mark.failure("the model is asked again, try ...")
+async def test_a_view_shows_that_the_model_is_asked_again(
+    client: Client, store: Store, task_queue: str, failure: Failure
+) -> None:
     """While a provider is out of capacity, a view has the number of the next try and why the last one failed."""
-    async with running_turns(client, store, task_queue, catalog_of([]), ScriptedModel(busy)) as turns:
-        key = await turns.start()
-        async with asyncio.timeout(20):
-            while (retry := (await turns.signoff.view(key)).model_retry) is None:
-                await asyncio.sleep(0.05)
-        await turns.signoff.cancel_turn(key)
-        result = await turns.signoff.result(key)
-    assert (retry.attempt, retry.error) == (2, "the model's provider answered 503")
-    assert retry.next_at is not None
-    assert result.state == "cancelled"
+    answers = [busy, busy, lambda request: respond("done")]
+    model = ScriptedModel(lambda request: answers.pop(0)(request))
+    async with running_turns(client, store, task_queue, catalog_of([]), model) as turns:
+        waits, stopped = await turns.start(), await turns.start()
+        views = [await turns.until(key, lambda view: view.model_retry is not None) for key in (waits, stopped)]
+        failure.assert_seen("\n".join(str(line) for line in answer_lines(views[0])))
+        failure.follow("Wait", "signoff cancel")
+        await turns.signoff.cancel_turn(stopped)
+        await turns.forward(waits, minutes=2)
+        results = [await turns.signoff.result(key) for key in (waits, stopped)]
+    retries = [view.model_retry for view in views if view.model_retry is not None]
+    assert [(each.attempt, each.error) for each in retries] == [(2, "the model's provider answered 503")] * 2
+    assert all(each.next_at is not None for each in retries)
+    assert [result.state for result in results] == ["complete", "cancelled"]
 
 
-async def test_a_turn_whose_model_never_answers_says_so(client: Client, store: Store, task_queue: str) -> None:
+@pytest.mark.failure("it was asked again for ten minutes")
+async def test_a_turn_whose_model_never_answers_says_so(
+    client: Client, store: Store, task_queue: str, failure: Failure
+) -> None:
     """After ten minutes of tries the turn ends with what the provider answered, and with what to do."""
-    async with running_turns(client, store, task_queue, catalog_of([]), ScriptedModel(busy)) as turns:
+    answering = [busy]
+    model = ScriptedModel(lambda request: answering[-1](request))
+    async with running_turns(client, store, task_queue, catalog_of([]), model) as turns:
         key = await turns.start()
         await turns.until(key, lambda view: view.model_retry is not None)
         await turns.forward(key, minutes=11)
         result = await turns.signoff.result(key)
-    assert (result.state, result.error is not None and result.error.code) == ("error", "model_unavailable")
-    assert result.error is not None
+        assert result.error is not None
+        failure.assert_seen(result.error.message)
+        failure.follow("Ask again once it answers")
+        answering.append(lambda request: respond("done"))
+        again = await turns.signoff.result(await turns.start())
+    assert (result.state, result.error.code, again.state) == ("error", "model_unavailable", "complete")
     assert result.error.message.startswith("the model's provider answered 503; it was asked again for ten minutes")
 
 

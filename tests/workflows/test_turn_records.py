@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+from failures import Failure
 from session_rig import model, talk
 from temporalio.client import Client
 from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, no, pay_tool, running_turns, yes
@@ -77,21 +79,32 @@ async def test_a_turn_cancelled_while_the_model_thinks_records_that(
     assert [record.facts.get("ended", "") for record in await written(store, key)] == ["", "cancelled"]
 
 
-async def test_a_turn_that_fails_records_by_what(client: Client, store: Store, task_queue: str) -> None:
-    """The code of the error is in the record; what the provider said is not."""
+@pytest.mark.failure("error, model_refused")
+async def test_a_turn_that_fails_records_by_what(
+    client: Client, store: Store, task_queue: str, failure: Failure
+) -> None:
+    """The code of the error is in the record; what the provider said is not. With another key it is asked again."""
+    keys = ["not good"]
 
     def refuses(request: CompletionRequest) -> Completion:
-        raise ModelRefused("the key is not good")
+        if "not good" in keys:
+            raise ModelRefused("the key is not good")
+        return respond("done")
 
     async with running_turns(
         client, store, task_queue, catalog_of([pay_tool(Ledger())]), ScriptedModel(refuses)
     ) as turns:
         key = await turns.start()
         result = await turns.signoff.result(key)
-    assert result.state == "error"
-    records = await written(store, key)
+        records = await written(store, key)
+        failure.assert_seen(timeline(records)[-1].what)
+        failure.follow("The turn's last sentence", "correct it, ask again")
+        keys[:] = ["good"]
+        again = await turns.signoff.result(await turns.start())
+    assert result.error is not None
+    assert (result.state, result.error.message) == ("error", "the key is not good")
     assert [record.facts for record in records][-1] == {"ended": "error", "error": "model_refused", "by": "turn"}
-    assert timeline(records)[-1].what == "ended error, model_refused"
+    assert again.state == "complete"
 
 
 async def test_turns_of_a_session_begin_in_the_record_like_any_other(

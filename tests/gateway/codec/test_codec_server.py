@@ -12,8 +12,9 @@ from typing import Any
 
 import httpx
 import pytest
+from failures import Failure
 from gateway_login import STRANGER, bearer, token_of
-from gateway_rig import PASSWORD, PEOPLE, GatewayRig
+from gateway_rig import BUSY, PASSWORD, PEOPLE, GatewayRig
 from google.protobuf.json_format import MessageToDict
 from temporalio.api.common.v1 import Payload, Payloads
 
@@ -274,12 +275,30 @@ async def test_temporals_own_command_line_reads_by_it(
         assert word not in await shown(server, key)
 
 
-async def shown(server: ServerHandle, key: TurnKey, *options: str) -> str:
+@pytest.mark.failure("Encoded failure")
+async def test_words_of_a_failure_are_read_by_it(
+    gateway: GatewayRig, codec: GatewayRig, server: ServerHandle, failure: Failure
+) -> None:
+    """What a model's provider answered stands there in plain words only where the codec server reads them."""
+    key = await gateway.start(BUSY)
+    await gateway.turns.until(key, lambda view: view.model_retry is not None)
+    first = await shown(server, key, command="describe")
+    failure.assert_seen(first)
+    failure.follow("signoff codec", "--codec-endpoint", "encodedAttributes")
+    async with served(codec) as url:
+        given = ("--codec-endpoint", url, "--codec-auth", f"Bearer {await token_of(codec, 'aud')}")
+        read = await shown(server, key, *given, command="describe")
+    await gateway.turns.signoff.cancel_turn(key)
+    assert ("answered 503" in first, "answered 503" in read) == (False, True)
+
+
+async def shown(server: ServerHandle, key: TurnKey, *options: str, command: str = "show") -> str:
     """What Temporal's command line prints of a turn."""
     program = find_temporal()
     process = await asyncio.create_subprocess_exec(
-        *(str(program), "workflow", "show", "--address", server.address, "--workflow-id", key.workflow_id),
-        *("--detailed", *options),
+        *(str(program), "workflow", command, "--address", server.address, "--workflow-id", key.workflow_id),
+        *(("--detailed",) if command == "show" else ()),
+        *options,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from failures import Failure
 from gateway_rig import BASE, PEOPLE, SIGNER, GatewayRig, fresh, gateway_rig, react, rig_catalog
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
@@ -351,7 +352,8 @@ async def test_what_cannot_be_kept_is_not_acknowledged(client: Client, tmp_path:
                 assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
 
 
-async def test_a_listener_that_fails_begins_again(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.failure("the listener of channel ... failed and begins again")
+async def test_a_listener_that_fails_begins_again(caplog: pytest.LogCaptureFixture, failure: Failure) -> None:
     """After a while, said in the log; one that has nothing to fetch returns, and stays so."""
     begun = 0
 
@@ -361,9 +363,11 @@ async def test_a_listener_that_fails_begins_again(caplog: pytest.LogCaptureFixtu
         if begun < 4:
             raise OSError("the mailbox is shut")
 
-    await run_forever("the listener", failing, first_pause=0.001)
+    await run_forever("the listener of channel `mail`", failing, first_pause=0.001)
+    failure.assert_seen(caplog.text)
+    failure.follow("it begins again by itself")
     assert begun == 4
-    assert sum("the listener failed and begins again" in each.message for each in caplog.records) == 3
+    assert sum("failed and begins again" in each.message for each in caplog.records) == 3
 
 
 async def test_channels_stop_with_the_gateway(client: Client, tmp_path: Any) -> None:

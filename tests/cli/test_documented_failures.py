@@ -1,0 +1,451 @@
+"""What an operator reads of a process that does not start and in `signoff doctor`; what is written there helps."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import socket
+import uuid
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from cli_kit import Cli, assert_one_sentence, waiting_request
+from failures import Failure
+from served_stack import MANIFEST, gateway_alone, worker_alone
+from site_kit import Site, here, ready_site, token
+from store_roles import RoleUrls, given_roles, made_roles, sql, store_command
+
+from signoff.approvals.audit_events import admin_entry
+from signoff.audit.checkpoints import Checkpoints
+from signoff.audit.log import AuditLog
+from signoff.cli.local import doctor as doctor_command
+from signoff.contracts.clock import system_clock
+from signoff.contracts.limits import BODIES_AT_ONCE, SENDER_SHARE
+from signoff.gateway.transport import body_limit
+from signoff.keys.key_files import read_private
+from signoff.keys.signatures import Signer
+from signoff.settings import load_settings
+from signoff.store.store import open_store
+from signoff.temporal.embedded_server import ServerHandle, ServerOptions, find_temporal, free_port, run_server
+
+
+async def found(cli: Cli, name: str) -> tuple[bool, str]:
+    """What `signoff doctor` finds of one thing, and in which words."""
+    (check,) = [each for each in (await cli("doctor", "--json")).data if each["name"] == name]
+    return check["ok"], check["message"]
+
+
+async def until_found(cli: Cli, name: str, words: str) -> str:
+    """The same once it has these words: lists of the server's and counts of the store come a moment later."""
+    while words not in (message := (await found(cli, name))[1]):
+        await asyncio.sleep(0.1)
+    return message
+
+
+@pytest.mark.failure("the variable ... is not known: did you mean ...")
+async def test_a_misspelt_variable(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure) -> None:
+    """Spelt as the sentence says it counts."""
+    await ready_site(cli, clean_env, site)
+    clean_env.setenv("SIGNOFF_STORE_URI", os.environ["SIGNOFF_STORE_URL"])
+    text = assert_one_sentence(await cli("gateway"))
+    failure.assert_seen(text)
+    failure.follow("as the sentence says")
+    clean_env.delenv("SIGNOFF_STORE_URI")
+    assert "did you mean `SIGNOFF_STORE_URL`?" in text
+    assert (await found(cli, "settings"))[0]
+
+
+@pytest.mark.failure("`profile` is `production`, and this is missing: ...")
+async def test_a_gateway_that_lacks_something(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure
+) -> None:
+    """A new machine: each sentence names the next thing, and then the gateway runs."""
+    here(clean_env, site, "gateway")
+    failure.assert_seen(text := assert_one_sentence(await cli("gateway")))
+    failure.follow("signoff keys create")
+    assert "`signoff keys create`" in text
+    await cli("keys", "create")
+    failure.assert_seen(text := assert_one_sentence(await cli("gateway")))
+    failure.follow("signoff token create")
+    assert "`signoff token create PERSON`" in text
+    await token(cli, "ana")
+    async with site.running("gateway") as gateway:
+        assert gateway.returncode is None
+
+
+@pytest.mark.failure("other users may read or change it: `chmod 600 ...`")
+async def test_open_keys(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure) -> None:
+    """What the sentence ends with mends it."""
+    await ready_site(cli, clean_env, site)
+    (site.folder / "encryption-keys.json").chmod(0o644)
+    text = assert_one_sentence(await cli("gateway"))
+    failure.assert_seen(text)
+    failure.follow("chmod 600")
+    await typed(text.split("`")[-2])
+    assert (await found(cli, "encryption"))[0]
+
+
+@pytest.mark.failure("the public keys in ... are not those of the gateway that signs here")
+async def test_public_keys_of_another_gateway(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure
+) -> None:
+    """Exported anew they are."""
+    await ready_site(cli, clean_env, site)
+    await signed_record(site)
+    public = site.folder / "worker" / "public-keys.json"
+    clean_env.setenv("SIGNOFF_STATE_DIR", str(site.folder / "another"))
+    await cli("keys", "create")
+    await cli("keys", "export", "--out", str(public))
+    here(clean_env, site, "worker")
+    failure.assert_seen(assert_one_sentence(await cli("worker")))
+    failure.follow("signoff keys export", "where the gateway is")
+    here(clean_env, site, "gateway")
+    await cli("keys", "export", "--out", str(public))
+    here(clean_env, site, "worker")
+    assert (await found(cli, "signatures"))[0]
+
+
+async def signed_record(site: Site) -> None:
+    """Has the site's gateway sign a record, as it does every minute."""
+    async with open_store(site.env("gateway")["SIGNOFF_STORE_URL"]) as store:
+        await AuditLog(store).append([admin_entry("main", "tested", "", system_clock())])
+        signer = Signer(read_private(site.folder / "gateway" / "signing-keys.json"))
+        assert await Checkpoints(store).take(signer) is not None
+
+
+@pytest.mark.failure("the signing keys here have not signed this store's record")
+async def test_signing_keys_that_are_gone(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure
+) -> None:
+    """Made anew they are others; brought back they are known."""
+    await ready_site(cli, clean_env, site)
+    await signed_record(site)
+    private = site.folder / "gateway" / "signing-keys.json"
+    backup = private.rename(site.folder / "backup.json")
+    await cli("keys", "create")
+    ok, text = await found(cli, "signatures")
+    failure.assert_seen(text)
+    failure.follow("back from the backup")
+    backup.replace(private)
+    assert (ok, (await found(cli, "signatures"))[0]) == (False, True)
+
+
+@pytest.mark.failure("running turns are encrypted by keys that are not among those of ...")
+async def test_encryption_keys_of_another_process(
+    cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, site: Site, failure: Failure
+) -> None:
+    """A turn that was begun under another key is found, until its file is here."""
+    await ready_site(cli, clean_env, site)
+    keys, theirs = site.folder / "encryption-keys.json", site.folder / "theirs.json"
+    async with site.running("gateway"), site.running("worker"):
+        clean_env.setenv("SIGNOFF_TOKEN", await token(cli, "ana"))
+        await waiting_request(cli, "pay 40")
+    keys.rename(theirs)
+    await cli("keys", "create", "--encryption")
+    failure.assert_seen(await until_found(cli, "turns", "are encrypted by"))
+    failure.follow("Copy the file of a process that has the keys")
+    shutil.copy(theirs, keys)
+    assert (await found(cli, "turns"))[0]
+
+
+@pytest.mark.postgres
+@pytest.mark.failure("the SIGNOFF_STORE_URL of this ... is that of the ...'s role")
+async def test_the_role_of_another_process(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, postgres_server: str, failure: Failure
+) -> None:
+    """With the worker's address no gateway starts; with its own it does."""
+    urls = await made_roles(postgres_server)
+    await given_roles(urls, site.folder)
+    here(clean_env, site, "gateway")
+    await cli("keys", "create")
+    clean_env.setenv("SIGNOFF_STORE_URL", urls.gateway)
+    await token(cli, "ana")
+    clean_env.setenv("SIGNOFF_STORE_URL", urls.worker)
+    failure.assert_seen(assert_one_sentence(await cli("gateway")))
+    failure.follow("its own")
+    async with site.running("gateway", SIGNOFF_STORE_URL=urls.gateway) as gateway:
+        assert gateway.returncode is None
+
+
+async def roles_made_by_words(site: Site, urls: RoleUrls, *commands: tuple[str, ...]) -> str:
+    """What the owner's commands of `signoff store` print."""
+    printed = []
+    for words in commands:
+        code, output = await store_command(urls.owner, site.folder, *words)
+        assert code == 0, output
+        printed.append(output)
+    return "".join(printed)
+
+
+@pytest.mark.postgres
+@pytest.mark.failure("this database role was given nothing in the store")
+async def test_a_role_without_rights(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, postgres_server: str, failure: Failure
+) -> None:
+    """`signoff store roles` gives it what a worker needs."""
+    urls = await made_roles(postgres_server)
+    await roles_made_by_words(site, urls, ("migrate",))
+    here(clean_env, site, "worker")
+    clean_env.setenv("SIGNOFF_STORE_URL", urls.worker)
+    failure.assert_seen((await found(cli, "store"))[1])
+    failure.follow("signoff store roles", "the owner's address")
+    roles = ("roles", "--worker", urls.names["worker"], "--gateway", urls.names["gateway"])
+    assert "has the rights of a worker" in await roles_made_by_words(site, urls, roles)
+    assert await found(cli, "store") == (True, "answers, and can be written")
+
+
+@pytest.mark.postgres
+@pytest.mark.failure("the store's tables are of the version ..., this program's of ...")
+async def test_tables_that_are_still_to_be_made(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, postgres_server: str, failure: Failure
+) -> None:
+    """Neither a worker nor a gateway makes or changes them: the owner does, then their rights are given anew."""
+    urls = await made_roles(postgres_server)
+    here(clean_env, site, "worker")
+    clean_env.setenv("SIGNOFF_STORE_URL", urls.worker)
+    failure.assert_seen((await found(cli, "store"))[1])
+    failure.follow("With the owner's address `signoff store migrate`, then `signoff store roles`")
+    roles = ("roles", "--worker", urls.names["worker"], "--gateway", urls.names["gateway"])
+    await roles_made_by_words(site, urls, ("migrate",), roles)
+    assert await found(cli, "store") == (True, "answers, and can be written")
+
+
+@pytest.mark.failure("the store's tables are of a newer version")
+async def test_a_newer_store(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure) -> None:
+    """The backup of before the upgrade is one that this program knows."""
+    await ready_site(cli, clean_env, site)
+    file, backup = site.folder / "signoff.db", site.folder / "backup.db"
+    shutil.copy(file, backup)
+    async with open_store(os.environ["SIGNOFF_STORE_URL"]) as store:
+        await store.run(lambda connection: connection.exec_driver_sql("UPDATE signoff_version SET version_num = 'z'"))
+    failure.assert_seen(assert_one_sentence(await cli("gateway")))
+    failure.follow("put the backup of before the upgrade back")
+    backup.replace(file)
+    assert await found(cli, "store") == (True, "answers, and can be written")
+
+
+@pytest.mark.failure("no Temporal server answers at ...")
+async def test_no_server(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, tmp_path: Path, failure: Failure) -> None:
+    """Once it is started all is well."""
+    await ready_site(cli, clean_env, site)
+    port = free_port()
+    clean_env.setenv("TEMPORAL_ADDRESS", f"127.0.0.1:{port}")
+    failure.assert_seen(assert_one_sentence(await cli("gateway")))
+    failure.follow("Start it", "TEMPORAL_ADDRESS")
+    async with run_server(ServerOptions(tmp_path / "own" / "temporal.db", port=port, ui_port=None)):
+        assert (await found(cli, "server"))[0]
+
+
+@pytest.mark.failure("there is no namespace ...: create it with ...")
+async def test_no_namespace(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure) -> None:
+    """The command of the sentence makes it."""
+    await ready_site(cli, clean_env, site)
+    clean_env.setenv("TEMPORAL_NAMESPACE", f"space-{uuid.uuid4().hex[:8]}")
+    text = assert_one_sentence(await cli("gateway"))
+    failure.assert_seen(text)
+    failure.follow("temporal operator namespace create", "as the sentence says")
+    program = find_temporal()
+    assert program is not None
+    await typed(text.split("`")[3], PATH=f"{program.parent}:{os.environ['PATH']}")
+    # A server takes some seconds to know a namespace that it has made.
+    await until_found(cli, "search attributes", "lacks the search attributes")
+    assert (await cli("doctor", "--fix")).code == 0
+
+
+async def typed(line: str, **variables: str) -> None:
+    """Types a command of a sentence into a shell, where it must succeed."""
+    process = await asyncio.create_subprocess_exec(
+        *("sh", "-euc", line),
+        env=os.environ | variables,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    printed, _ = await process.communicate()
+    assert process.returncode == 0, printed.decode()
+
+
+@pytest.mark.failure("port ... of ... is taken")
+async def test_a_taken_port(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure) -> None:
+    """Free again, or by the other port of the setting that is named, the gateway starts."""
+    await ready_site(cli, clean_env, site)
+    with socket.create_server(("127.0.0.1", site.port)):
+        text = assert_one_sentence(await cli("gateway"))
+    failure.assert_seen(text)
+    assert "SIGNOFF_PORT" in text
+    failure.follow("Stop it")
+    async with site.running("gateway") as gateway:
+        assert gateway.returncode is None
+
+
+@pytest.mark.failure("no gateway answers at ...")
+async def test_no_gateway(
+    cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, task_queue: str, failure: Failure
+) -> None:
+    """A tenant is frozen all the same; a gateway that is started answers."""
+    clean_env.setenv("SIGNOFF_PORT", str(free_port()))
+    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
+    failure.assert_seen(assert_one_sentence(await cli("inbox")))
+    failure.follow("signoff store freeze", "signoff gateway")
+    frozen = await cli("store", "freeze", "main", "--reason", "nobody answers")
+    async with gateway_alone(clean_env, cli_server, task_queue):
+        answered = await cli("inbox", "--json")
+    assert (frozen.code, answered.code) == (0, 0)
+
+
+@contextlib.asynccontextmanager
+async def production_gateway(
+    cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, site: Site
+) -> AsyncIterator[str]:
+    """The address of the site's gateway, which runs in this process."""
+    await ready_site(cli, clean_env, site)
+    async with gateway_alone(clean_env, cli_server, site.queue):
+        yield load_settings().public_url
+
+
+@pytest.mark.failure("put one of yours in SIGNOFF_TOKEN")
+async def test_no_token(
+    cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, site: Site, failure: Failure
+) -> None:
+    """Without one, and with one that was revoked; a new one counts."""
+    async with production_gateway(cli, clean_env, cli_server, site):
+        failure.assert_seen(assert_one_sentence(await cli("inbox")))
+        clean_env.setenv("SIGNOFF_TOKEN", await token(cli, "ana"))
+        for each in (await cli("token", "list", "--json")).data:
+            await cli("token", "revoke", each["id"])
+        failure.assert_seen(assert_one_sentence(await cli("inbox")))
+        failure.follow("signoff token create")
+        clean_env.setenv("SIGNOFF_TOKEN", await token(cli, "ana"))
+        assert (await cli("inbox")).code == 0
+
+
+@pytest.mark.failure("in the last day ... sign_in")
+async def test_refused_sign_ins_are_counted(
+    cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, site: Site, failure: Failure
+) -> None:
+    """The record has when and at which way in; whoever has a token is served meanwhile."""
+    async with (
+        production_gateway(cli, clean_env, cli_server, site) as url,
+        httpx.AsyncClient(base_url=url) as http,
+    ):
+        for _ in range(3):
+            wrong = await http.get("/v1/approvals", headers={"authorization": "Bearer sgf_wrong"})
+            assert wrong.status_code == 401
+        failure.assert_seen(await until_found(cli, "refused", "sign_in"))
+        failure.follow("signoff audit export", "sign-in refused")
+        record = (await cli("audit", "export", "--tenant", "main")).out
+        assert record.count('"act":"sign-in refused"') >= 1
+        assert "sgf_wrong" not in record
+
+
+async def held_body(url: str) -> asyncio.StreamWriter:
+    """A connection on which a body was begun and never ends."""
+    parts = urlsplit(url)
+    _, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    head = ("POST /v1/turns HTTP/1.1", f"Host: {parts.netloc}", "Content-Type: application/json", "Content-Length: 99")
+    writer.write("\r\n".join((*head, "", "")).encode())
+    await writer.drain()
+    return writer
+
+
+@pytest.mark.failure("in the last day ... busy")
+async def test_more_bodies_than_a_gateway_receives(
+    cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, task_queue: str, failure: Failure
+) -> None:
+    """Another gateway over the same store answers whom the first one turns away."""
+    async with contextlib.AsyncExitStack() as stack, httpx.AsyncClient() as http:
+        await stack.enter_async_context(gateway_alone(clean_env, cli_server, task_queue))
+        first = load_settings().public_url
+        await stack.enter_async_context(gateway_alone(clean_env, cli_server, task_queue))
+        second = load_settings().public_url
+        answer = None
+        while answer != 503:
+            for _ in range(BODIES_AT_ONCE // SENDER_SHARE):
+                stack.callback((await held_body(first)).close)
+            answer = (await http.post(f"{first}/v1/turns", json={"text": "look"})).status_code
+        failure.assert_seen(await until_found(cli, "refused", "busy"))
+        failure.follow("Another gateway over the same store")
+        taken = await http.post(f"{second}/v1/turns", json={"text": "look"})
+        assert (first != second, taken.status_code) == (True, 201)
+
+
+@pytest.mark.failure("in the last day ... too_slow")
+async def test_a_body_that_does_not_end(
+    cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, task_queue: str, failure: Failure
+) -> None:
+    """It is given up, and counted; the next one comes whole."""
+    clean_env.setattr(body_limit, "BODY_GRACE_SECONDS", 0.1)
+    async with gateway_alone(clean_env, cli_server, task_queue), httpx.AsyncClient() as http:
+        url = load_settings().public_url
+        writer = await held_body(url)
+        failure.assert_seen(await until_found(cli, "refused", "too_slow"))
+        writer.close()
+        failure.follow("who sends the body whole is served")
+        assert (await http.post(f"{url}/v1/turns", json={"text": "look"})).status_code == 201
+
+
+def late() -> datetime:
+    """A clock that is ten minutes behind."""
+    return system_clock() - timedelta(minutes=10)
+
+
+@pytest.mark.failure("the clock of the store is ... s ahead of this machine's")
+async def test_clocks_that_differ(served_cli: Cli, clean_env: pytest.MonkeyPatch, failure: Failure) -> None:
+    """Set right, they are one."""
+    with clean_env.context() as wrong:
+        wrong.setattr(doctor_command, "store_clock_lead", partial(doctor_command.store_clock_lead, clock=late))
+        failure.assert_seen((await found(served_cli, "clocks"))[1])
+    failure.follow("Set both by NTP")
+    assert (await found(served_cli, "clocks"))[0]
+
+
+@pytest.mark.failure("... running turn began with another store")
+async def test_turns_of_another_store(
+    served_cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path, failure: Failure
+) -> None:
+    """With the store that they began with they are looked after again."""
+    await waiting_request(served_cli, "pay 90")
+    with clean_env.context() as wrong:
+        wrong.setenv("SIGNOFF_STORE_URL", f"sqlite:///{tmp_path}/new.db")
+        failure.assert_seen(await until_found(served_cli, "turns", "began with another store"))
+    failure.follow("Bring it back with all of its files")
+    assert (await found(served_cli, "turns"))[0]
+
+
+@pytest.mark.postgres
+@pytest.mark.failure("PostgreSQL database ... did not answer as a store")
+async def test_a_store_that_is_away(
+    cli: Cli,
+    clean_env: pytest.MonkeyPatch,
+    cli_server: ServerHandle,
+    task_queue: str,
+    postgres_server: str,
+    failure: Failure,
+) -> None:
+    """The gateway says so and is not ready; once it is back what waited is approved and runs, nothing is repeated."""
+    urls = await made_roles(postgres_server)
+    clean_env.setenv("SIGNOFF_STORE_URL", urls.owner)
+    database = urls.owner.rpartition("/")[2]
+    async with (
+        gateway_alone(clean_env, cli_server, task_queue),
+        worker_alone(cli_server, task_queue),
+        httpx.AsyncClient(base_url=load_settings().public_url, timeout=60) as http,
+    ):
+        card = await waiting_request(cli, "pay 95")
+        await sql(
+            f"{postgres_server}/postgres",
+            f"ALTER DATABASE {database} ALLOW_CONNECTIONS false",
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'",
+        )
+        away = await http.get("/readyz")
+        failure.assert_seen(away.text)
+        failure.follow("Bring the store back")
+        await sql(f"{postgres_server}/postgres", f"ALTER DATABASE {database} ALLOW_CONNECTIONS true")
+        while (await http.get("/readyz")).status_code != 200:
+            await asyncio.sleep(0.1)
+        await cli("approve", card["code"])
+        assert (away.status_code, "ok paid 95 to Ana" in (await cli("watch", card["turn"])).out) == (503, True)
