@@ -47,6 +47,10 @@ SENDER_SHARE: Final = 4
 """One address may take one part in so many of `BODIES_AT_ONCE` and `BODY_BYTES_AT_ONCE`."""
 HEADER_SECONDS: Final = 10.0
 """Seconds within which a connection has sent the headers of its request; then it is closed."""
+IDLE_SECONDS: Final = 75.0
+"""Seconds for which a connection stays open between two requests: longer than the 60 for which proxies keep theirs, who
+would else send a request into one that is just being closed, and answer a decision with an error.
+"""
 CONNECTIONS: Final = 2_000
 """Connections and requests that one gateway has at the same time; more are answered 503."""
 CONNECTIONS_OF_ONE: Final = 500

@@ -13,7 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from signoff.contracts.errors import ServerUnavailable
-from signoff.contracts.limits import CONNECTIONS
+from signoff.contracts.limits import CONNECTIONS, IDLE_SECONDS
 from signoff.gateway.live import Live
 from signoff.gateway.transport.connection_limit import BoundedConnection
 
@@ -47,6 +47,7 @@ async def serve(
             http=BoundedConnection,
             ws="none",
             limit_concurrency=allow_connections(),
+            timeout_keep_alive=round(IDLE_SECONDS),
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=GRACE_SECONDS,

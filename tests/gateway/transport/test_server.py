@@ -1,11 +1,18 @@
 """A gateway has a file for every connection that it takes, or takes fewer of them."""
 
+import asyncio
 import subprocess
 import sys
 
+import httpx
 import pytest
+from fastapi import FastAPI
 
-from signoff.contracts.limits import CONNECTIONS
+from signoff.contracts.limits import CONNECTIONS, IDLE_SECONDS
+from signoff.gateway.live import Live
+from signoff.gateway.transport import server
+from signoff.gateway.transport.connection_limit import BoundedConnection
+from signoff.temporal.embedded_server import LOOPBACK, free_port
 
 _STARTED = """
 import logging, resource, sys
@@ -29,3 +36,21 @@ def test_a_gateway_has_a_file_for_each_connection(hard: int, connections: int, f
         [sys.executable, "-c", _STARTED, str(hard)], capture_output=True, text=True, check=True, timeout=60
     )
     assert (made.stdout.split(), made.stderr) == ([str(connections), str(files)], expected)
+
+
+async def test_a_connection_stays_open_longer_than_a_proxy_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a proxy sends a request into one that is just being closed; seen to fail: uvicorn's own are 5 seconds."""
+    kept: list[float] = []
+
+    class Noted(BoundedConnection):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            kept.append(self.timeout_keep_alive)
+            super().connection_made(transport)
+
+    monkeypatch.setattr(server, "BoundedConnection", Noted)
+    app, port = FastAPI(), free_port()
+    app.state.live = Live()
+    async with server.running_server(app, LOOPBACK, port), httpx.AsyncClient() as http:
+        assert (await http.get(f"http://{LOOPBACK}:{port}/")).status_code == 404
+    assert kept == [IDLE_SECONDS]
+    assert IDLE_SECONDS > 60
