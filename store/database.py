@@ -10,10 +10,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import ArgumentError, InvalidatePoolError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry, QueuePool
+from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry, PoolProxiedConnection, QueuePool
 
 from signoff.contracts.errors import ConfigError, SignoffError, StoreUnavailable
 
@@ -23,6 +24,8 @@ POOL_SECONDS: Final = 30
 POSTGRESQL_CONNECTIONS: Final = 5
 CONNECT_SECONDS: Final = 10
 STATEMENT_SECONDS: Final = 30
+PING_SECONDS: Final = 1.0
+"""A pooled connection that was not used for so long is asked whether it still works before it is used."""
 
 _DRIVERS: Final = {
     "sqlite": "sqlite+pysqlite",
@@ -157,22 +160,50 @@ def open_database(place: StoreAddress, *, durable: bool) -> Database:
     """Opens the database at `place`. `durable` makes SQLite sync every commit to disk."""
     if place.url.get_backend_name() == "sqlite":
         return SqliteDatabase(_sqlite_engine(place, durable=durable), _sqlite_file(place.url))
-    return PostgresDatabase(
-        create_async_engine(
-            place.url,
-            poolclass=AsyncAdaptedQueuePool,
-            pool_size=POSTGRESQL_CONNECTIONS,
-            pool_timeout=POOL_SECONDS,
-            # A server that restarted has dropped the pooled connections: unasked, the next claim would fail.
-            pool_pre_ping=True,
-            # What is read after waiting for a lock has to be what its holder left.
-            # REPEATABLE READ would show what was there before the wait.
-            isolation_level="READ COMMITTED",
-            # Parameters are arguments and secrets, and SQLAlchemy writes them into errors and logs.
-            hide_parameters=True,
-            connect_args={"timeout": CONNECT_SECONDS, "command_timeout": STATEMENT_SECONDS},
-        )
+    return PostgresDatabase(_postgres_engine(place))
+
+
+def _postgres_engine(place: StoreAddress) -> AsyncEngine:
+    engine = create_async_engine(
+        place.url,
+        poolclass=AsyncAdaptedQueuePool,
+        pool_size=POSTGRESQL_CONNECTIONS,
+        pool_timeout=POOL_SECONDS,
+        # What is read after waiting for a lock has to be what its holder left.
+        # REPEATABLE READ would show what was there before the wait.
+        isolation_level="READ COMMITTED",
+        # Parameters are arguments and secrets, and SQLAlchemy writes them into errors and logs.
+        hide_parameters=True,
+        connect_args={"timeout": CONNECT_SECONDS, "command_timeout": STATEMENT_SECONDS},
     )
+
+    # A server that restarted has dropped the pooled connections: unasked, the next claim would fail. SQLAlchemy's own
+    # `pool_pre_ping` asks each time, in three round trips, as many as a transaction of one statement has itself.
+    @event.listens_for(engine.sync_engine, "checkin")
+    def _note_use(connection: DBAPIConnection | None, entry: ConnectionPoolEntry) -> None:
+        entry.info["used"] = time.monotonic()
+
+    @event.listens_for(engine.sync_engine, "checkout")
+    def _check(connection: DBAPIConnection, entry: ConnectionPoolEntry, use: PoolProxiedConnection) -> None:
+        used: float | None = entry.info.get("used")
+        if used is None:
+            return
+        # The driver knows at once that a connection was closed, but not that its network is gone.
+        closed = entry.driver_connection is None or entry.driver_connection.is_closed()
+        if closed or (time.monotonic() - used > PING_SECONDS and not _answers(engine.dialect, connection)):
+            # All others that are as old are given up with it, and this one is replaced.
+            raise InvalidatePoolError
+
+    return engine
+
+
+def _answers(dialect: Dialect, connection: DBAPIConnection) -> bool:
+    try:
+        return dialect.do_ping(connection)
+    except dialect.loaded_dbapi.Error as error:
+        if dialect.is_disconnect(error, connection, None):
+            return False
+        raise
 
 
 def _sqlite_engine(place: StoreAddress, *, durable: bool) -> Engine:
