@@ -95,11 +95,13 @@ def render(report: ScaleReport) -> str:
         rows = [[name, *_cells(each)] for name, each in report.figures.items()]
         return f"{title}\n\n{_table(['figure', 'least', 'median', 'most'], rows)}"
     lines = report.lines
-    head = ["figure", *(f"{each.turns:,}" for each in report.points), "growth"]
+    last = report.points[-1]
+    head = ["figure", *(f"{each.turns:,}" for each in report.points), f"least and most at {last.turns:,}", "growth"]
     head += ["100,000, by the line"] if lines else []
     rows = []
-    for name in report.points[0].figures:
-        row = [name, *(_number(each.figures[name].middle) for each in report.points), f"{report.growth(name):.2f}"]
+    for name, most in last.figures.items():
+        row = [name, *(_number(each.figures[name].middle) for each in report.points)]
+        row += [f"{_number(most.least)} to {_number(most.most)}", f"{report.growth(name):.2f}"]
         rows.append(row + ([_number(lines[name].value(100_000))] if lines else []))
     return f"{title}\n\n{_table(head, rows)}"
 

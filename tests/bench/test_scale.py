@@ -86,4 +86,4 @@ def test_growth_is_the_last_over_the_first() -> None:
     where = {"date": "2026-11-24", "engine": 1, "cpus": 2, "store": "SQLite"}
     report = module.ScaleReport(experiment="waiting", points=points, **where)
     assert report.growth("size, MB") == pytest.approx(3.5 / 1.5)
-    assert "| size, MB | 1.5 | 2.5 | 3.5 | 2.33   | 50,000 " in module.render(report)
+    assert "| size, MB | 1.5 | 2.5 | 3.5 | 1 to 6              | 2.33   | 50,000 " in module.render(report)
