@@ -45,10 +45,12 @@ LONG = (
     "cli/test_cli_dev.py",
     "cli/test_cli_production.py",
     "test_compose_story.py",
+    "test_operations_path.py",
 )
 """Folders and files whose tests take real seconds, or processes and servers of their own: `make test-all` runs them."""
 LONGEST = (
     "test_compose_story.py",
+    "test_operations_path.py",
     "browser/test_inbox.py",
     "browser/test_answers.py",
     "examples/test_demo.py",

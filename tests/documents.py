@@ -59,8 +59,9 @@ def anchors(path: Path) -> set[str]:
 def tables(name: str, heading: str) -> list[list[str]]:
     """The cells of every table row below a heading of a document, header rows aside."""
     text = page(name)
-    start = text.index(f"## {heading}\n") + len(heading) + 4
-    section = re.split(r"^## ", text[start:], maxsplit=1, flags=re.MULTILINE)[0]
+    found = re.search(rf"^#+ {re.escape(heading)}$", text, re.MULTILINE)
+    assert found, f"{name} has no heading `{heading}`"
+    section = re.split(r"^## ", text[found.end() :], maxsplit=1, flags=re.MULTILINE)[0]
     lines = [line for line in _BLOCK.sub("", section).splitlines() if line.startswith("|")]
     ruled = {at for at, line in enumerate(lines) if set(line) <= set("|- :")}
     kept = [line for at, line in enumerate(lines) if at not in ruled and at + 1 not in ruled]

@@ -114,9 +114,7 @@ def _subcommands(name: str) -> dict[str, Any]:
 def test_every_command_is_documented() -> None:
     """The table of commands has each command and subcommand, and no other."""
     there = {f"{name} {sub}" if sub else name for name in COMMANDS for sub in (_subcommands(name) or [""])}
-    written = [
-        words.removeprefix("signoff ") for words in named("docs/operations.md", "Commands") if "signoff " in words
-    ]
+    written = [words.removeprefix("signoff ") for words in named("docs/commands.md", "Commands") if "signoff " in words]
     listed = {" ".join(re.findall(r"^[a-z]+|(?<= )[a-z]+(?= |$)", words)) for words in written}
     assert listed == there
 
@@ -141,7 +139,7 @@ def test_commands_in_blocks_can_be_typed() -> None:
 def test_every_setting_is_documented_with_its_default(clean_env: pytest.MonkeyPatch) -> None:
     """The table of settings is the settings: each variable, and the default in force without any."""
     settings = load_settings()
-    rows = {names(row[0])[0]: names(row[1]) for row in tables("docs/operations.md", "Settings")}
+    rows = {names(row[0])[0]: names(row[1]) for row in tables("docs/settings.md", "Settings")}
     assert set(rows) == {ENV_PREFIX + name.upper() for name in type(settings).model_fields}
     for name, value in settings:
         plain = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
@@ -150,14 +148,14 @@ def test_every_setting_is_documented_with_its_default(clean_env: pytest.MonkeyPa
 
 def test_every_search_attribute_is_documented_with_its_type() -> None:
     """Name and type of each search attribute."""
-    listed = {names(row[0])[0]: row[1] for row in tables("docs/operations.md", "Search attributes")}
+    listed = {names(row[0])[0]: row[1] for row in tables("docs/temporal.md", "Search attributes")}
     assert listed == dict(SEARCH_ATTRIBUTES)
 
 
 def test_every_limit_is_documented_with_its_value() -> None:
     """The table of limits is contracts/limits.py."""
     there = {name: value for name, value in vars(limits).items() if name.isupper() and name not in ("KIB", "MIB")}
-    listed = {names(row[0])[0]: _number(row[1]) for row in tables("docs/operations.md", "Limits")}
+    listed = {names(row[0])[0]: _number(row[1]) for row in tables("docs/limits.md", "Limits")}
     assert listed == there
 
 

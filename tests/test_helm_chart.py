@@ -188,8 +188,8 @@ def test_what_processes_are_told_is_what_they_know(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_values_of_the_document_are_right() -> None:
-    """Lint and schemas take what docs/operations.md tells people to write; nothing of `VALUES` helps them."""
-    (shown,) = [each.text for each in blocks(ROOT / "docs" / "operations.md") if each.file == "values.yaml"]
+    """Lint and schemas take what docs/containers.md tells people to write; nothing of `VALUES` helps them."""
+    (shown,) = [each.text for each in blocks(ROOT / "docs" / "containers.md") if each.file == "values.yaml"]
     values = yaml.safe_load(shown)
     assert helm_python.lint(CHART, values, strict=True)["errors"] == []
     with helm_python.Chart.load(CHART) as chart:

@@ -218,7 +218,7 @@ def test_a_missing_extra_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_document_lists_what_is_exposed() -> None:
     """Name, kind and labels of every metric, and no other."""
-    table = tables("docs/operations.md", "Metrics")
+    table = tables("docs/monitoring.md", "Metrics")
     rows = {row[0].strip("`"): row[1:3] for row in table if row[0].startswith("`signoff_")}
     shown = {
         f"{name}{SUFFIX.get(row.kind, '')}": [

@@ -115,7 +115,7 @@ def test_every_panel_says_what_it_shows() -> None:
 
 def test_the_document_names_every_alert() -> None:
     """With what to do; and no other."""
-    listed = {name for row in tables("docs/operations.md", "Alerts") for name in names(row[0]) if "Signoff" in name}
+    listed = {name for row in tables("docs/monitoring.md", "Alerts") for name in names(row[0]) if "Signoff" in name}
     assert listed == {rule["alert"] for rule in rules()}
 
 

@@ -81,8 +81,8 @@ class Deployment:
             await asyncio.sleep(0.05)
 
     async def run(self, part: str, build_id: str = "", turn: str = "") -> str:
-        """What the one command of docs/operations.md that has `part` in it prints."""
-        [line] = [line for line in shell_lines(ROOT / "docs" / "operations.md") if part in line]
+        """What the one command of docs/deploys.md that has `part` in it prints."""
+        [line] = [line for line in shell_lines(ROOT / "docs" / "deploys.md") if part in line]
         program = find_temporal()
         assert program is not None
         variables = {

@@ -1,0 +1,126 @@
+"""docs/operations.md typed from its first command to its last, in an empty folder, on PostgreSQL, the codec on."""
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from documents import ROOT, blocks
+from store_fixtures import running_postgres
+
+from signoff.temporal.embedded_server import ServerOptions, find_temporal, free_port, run_server
+
+PAGE = ROOT / "docs" / "operations.md"
+SECONDS = 1_200
+"""For some forty commands, each of which loads all of Signoff."""
+PASSWORD = "superuser0123456789"
+SERVICE = re.compile(r"^env .* signoff (worker|gateway|codec)$", re.MULTILINE)
+NOT_TYPED = ("pip install",)
+"""What is there already where the tests run."""
+BEFORE_RESTORING = "pg_restore"
+HELPERS = """
+set -eu
+running=""
+stop() { kill $running; wait $running || true; running=""; }
+trap 'test -z "$running" || kill $running' EXIT
+start() {
+  rm -f $1.log
+  env $(cat common.env $1.env) signoff $1 > $1.log 2>&1 &
+  running="$running $!"
+  until grep -qs 'Ctrl-C stops it' $1.log; do
+    kill -0 $! || { cat $1.log; exit 1; }
+    sleep 0.1
+  done
+}
+start_all() { for each in worker gateway codec; do start $each; done; }
+decide() {
+  asked="$(SIGNOFF_TOKEN="$(head -n 1 rui.token)" signoff ask "give Ana $1 % off" --no-wait --json)"
+  turn="$(echo "$asked" | python -c 'import json, sys; print(json.load(sys.stdin)["turn"])')"
+  until SIGNOFF_TOKEN="$(head -n 1 ana.token)" signoff inbox | grep "$1 %"; do sleep 0.1; done
+  code="$(SIGNOFF_TOKEN="$(head -n 1 ana.token)" signoff inbox --json |
+    python -c "import json, sys; print(next(each['id'] for each in json.load(sys.stdin) if each['turn'] == '$turn'))")"
+  SIGNOFF_TOKEN="$(head -n 1 ana.token)" signoff approve "$code"
+  SIGNOFF_TOKEN="$(head -n 1 rui.token)" signoff watch "$turn"
+}
+"""
+"""What somebody does who reads the sentences between the commands."""
+
+
+def path_script(places: dict[str, str]) -> str:
+    """The commands of the page in their order, with the places of this machine, and what its sentences tell to do."""
+    typed = [HELPERS]
+    for block in blocks(PAGE, "sh"):
+        text = block.text
+        for written, place in places.items():
+            text = text.replace(written, place)
+        if text.startswith(NOT_TYPED):
+            continue
+        typed.append(f"echo '== {text.splitlines()[0].replace(chr(39), '')}'\n")
+        if BEFORE_RESTORING in text:
+            typed.append("decide 60\nstop\n")
+        typed.append(SERVICE.sub(r"start \1", text))
+        if BEFORE_RESTORING in text:
+            typed.append("start_all\ndecide 70\n")
+    # The new signing key counts once the gateway is started again, and the new tables with the new processes.
+    typed.append("stop\nstart_all\ndecide 80\nstop\n")
+    return "".join(typed)
+
+
+@pytest.mark.postgres
+@pytest.mark.timeout(SECONDS + 60)
+async def test_the_path_leads_to_production(tmp_path: Path) -> None:
+    """Every command succeeds; before and after a restore and a change of keys people approve and tools run."""
+    options = ServerOptions(tmp_path / "temporal" / "temporal.db", port=free_port(), ui_port=None)
+    with running_postgres("postgres", PASSWORD) as database:
+        async with run_server(options) as server:
+            port = free_port()
+            places = {
+                "db.example.com": database,
+                "temporal.example.com:7233": server.address,
+                "https://approvals.example.com": f"http://127.0.0.1:{port}",
+                "9464": str(free_port()),
+                "9465": str(free_port()),
+            }
+            code, printed = await typed(path_script(places), tmp_path, port)
+    assert code == 0, printed
+    for percent in (60, 70, 80):
+        assert f"Ana gets {percent} % off, agreed by ana" in printed, printed
+    assert "✗" not in printed
+    kept = b"".join(each.read_bytes() for each in options.db_file.parent.iterdir())
+    assert b"agreed by ana" not in kept
+
+
+async def typed(script: str, folder: Path, port: int) -> tuple[int, str]:
+    """What a shell prints that is given the script, and how it ends."""
+    there = (sys.executable, find_temporal(), shutil.which("psql"))
+    programs = [Path(each).parent for each in there if each is not None]
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
+    env = plain | {
+        "PATH": os.pathsep.join([*map(str, programs), os.environ["PATH"]]),
+        "HOME": str(folder),
+        "PGPASSWORD": PASSWORD,
+        "SIGNOFF_PORT": str(port),
+        "SIGNOFF_CODEC_PORT": str(free_port()),
+    }
+    log = folder / "path.log"
+    with log.open("wb") as words:
+        shell = await asyncio.create_subprocess_exec(
+            *("sh", "-c", script),
+            cwd=folder,
+            env=env,
+            stdout=words,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        async with asyncio.timeout(SECONDS):
+            code = await shell.wait()
+    except TimeoutError:
+        # With all that it has started.
+        os.killpg(shell.pid, signal.SIGKILL)
+        code = await shell.wait()
+    return code, log.read_text(encoding="utf-8")
