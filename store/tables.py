@@ -14,6 +14,7 @@ METADATA: Final = MetaData()
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST: Final = text("revision = 1")
 _GROWN: Final = text("seq > numbered")
+_OPEN: Final = text("ended_at IS NULL")
 
 
 class StoreClock(FunctionElement[int]):
@@ -96,7 +97,8 @@ QUESTIONS: Final = Table(
     Column("readers", Text, nullable=True),
     # A code means one approval of a tenant, as long as its row is kept; later revisions have the code of the first.
     Index("questions_codes", "tenant", "code", unique=True, sqlite_where=_FIRST, postgresql_where=_FIRST),
-    Index("questions_waiting", "tenant", "ended_at", "last_at"),
+    # In the order of lists, so that of many only those are read that are shown.
+    Index("questions_waiting", "tenant", "last_at", "approval", sqlite_where=_OPEN, postgresql_where=_OPEN),
     Index("questions_turns", "tenant", "session", "turn"),
     Index("questions_opened", "opened_at", "approval"),
     Index("questions_ended", "ended_at"),
