@@ -23,6 +23,8 @@ APPROVAL_RESPONSE: Final = "approval-response"
 """An answer to one, in a message to its session."""
 RESERVED_PART_TYPES: Final = (APPROVAL_REQUEST, APPROVAL_RESPONSE)
 """Made by the engine or sent by people, never written by a model."""
+WITHHELD_PART_TYPES: Final = ("llm-context", "thinking", "reasoning-trace")
+"""Told to other agents only where they say that they take them, whatever an installation declares."""
 
 
 class _Part(FrozenModel):

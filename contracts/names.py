@@ -53,6 +53,11 @@ RESPOND: Final = "respond"
 READ_REST: Final = "read_rest"
 """The framework's own tool with which an actor that declares it reads on in long results."""
 
+PEER: Final = "peer"
+"""The channel of other agents' turns, in which a tool that is not `peer_exposed` does not exist; and the scope of
+their tokens.
+"""
+
 DEFAULT_TENANT: Final = "main"
 DEFAULT_ASKER: Final = "guest"
 """Whom the development profile takes for who asks, where nobody is named."""

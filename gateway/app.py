@@ -22,6 +22,8 @@ from signoff.engine.connection import check_client, connect_installation
 from signoff.engine.metrics_endpoint import MetricsEndpoint
 from signoff.engine.span_process import open_spans
 from signoff.engine.turn_client import TurnClient
+from signoff.gateway.a2a import routes as peer_routes
+from signoff.gateway.a2a.agent_card import CARD_PATH, AgentCards
 from signoff.gateway.act_spans import TraceHeadersMiddleware
 from signoff.gateway.api import (
     approvals,
@@ -63,7 +65,7 @@ from signoff.gateway.pages.sign_in import to_login
 from signoff.gateway.pages.visitor import Visitors
 from signoff.gateway.runtime import gateway_signer, gateway_tasks
 from signoff.gateway.transport.body_limit import BodyLimit
-from signoff.gateway.transport.middleware import ErrorMiddleware, RequestGuard
+from signoff.gateway.transport.middleware import PEERS, ErrorMiddleware, RequestGuard
 from signoff.gateway.vendors import routes as vendor_routes
 from signoff.people.directory import Directory
 from signoff.registry.installation import load_installation
@@ -85,6 +87,7 @@ ROUTERS: Final = (
     health.router,
     description.router,
     vendor_routes.router,
+    peer_routes.router,
     inbox.router,
     edit.router,
     batch.router,
@@ -221,6 +224,7 @@ def _hold(app: FastAPI, deps: GatewayDeps, receiver: InboundReceiver | None, *, 
     app.state.deps, app.state.live, app.state.receiver = deps, live, receiver
     app.state.site = Site(deps, visitors, PageRenderer(deps, visitors), live, SignIn(deps, visitors, logins))
     app.state.authenticator, app.state.readiness = authenticator, Readiness(deps)
+    app.state.agent_cards = AgentCards(deps.catalog, deps.settings.public_url)
     app.state.streams = Streams(authenticator, deps.clock)
 
 
@@ -290,7 +294,7 @@ async def _error_page(request: Request, fault: Fault, status: int) -> Response:
 
 def _wants_json(path: str) -> bool:
     return path.endswith(("/decode", "/encode")) or path.startswith(
-        ("/v1/", CHANNELS, "/healthz", "/readyz", "/openapi.json", "/live/", "/static/")
+        ("/v1/", CHANNELS, PEERS, CARD_PATH, "/healthz", "/readyz", "/openapi.json", "/live/", "/static/")
     )
 
 

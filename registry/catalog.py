@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from signoff.contracts.activity_messages import ModelTool
 from signoff.contracts.call import CallContext
 from signoff.contracts.errors import ConfigError, RegistrationError
-from signoff.contracts.message import PART_TYPES
+from signoff.contracts.message import PART_TYPES, WITHHELD_PART_TYPES
 from signoff.contracts.names import READ_REST
 from signoff.contracts.person import Person
 from signoff.formats.bounds import bounds_problem
@@ -50,7 +50,7 @@ from signoff.registry.manifest.channel_sections import (
 )
 from signoff.registry.manifest.subscription_sections import Subscription, build_subscriptions
 from signoff.registry.registry import ToolRegistry
-from signoff.registry.respond_form import RespondForm, declared_part_types, respond_form
+from signoff.registry.respond_form import RespondForm, declared_part_types, respond_form, withheld_part_types
 from signoff.registry.results.destinations import NOWHERE, Destination, Distribution, Observer, build_distribution
 from signoff.registry.results.domain_data import schema_text
 from signoff.registry.results.reducers import Reducer, ReducerRegistry
@@ -86,6 +86,8 @@ class Catalog:
     """sha-256 over all that decides what the catalog does; the same in every process."""
     part_types: tuple[str, ...] = PART_TYPES
     """The types that parts of answers may have."""
+    requires_peer_consumes: frozenset[str] = frozenset(WITHHELD_PART_TYPES)
+    """Those that other agents get only where they say that they take them."""
     handlers: Mapping[str, PolicyHandler] = field(default_factory=dict, repr=False, compare=False)
     """The function of each policy that names a `handler`, by the tool's `activity`."""
     reducers: Mapping[str, Reducer] = field(default_factory=dict, repr=False, compare=False)
@@ -291,6 +293,7 @@ def build_catalog(
     people: Iterable[Person] | Directory = (),
     context: Mapping[str, Mapping[str, Any]] | None = None,
     part_types: Iterable[str] = (),
+    requires_peer_consumes: Iterable[str] = (),
     reducers: ReducerRegistry | None = None,
     destinations: Iterable[Destination] = (),
     observer: Observer | None = None,
@@ -302,7 +305,8 @@ def build_catalog(
     """Compiles and checks all that is declared. Raises `ConfigError` that names the thing and the remedy.
 
     `people` are added to the built-in ones of the development profile; `context` is JSON Schema by dotted name.
-    `part_types` are those of answers beside the ones of contracts/message.py. `reducers` shorten results; registering
+    `part_types` are those of answers beside the ones of contracts/message.py; other agents are told those of
+    `requires_peer_consumes` only where they take them. `reducers` shorten results; registering
     more of them afterwards changes nothing (E43). `destinations` get the records that tools return; `observer` is
     told of what did not arrive. `channels` are how people are reached beside the inbox, by the rules of `routing`.
     `subscriptions` are other systems that are sent events. `timezone` is by whose clocks rules are told the time, as
@@ -333,6 +337,7 @@ def build_catalog(
             "a global rule requires approval, but there are no default approvers", field="default_approvers"
         )
     types = declared_part_types(part_types)
+    withheld = withheld_part_types(requires_peer_consumes, types)
     zone = _zone(timezone)
     distribution = build_distribution(destinations, observer, _every_tool(registry, scopes))
     reached = build_channels(channels, routing, compiled)
@@ -349,6 +354,7 @@ def build_catalog(
             registry, known, compiled, rules, bounds, approvers, fields, types, distribution, reached, zone
         ),
         part_types=types,
+        requires_peer_consumes=withheld,
         handlers=MappingProxyType(_handlers(registry, scopes)),
         reducers=_reducers(reducers, registry),
         scopes=MappingProxyType(scopes),

@@ -19,7 +19,15 @@ _SECTIONS: Final[tuple[tuple[str, Kind], ...]] = (
     ("channels", "channel"),
     ("subscriptions", "subscription"),
 )
-_SETTINGS: Final = ("order_of_policies", "default_approvers", "part_types", "destinations", "observer", "routing")
+_SETTINGS: Final = (
+    "order_of_policies",
+    "default_approvers",
+    "part_types",
+    "requires_peer_consumes",
+    "destinations",
+    "observer",
+    "routing",
+)
 _NESTED: Final = ("requires_approval", "limits", "capabilities", "options")
 _SIGNS: Final = {"added": "+", "removed": "-", "changed": "~"}
 _DEFINITION: Final = "definition"

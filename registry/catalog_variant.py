@@ -46,6 +46,7 @@ def derive(
         context=catalog.fields.declared,
         # Those that every catalog has are reserved, and cannot be declared.
         part_types=[each for each in catalog.part_types if each not in PART_TYPES],
+        requires_peer_consumes=catalog.requires_peer_consumes,
         reducers=_reducers(catalog, gone),
         destinations=catalog.distribution.destinations.values(),
         observer=catalog.distribution.observer,

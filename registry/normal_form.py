@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from signoff.contracts.canonical_json import canonical_json
-from signoff.contracts.message import PART_TYPES
+from signoff.contracts.message import PART_TYPES, WITHHELD_PART_TYPES
 from signoff.people.directory import declared_people
 from signoff.people.people_file import FileDirectory
 from signoff.policy.approval_policy import GlobalRule
@@ -42,6 +42,7 @@ def normal_form(catalog: Catalog) -> dict[str, Any]:
         "destinations": {each.name: _fields(each) for each in catalog.distribution.destinations.values()},
         "observer": _plain(catalog.distribution.observer),
         "part_types": [each for each in catalog.part_types if each not in PART_TYPES],
+        "requires_peer_consumes": sorted(catalog.requires_peer_consumes - set(WITHHELD_PART_TYPES)),
         "people": _people(catalog),
         "channels": {each.name: _declared_fields(each) for each in catalog.channels.declared.values()},
         "routing": _fields(catalog.channels.routing),

@@ -24,7 +24,7 @@ class PeerTool(BaseModel):
 
 
 def peer_view(catalog: Catalog) -> tuple[PeerTool, ...]:
-    """Returns the generalists of the registry that are `peer_exposed`, sorted by name; nothing publishes them yet.
+    """Returns the generalists of the registry that are `peer_exposed`, sorted by name.
 
     Where a global rule may have people asked, a tool that asks nobody by itself is `maybe`.
     """

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
@@ -10,10 +10,11 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 from signoff.contracts.activity_messages import ModelTool
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import MAX_PARTS
-from signoff.contracts.message import PART_TYPES, RESERVED_PART_TYPES, part_types
+from signoff.contracts.message import PART_TYPES, RESERVED_PART_TYPES, WITHHELD_PART_TYPES, part_types
 from signoff.contracts.names import RESPOND
 from signoff.contracts.requests import ANSWER_ALIASES, resolve_aliases
 from signoff.formats.json_schema import CompiledSchema, compile_schema
+from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.registry.gates.argument_check import problems_text
 from signoff.registry.results.domain_data import DOMAIN_DATA, DomainMerge, merge_data
 
@@ -121,6 +122,15 @@ def declared_part_types(declared: Iterable[str]) -> tuple[str, ...]:
             continue
         raise ConfigError(why, field="part_types", value=name)
     return part_types(more)
+
+
+def withheld_part_types(declared: Iterable[str], types: Collection[str]) -> frozenset[str]:
+    """Returns all part types that peers get only where they take them (B79). Raises `ConfigError` for unknown ones."""
+    more = frozenset(declared)
+    for name in sorted(more.difference(types)):
+        why = f"`requires_peer_consumes` names {quote_name(name)}, which is no type of parts{did_you_mean(name, types)}"
+        raise ConfigError(why, field="requires_peer_consumes", value=name)
+    return more.union(WITHHELD_PART_TYPES)
 
 
 # `data` is a text because what the cache takes has to be hashable; the schema of a form is compiled once.

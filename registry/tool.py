@@ -103,7 +103,10 @@ class ToolOptions:
     tags: Names = ()
     """Words for rules."""
     peer_exposed: bool = False
-    """Recorded for other agents; nothing publishes it yet."""
+    """Whether other agents see and call it; of generalists alone.
+
+    [a2a.md](a2a.md).
+    """
     title: Annotated[str, DEFINITION] = ""
     """A short name for people."""
     effect: Annotated[str, FieldSpec(hashed="definition", unset="tool and first arguments")] = ""

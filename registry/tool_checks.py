@@ -73,8 +73,6 @@ def check_declaration(tool: Tool, taken: Collection[str] = ()) -> None:
     flaw = next(_name(tool, taken), None) or next((flaw for check in _CHECKS for flaw in check(tool)), None)
     if flaw is not None:
         raise refuse_tool(tool.name, flaw, tool.site)
-    if tool.peer_exposed:
-        logger.warning("tool `%s` is peer exposed, but nothing publishes tools to peers yet", tool.name)
 
 
 def check_fallbacks(tools: Mapping[str, Tool]) -> None:

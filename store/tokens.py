@@ -13,12 +13,13 @@ from sqlalchemy import Connection, Row, insert, select, update
 
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.frozen_model import FrozenModel
+from signoff.contracts.names import PEER
 from signoff.store.store import Also, Store
 from signoff.store.tables import TOKENS, millis_from_time, time_from_millis
 
-Scope = Literal["read", "decide", "start"]
-SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
-"""What a token may do: look, answer requests, start and stop turns. None implies another."""
+Scope = Literal["read", "decide", "start", "peer"]
+SCOPES: Final[tuple[Scope, ...]] = ("read", "decide", "start")
+"""What a person's token may do: look, answer requests, start and stop turns. None implies another."""
 PREFIX: Final = "sgf_"
 TOKEN_BYTES: Final = 32
 ID_CHARS: Final = 12
@@ -69,7 +70,11 @@ class Tokens:
         The result of `also` is written in the same transaction. Raises `Refused` without a scope, or for a lifetime
         that is not between now and 366 days.
         """
-        given = tuple(scope for scope in SCOPES if scope in set(scopes))
+        wanted = set(scopes)
+        given = tuple(scope for scope in get_args(Scope) if scope in wanted)
+        if PEER in wanted and len(wanted) > 1:
+            # With another one the agent could read, start or decide what it was never exposed to.
+            raise Refused(f"the scope `{PEER}` stands alone: it is for other agents", code="malformed")
         if not given:
             raise Refused(f"a token needs a scope: {', '.join(f'`{scope}`' for scope in SCOPES)}", code="malformed")
         if not timedelta(0) < lifetime <= LONGEST:

@@ -20,7 +20,7 @@ from signoff.contracts.errors import Refused
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.formats.durations import seconds
 from signoff.store.store import Also, working_store
-from signoff.store.tokens import SCOPES, Scope, Token, Tokens
+from signoff.store.tokens import Scope, Token, Tokens
 
 app = typer.Typer(help="Make, list and revoke personal tokens.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -30,7 +30,7 @@ def _scope(text: str) -> Scope:
         if scope == text:
             found: Scope = scope
             return found
-    raise typer.BadParameter(f"`{text}` is no scope; there are {', '.join(SCOPES)}")
+    raise typer.BadParameter(f"`{text}` is no scope; there are {', '.join(get_args(Scope))}")
 
 
 def _lifetime(text: str) -> timedelta:
@@ -43,7 +43,10 @@ def _lifetime(text: str) -> timedelta:
 @app.command()
 def create(
     person: Annotated[str, typer.Argument(metavar="PERSON", help="Whose token: the id of a person.")],
-    scope: Annotated[list[str], typer.Option(help="What it may do: read, decide or start; give it once for each.")],
+    scope: Annotated[
+        list[str],
+        typer.Option(help="What it may do: read, decide or start, once for each; peer for an agent."),
+    ],
     expires: Annotated[str, typer.Option(help="How long it lives, such as 30d or 12h; 366 days at most.")] = "30d",
     tenant: Tenant = DEFAULT_TENANT,
     manifest: Manifest = None,

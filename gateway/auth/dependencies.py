@@ -19,7 +19,8 @@ _BEARER: Final = HTTPBearer(
     # Else FastAPI would answer for us where the header is missing, in development as well.
     auto_error=False,
     scheme_name="personal token",
-    description="`signoff token create` makes one; scopes `read`, `decide`, `start`. Needless in development.",
+    description="`signoff token create` makes one; scopes `read`, `decide`, `start`, and `peer` for other "
+    "agents. Needless in development.",
 )
 
 
@@ -98,6 +99,8 @@ TokenStarter = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token"
 """A route of the API by which turns and sessions begin and stop."""
 TokenDecider = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "decide"))]
 """A route of the API that changes anything else."""
+TokenPeer = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "peer"))]
+"""A route for other agents, by which they start turns of their own and read them."""
 MaybeTokenReader = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "read", optional=True))]
 """A route of the API for everybody, which tells more to whoever shows a token."""
 PAGE_READ: Final = Depends(Access("cookie", "read"))

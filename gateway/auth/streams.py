@@ -35,14 +35,23 @@ class Streams:
         self, request: Request, events: AsyncGenerator[str, None], allowed: Allowed | None = None
     ) -> StreamingResponse:
         """Streams `events` to whoever sent `request`. Raises `BadRequest` (429): each stream holds a connection."""
-        caller = caller_of(request)
-        if caller is not None and self._open[_owner(caller)] >= STREAMS_OF_ONE:
-            message = f"you follow {STREAMS_OF_ONE} streams already; close some first"
-            raise BadRequest(message, status=429, code="streams")
+        self._refuse_more(caller_of(request))
         # nginx holds back what it proxies until a buffer is full; events would come late and in heaps.
         headers = {"x-accel-buffering": "no"}
         known = self._yield_while_known(request, events, allowed)
         return StreamingResponse(known, media_type="text/event-stream", headers=headers)
+
+    @contextlib.asynccontextmanager
+    async def hold(self, request: Request) -> AsyncIterator[None]:
+        """Counts an answer that is long in coming as a stream. Raises `BadRequest` (429) as `respond`."""
+        self._refuse_more(caller_of(request))
+        async with self._count(caller_of(request)):
+            yield
+
+    def _refuse_more(self, caller: AuthenticatedCaller | None) -> None:
+        if caller is not None and self._open[_owner(caller)] >= STREAMS_OF_ONE:
+            message = f"you follow {STREAMS_OF_ONE} streams already; close some first"
+            raise BadRequest(message, status=429, code="streams")
 
     async def _yield_while_known(
         self, request: Request, events: AsyncGenerator[str, None], allowed: Allowed | None

@@ -24,6 +24,8 @@ Answer = Callable[[Request, Fault, int], Awaitable[Response]]
 
 LOOPBACK_NAMES: Final = frozenset(("localhost", "127.0.0.1", "::1"))
 API: Final = "/v1/"
+PEERS: Final = "/a2a/"
+"""Begins the addresses at which other agents speak to actors."""
 STATIC: Final = "/static/"
 # No inline script or style: text of a model that ever got past the escaping has nothing to run with.
 _POLICY: Final = (
@@ -88,7 +90,7 @@ class RequestGuard:
             return 403, "cross_site", "requests from other sites are refused"
         # Pages elsewhere may send forms and plain text unasked, but JSON only after a CORS preflight, which fails here.
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if path.startswith(API) and kind != "application/json":
+        if path.startswith((API, PEERS)) and kind != "application/json":
             return 415, "content_type", "send JSON, with the header `Content-Type: application/json`"
         return None
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from signoff.contracts.names import PEER
 from signoff.policy.compiled_policy import CallArguments, CompiledPolicy, CompiledRules, PolicyVerdict, RulesVerdict
 from signoff.registry.actor import Actor, actor_facts
 from signoff.registry.gates.actor_bounds import direct_terms
@@ -168,11 +169,13 @@ class ToolView:
         """Returns whether the actor's own list and filters let the tool through (gate `allowlist`).
 
         No list means every tool. And whether it exists for the tenant of the turn, by its own word and that of the
-        tools which it shadows (V07).
+        tools which it shadows (V07), and for other agents where one of them asked for the turn (B14).
         """
         tools = (tool, *self.over.get(tool.activity, ()))
         tenant = self.ctx.get("tenant")
         here = all(each.tenants is None or tenant in each.tenants for each in tools)
+        # Not an exclusion of a surface: that is told, and a peer must not learn by it what tools there are.
+        here = here and (self.ctx.get("channel") != PEER or tool.for_peers or tool.of_framework)
         return here and self.actor is not None and is_permitted(self.actor, tool)
 
     def offers(self, tool: Tool) -> bool:

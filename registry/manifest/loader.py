@@ -78,6 +78,7 @@ def _catalog(file: YamlFile, folder: Path, top: ManifestSection) -> Catalog:
         context=top.context,
         timezone=top.timezone,
         part_types=top.part_types,
+        requires_peer_consumes=top.requires_peer_consumes,
         reducers=_reducers(file, top.tools),
         **read_distribution(file, top),
         **read_channels(file, top),

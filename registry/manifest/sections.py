@@ -25,6 +25,9 @@ class ManifestSection(Section):
     tools: dict[str, Any] = Field({}, description="Tool by name.")
     policies: list[Any] = Field([], description="Global rules.")
     part_types: list[str] = Field([], description="Types of parts of answers that your own programs read.")
+    requires_peer_consumes: list[str] = Field(
+        [], description="Types of parts that other agents get only where they say that they take them."
+    )
     destinations: dict[str, Any] = Field({}, description="Where records of tools go, by name.")
     observer: str | None = Field(None, description="`module:function`: is told of records that did not arrive.")
     channels: dict[str, Any] = Field({}, description="How people are reached beside the inbox, by name.")

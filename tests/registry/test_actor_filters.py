@@ -143,6 +143,21 @@ def test_what_a_surface_excludes_does_not_exist_there() -> None:
         assert refused.message == f"Tool {name} is not available on this surface"
 
 
+def test_to_another_agents_turn_there_is_only_what_is_exposed() -> None:
+    """Any other tool reads like one that does not exist, whatever lists it; the framework's own reads on there, too."""
+    own = a_tool("own", scope="specialist", justification="only the desk does this")
+    tools = [a_tool("told", peer_exposed=True), a_tool("kept"), own]
+    found = build_catalog(tools=tools, actors=[an_actor()])
+    assert seen(found, channel="api") == ["kept", "own", "told"]
+    assert seen(found, channel="peer") == ["told"]
+    for name in ("kept", "own", "nothing"):
+        refused = ruled(found, name, channel="peer")
+        assert (refused.code, refused.message.partition(";")[0]) == ("not_available", f"Unknown tool: {name}")
+    reads = build_catalog(tools=tools, actors=[an_actor(read_rest=True)])
+    offered = [offer.name for offer in reads.offered_tools("desk", pinned(channel="peer"))]
+    assert sorted(offered) == ["read_rest", "respond", "told"]
+
+
 def test_a_surface_tells_nothing_of_what_is_hidden_or_not_the_actors() -> None:
     """A hidden tool reads like one that does not exist, there too."""
     hide = GlobalRule(name="h", rule="'destructive' in tool.tags", effect="hide")

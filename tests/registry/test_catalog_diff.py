@@ -90,6 +90,7 @@ def test_a_tools_change_says_which_fields_and_whether_approvals_hold(
         ({"policies": RULES[::-1]}, "~ setting `order_of_policies`"),
         ({"default_approvers": ("role:x",)}, "~ setting `default_approvers`"),
         ({"part_types": ["invoice"]}, "~ setting `part_types`"),
+        ({"requires_peer_consumes": ["citation"]}, "~ setting `requires_peer_consumes`"),
         ({"context": {"project": {"type": "integer"}}}, "~ context `project`"),
         ({"context": {}}, "- context `project`"),
         ({"people": [Person(id="ana")]}, "~ person `main/ana`: roles"),

@@ -22,7 +22,8 @@ from signoff.registry.results.tool_result import Result
 from signoff.registry.tool import Tool
 
 PARTS = {
-    *("tools", "actors", "policies", "default_approvers", "people", "context", "part_types", "reducers"),
+    *("tools", "actors", "policies", "default_approvers", "people", "context", "part_types"),
+    *("requires_peer_consumes", "reducers"),
     *("destinations", "observer", "channels", "routing", "subscriptions", "timezone"),
 }
 """What a catalog is built of, and therefore what has to be carried over into a derived one."""
@@ -49,6 +50,7 @@ def a_catalog() -> Catalog:
         people=[Person(id="ana")],
         context={"project": {"type": "string"}},
         part_types=["invoice"],
+        requires_peer_consumes=["invoice"],
         reducers=reducers,
         destinations=[Destination(name="cache", filter=identity, sink=shown)],
         observer=print,

@@ -9,7 +9,7 @@ from turn_fixtures import catalog_of
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import MAX_PARTS
-from signoff.contracts.message import PART_TYPES
+from signoff.contracts.message import PART_TYPES, WITHHELD_PART_TYPES
 from signoff.contracts.names import RESPOND
 from signoff.registry.actor import Actor
 from signoff.registry.manifest.loader import load_manifest
@@ -132,6 +132,19 @@ def test_a_manifest_declares_part_types(tmp_path: Path) -> None:
     manifest.write_text("version: 1\npart_types: [ack]\n")
     with pytest.raises(ConfigError, match="part type `ack` exists already"):
         load_manifest(manifest)
+
+
+def test_a_manifest_says_which_parts_need_the_peers_word(tmp_path: Path) -> None:
+    """Beside those that always do; a type that nobody declared is an error that names it."""
+    manifest = tmp_path / "signoff.yaml"
+    manifest.write_text("version: 1\npart_types: [invoice]\nrequires_peer_consumes: [invoice, citation]\n")
+    assert load_manifest(manifest).requires_peer_consumes == {*WITHHELD_PART_TYPES, "invoice", "citation"}
+    manifest.write_text("version: 1\nrequires_peer_consumes: [citatoin]\n")
+    with pytest.raises(
+        ConfigError, match="names `citatoin`, which is no type of parts; did you mean `citation`"
+    ) as caught:
+        load_manifest(manifest)
+    assert caught.value.context["field"] == "requires_peer_consumes"
 
 
 @pytest.mark.parametrize(

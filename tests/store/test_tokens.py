@@ -9,7 +9,7 @@ import pytest
 from signoff.contracts.errors import NotFound, Refused
 from signoff.store.browser_sessions import LIFETIME, StoredSessions
 from signoff.store.store import Store, open_store
-from signoff.store.tokens import LONGEST, SEEN_EVERY, Tokens
+from signoff.store.tokens import LONGEST, SCOPES, SEEN_EVERY, Tokens
 
 NOW = datetime(2030, 1, 2, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -80,6 +80,17 @@ async def test_tokens_belong_to_a_tenant(store: Store) -> None:
     with pytest.raises(NotFound, match="signoff token list"):
         await tokens.revoke(token.id, "main", NOW)
     assert (await tokens.authenticate(secret, NOW)).tenant == "acme"
+
+
+async def test_a_peers_token_may_do_nothing_else(store: Store) -> None:
+    """Its scope stands alone."""
+    tokens = Tokens(store)
+    secret, _ = await tokens.create("main", "ana", ["peer"], lifetime=DAY, now=NOW)
+    assert (await tokens.authenticate(secret, NOW)).scopes == ("peer",)
+    for other in SCOPES:
+        with pytest.raises(Refused, match="stands alone"):
+            await tokens.create("main", "ana", ["peer", other], lifetime=DAY, now=NOW)
+    assert "peer" not in SCOPES
 
 
 @pytest.mark.parametrize("lifetime", [timedelta(0), -DAY, LONGEST + timedelta(seconds=1)])

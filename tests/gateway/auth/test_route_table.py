@@ -65,6 +65,11 @@ def wanted(method: str, path: str) -> Access:
     # Schemas tell of events in general: whoever is sent one by a webhook, without a token, reads what it may hold.
     if path in ("/healthz", "/openapi.json") or path.startswith("/v1/events/schemas"):
         return Access()
+    # Cards are for whoever looks for an agent, without a token (A2A 1.0, 8.2).
+    if path.endswith("/.well-known/agent-card.json"):
+        return Access()
+    if path.startswith("/a2a/"):
+        return TokenAccess("token", "peer")
     if path == "/readyz":
         return TokenAccess("token", "read", optional=True)
     if path.startswith("/channels/"):

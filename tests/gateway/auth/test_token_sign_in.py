@@ -9,6 +9,7 @@ from gateway_rig import GatewayRig
 from starlette.requests import Request
 
 from signoff.contracts.person import Person
+from signoff.gateway.a2a.agent_card import CARD_PATH
 from signoff.gateway.auth.dependencies import TokenAccess
 from signoff.gateway.auth.streams import LOOK_AGAIN, Allowed, Streams
 from signoff.gateway.transport.body_limit import READING
@@ -104,7 +105,8 @@ async def test_every_route_needs_a_login(locked: GatewayRig) -> None:
     """In production each route is shut to whoever shows nothing, whatever it is and whenever it was added."""
     shut = 0
     for method, path in all_routes(locked):
-        if path in OPEN or path.startswith(("/login", "/link", "/channels/", SCHEMAS)):
+        # Whoever looks for an agent has no token yet.
+        if path in OPEN or path.startswith(("/login", "/link", "/channels/", SCHEMAS)) or path.endswith(CARD_PATH):
             continue
         body = {} if method in READING else {"headers": {"content-type": "application/json"}, "content": b"{}"}
         answer = await locked.http.request(method, path, **body)
@@ -168,13 +170,17 @@ async def test_the_description_names_the_token(locked: GatewayRig) -> None:
     assert described["components"]["securitySchemes"]["personal token"]["scheme"] == "bearer"
     del described["paths"]["/healthz"]
     # What a type of events looks like is nobody's secret, and receivers of webhooks have no token.
-    shut = {path: methods for path, methods in described["paths"].items() if not path.startswith(SCHEMAS)}
+    shut = {
+        path: methods
+        for path, methods in described["paths"].items()
+        if not (path.startswith(SCHEMAS) or path.endswith(CARD_PATH))
+    }
     needed = {
         (method, path): route["security"][0]["personal token"]
         for path, methods in shut.items()
         for method, route in methods.items()
     }
-    assert {scope for scopes in needed.values() for scope in scopes} == {"read", "start", "decide"}
+    assert {scope for scopes in needed.values() for scope in scopes} == {"read", "start", "decide", "peer"}
     assert needed["post", "/v1/turns/{turn}/cancel"] == ["start"]
     assert needed["delete", "/v1/grants/{grant}"] == ["decide"]
 

@@ -1,0 +1,130 @@
+"""Makes the card of an actor: exactly the tools of it that are exposed to other agents (B14, B79)."""
+
+import hashlib
+import json
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from signoff.contracts.message import RESERVED_PART_TYPES
+from signoff.contracts.names import PEER
+from signoff.gateway.a2a.rpc_request import PROTOCOL
+from signoff.gateway.transport.middleware import PEERS
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import Catalog
+from signoff.registry.gates.actor_filters import is_excluded, is_permitted
+from signoff.registry.gates.inventory import inventory
+from signoff.registry.peer_view import PeerTool, peer_view
+
+CARD_PATH: Final = "/.well-known/agent-card.json"
+CARD_SECONDS: Final = 3600
+"""How long a card may be kept by whoever fetched it."""
+TOOLS: Final = "urn:signoff:a2a:tools:1"
+"""Of the card's extension that tells what the protocol has no field for."""
+PART: Final = "urn:signoff:a2a:part:"
+"""Begins the extension by which a peer says that it takes a type of parts."""
+MEDIA_TYPES: Final = ("text/plain", "application/json")
+_CONSUMES: Final = ("text", "data")
+
+
+class AgentCard(NamedTuple):
+    """A card as it is sent."""
+
+    body: bytes
+    etag: str
+
+
+class AgentCards:
+    """Makes the cards of a catalog, each once: nothing of them changes while a gateway runs."""
+
+    def __init__(self, catalog: Catalog, public_url: str) -> None:
+        self._catalog = catalog
+        self._public_url = public_url
+
+    def card(self, actor: str = "") -> AgentCard | None:
+        """Returns the card of an actor, or of the first that is exposed; None where that is none."""
+        return self._cards.get(actor or next(iter(self._cards), ""))
+
+    @cached_property
+    def _cards(self) -> dict[str, AgentCard]:
+        hidden = {row.tool for row in inventory(self._catalog) if row.needs.startswith("hidden")}
+        # Whoever asks for a card is nobody in particular: what exists for some tenants alone is nothing to them.
+        tools = [
+            each
+            for each in peer_view(self._catalog)
+            if each.name not in hidden and self._catalog.registry.resolve(each.name).tenants is None  # type: ignore[union-attr]
+        ]
+        found: dict[str, AgentCard] = {}
+        for name, actor in self._catalog.actors.items():
+            if mine := [each for each in tools if self._has(actor, each)]:
+                card = agent_card(self._catalog, actor, mine, self._public_url)
+                body = json.dumps(card, ensure_ascii=False, separators=(",", ":")).encode()
+                found[name] = AgentCard(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+        return found
+
+    def _has(self, actor: Actor, shown: PeerTool) -> bool:
+        tool = self._catalog.registry.resolve(shown.name)
+        return tool is not None and is_permitted(actor, tool) and not is_excluded(actor, tool, PEER)
+
+
+def agent_card(catalog: Catalog, actor: Actor, tools: list[PeerTool], public_url: str) -> dict[str, Any]:
+    """Returns the card of an actor with these tools."""
+    types = [each for each in catalog.part_types if each not in RESERVED_PART_TYPES]
+    withheld = [each for each in types if each in catalog.requires_peer_consumes]
+    details = {
+        "tools": {each.name: _details(each) for each in tools},
+        "envelope": {"parts": types, "consumes": _CONSUMES},
+    }
+    extensions = [
+        {"uri": TOOLS, "description": "Schemas of the tools, and whether people are asked.", "params": details},
+        *({"uri": PART + each, "description": f"Names parts of type `{each}` as taken."} for each in withheld),
+    ]
+    return {
+        "name": actor.name,
+        "description": actor.description or f"The agent `{actor.name}`.",
+        "supportedInterfaces": [
+            {"url": f"{public_url}{PEERS}{actor.name}", "protocolBinding": "JSONRPC", "protocolVersion": PROTOCOL}
+        ],
+        "version": catalog.hash[:16],
+        "capabilities": {
+            "streaming": True,
+            "pushNotifications": False,
+            "extendedAgentCard": False,
+            "extensions": extensions,
+        },
+        "securitySchemes": {
+            "token": {
+                "httpAuthSecurityScheme": {
+                    "scheme": "Bearer",
+                    "description": f"A personal token of the scope `{PEER}`, made by whoever runs this gateway.",
+                }
+            }
+        },
+        "securityRequirements": [{"schemes": {"token": {"list": []}}}],
+        "defaultInputModes": list(MEDIA_TYPES),
+        "defaultOutputModes": list(MEDIA_TYPES),
+        "skills": [_skill(catalog, each) for each in tools],
+    }
+
+
+def _skill(catalog: Catalog, shown: PeerTool) -> dict[str, Any]:
+    tool = catalog.registry.resolve(shown.name)
+    examples = shown.input_schema.get("examples")
+    return {
+        "id": shown.name,
+        "name": shown.title or shown.name,
+        "description": shown.description,
+        # The specification wants one at least.
+        "tags": list(() if tool is None else tool.tags) or ["tool"],
+        "examples": [json.dumps(each, ensure_ascii=False) for each in examples] if isinstance(examples, list) else [],
+    }
+
+
+def _details(shown: PeerTool) -> dict[str, Any]:
+    found: dict[str, Any] = {"inputSchema": shown.input_schema, "approval": shown.approval}
+    return found if shown.output_schema is None else {**found, "outputSchema": shown.output_schema}
+
+
+def consumed_types(header: str) -> frozenset[str]:
+    """Returns the types of parts that a peer says it takes, by the extensions that it names in `A2A-Extensions`."""
+    named = (each.strip() for each in header.split(","))
+    return frozenset(each.removeprefix(PART) for each in named if each.startswith(PART))

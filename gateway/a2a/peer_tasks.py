@@ -1,0 +1,352 @@
+"""Starts, reads, lists and stops the tasks of one peer: turns that it asked for by A2A, and nothing else."""
+
+import base64
+import contextlib
+import json
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from signoff.contracts.canonical_json import canonical_json
+from signoff.contracts.errors import NotFound, ServerUnavailable
+from signoff.contracts.ids import SessionKey, TurnKey, is_id
+from signoff.contracts.limits import MAX_TURNS_PER_MESSAGE
+from signoff.contracts.list_rows import TurnRow
+from signoff.contracts.names import PEER
+from signoff.contracts.person import Person
+from signoff.contracts.requests import SayBody
+from signoff.contracts.session_messages import turn_of
+from signoff.contracts.turn import ResponsePart, TurnView
+from signoff.engine import turn_list
+from signoff.gateway.a2a.agent_card import MEDIA_TYPES
+from signoff.gateway.a2a.rpc_error import (
+    CONTENT_TYPE,
+    INVALID_PARAMS,
+    NO_PUSH,
+    TASK_NOT_CANCELABLE,
+    TASK_NOT_FOUND,
+    UNSUPPORTED,
+    RpcError,
+)
+from signoff.gateway.a2a.rpc_request import ListParams, PeerMessage, PeerPart, SendParams
+from signoff.gateway.a2a.task_view import (
+    FAILED,
+    INTERRUPTED,
+    STATES,
+    SUBMITTED,
+    TERMINAL,
+    WORKING,
+    PeerTask,
+    is_told,
+    task_of,
+)
+from signoff.gateway.approvals.secret_masks import masked_view
+from signoff.gateway.conversations import Conversations
+from signoff.gateway.deps import GatewayDeps, turn_name
+from signoff.gateway.live import HEARTBEAT_SECONDS, Live
+from signoff.gateway.session_names import is_own, own_session
+from signoff.gateway.turn_starter import say
+from signoff.store.content_store import load_in
+from signoff.store.questions.request_lists import RequestLists
+
+CONTEXT: Final = "peer-"
+"""Begins the session of every context: a peer's token reads none that the same person began elsewhere."""
+WAIT_SECONDS: Final = 300.0
+"""How long the answer to a message may be waited for; after that the task is told as it stands."""
+STOP_SECONDS: Final = 10.0
+LOOK_SECONDS: Final = 0.3
+"""How often it is looked whether something happened."""
+LISTED: Final = 500
+"""Of so many tasks, the newest, a list is made."""
+_NAMES: Final = uuid.UUID("6f0f4a0e-6a43-4f0e-9c0b-0f7f0c2f9d1a")
+_CONTEXT_CHARS: Final = 26
+
+
+class TaskUpdate(NamedTuple):
+    """What a follower is told: a task as it stands now and stood before, or neither, where nothing has changed."""
+
+    now: PeerTask | None = None
+    before: PeerTask | None = None
+
+
+class PeerTasks:
+    """The tasks of `person` with one actor. Methods raise `RpcError`, and `SignoffError` where something is away.
+
+    What is not there and what is somebody else's are one error.
+    """
+
+    def __init__(self, deps: GatewayDeps, live: Live, actor: str, person: Person) -> None:
+        self._deps = deps
+        self._live = live
+        self._actor = actor
+        self._person = person
+        self._exposed = frozenset(each.name for each in deps.catalog.tools() if each.for_peers)
+
+    async def send(self, params: SendParams) -> TurnKey:
+        """Starts the turn of a message, which says nothing to another one. The same message again is the same turn."""
+        message = params.message
+        if params.configuration.task_push_notification_config is not None:
+            raise RpcError(NO_PUSH, "this agent sends no push notifications; follow the task, or read it again")
+        modes = params.configuration.accepted_output_modes
+        if modes and not any(each in (*MEDIA_TYPES, "*/*", "text/*") for each in modes):
+            raise RpcError(CONTENT_TYPE, f"answers are {' and '.join(MEDIA_TYPES)}")
+        if message.task_id:
+            await self._refuse_more(message)
+        text = "\n\n".join(map(_text, message.parts))
+        if not text.strip():
+            raise RpcError(INVALID_PARAMS, "the message says nothing")
+        key = TurnKey(*self._context(message), self._turn_id(message))
+        body = SayBody(text=text, id=key.turn, actor=self._actor, user=self._person.id)
+        await say(self._deps, body, SessionKey(key.tenant, key.session), channel=PEER)
+        return key
+
+    async def find(self, name: str) -> TurnKey:
+        """Returns the turn of a task. Raises `RpcError` for one that is not this peer's with this actor."""
+        parts = name.split(".")
+        key = TurnKey(*parts) if len(parts) == 3 and all(map(is_id, parts)) else None
+        if key is None or not self._is_context(SessionKey(key.tenant, key.session)):
+            raise _not_found()
+        try:
+            given = await self._deps.client.input_of(key)
+        except NotFound:
+            # Not begun yet, or never: its session knows.
+            await self._read_waiting(key)
+            return key
+        begun = await self._deps.read_start(key)
+        asker = "" if begun.requester is None else begun.requester.user
+        if given is None or (asker, given.channel, given.actor) != (self._person.id, PEER, self._actor):
+            raise _not_found()
+        return key
+
+    async def read(self, key: TurnKey) -> PeerTask:
+        """Returns a task as it stands: the turn that its message led to last."""
+        found: TurnView | None = None
+        for number in range(1, MAX_TURNS_PER_MESSAGE + 1):
+            try:
+                view = await self._deps.view(TurnKey(key.tenant, key.session, turn_of(key.turn, number)))
+            except NotFound:
+                break
+            found = view
+            # Only where its work goes on elsewhere another turn of the same message follows.
+            if view.result is None or STATES.get(view.state) != WORKING:
+                break
+        if found is None:
+            return await self._read_waiting(key)
+        return await self._task(key, found)
+
+    async def wait_for(self, key: TurnKey, states: frozenset[str], seconds: float) -> PeerTask:
+        """Returns a task once it is in one of `states`, or as it stands after so many seconds."""
+        task = self._base(key)
+        async for update in self._watch(key, seconds):
+            task = update.now or task
+            if task.state in states:
+                break
+        return task
+
+    async def read_at_once(self, key: TurnKey) -> PeerTask:
+        """Returns a task as it stands at once; one that no worker has seen yet is only there."""
+        try:
+            return await self.read(key)
+        except ServerUnavailable:
+            return self._base(key)
+
+    async def wait_for_answer(self, key: TurnKey) -> PeerTask:
+        """Returns a task once it is over or waits for somebody, as an answer to its message has to (3.2.2)."""
+        return await self.wait_for(key, TERMINAL | INTERRUPTED, WAIT_SECONDS)
+
+    async def follow(self, key: TurnKey) -> AsyncIterator[TaskUpdate]:
+        """Yields a task now, then whenever it changed, until it is over; where nothing does, now and then nothing."""
+        before: PeerTask | None = None
+        async for update in self._watch(key):
+            if update.now is None:
+                yield update
+                continue
+            yield TaskUpdate(update.now, before)
+            before = update.now
+
+    async def cancel(self, key: TurnKey) -> PeerTask:
+        """Stops a task, and returns it as it stands then."""
+        task = await self.read(key)
+        if task.is_over or task.state == SUBMITTED:
+            raise RpcError(TASK_NOT_CANCELABLE, f"this task is {task.state}", taskId=task.id)
+        await Conversations(self._deps).stop_turn(await self._last(key), self._person)
+        return await self.wait_for(key, TERMINAL, STOP_SECONDS)
+
+    async def list_page(self, params: ListParams) -> tuple[list[PeerTask], str, int]:
+        """Returns a page of tasks, those that changed last first, where the next one begins, and how many there are."""
+        rows = await turn_list.turns(
+            self._deps.client.temporal,
+            RequestLists(self._deps.store),
+            tenant=self._person.tenant,
+            actor=self._actor,
+            readers=Conversations(self._deps).readers(self._person),
+            wanted=lambda row: self._is_listed(row, params),
+            limit=LISTED,
+        )
+        rows.sort(key=_place, reverse=True)
+        if params.status:
+            found = [each for each in [await self._read_row(row) for row in rows] if each is not None]
+            rows = [row for row, task in found if task.state == params.status]
+        after = _read_page(params.page_token)
+        rest = [row for row in rows if after is None or _place(row) < after]
+        page = [each for each in [await self._read_row(row) for row in rest[: params.page_size]] if each is not None]
+        more = len(rest) > params.page_size
+        return [task for _, task in page], _page_token(rest[params.page_size - 1]) if more else "", len(rows)
+
+    async def _read_row(self, row: TurnRow) -> tuple[TurnRow, PeerTask] | None:
+        try:
+            key = await self.find(turn_name(TurnKey(row.tenant, row.session, row.turn)))
+            return row, await self.read(key)
+        except (NotFound, RpcError):
+            return None
+
+    def _is_listed(self, row: TurnRow, params: ListParams) -> bool:
+        place = SessionKey(row.tenant, row.session)
+        if not self._is_context(place) or (self._deps.development and row.requester != self._person.id):
+            return False
+        since = params.status_timestamp_after
+        # A heir, `<turn>-2`, belongs to the task of its message.
+        first = _is_turn_id(row.turn)
+        return first and params.context_id in ("", row.session) and (since is None or _changed_at(row) >= since)
+
+    async def _refuse_more(self, message: PeerMessage) -> None:
+        key = await self.find(message.task_id)
+        if message.context_id not in ("", key.session):
+            raise RpcError(INVALID_PARAMS, "`contextId` is another than that of the task")
+        task = await self.read(key)
+        why = "it is over; say something new in its context, without `taskId`"
+        if not task.is_over:
+            why = "it takes no messages; people decide what it waits for. It can be cancelled"
+        raise RpcError(UNSUPPORTED, f"the task is {task.state}: {why}", taskId=task.id)
+
+    def _context(self, message: PeerMessage) -> SessionKey:
+        if not message.context_id:
+            name = CONTEXT + uuid.uuid5(_NAMES, self._turn_id(message)).hex[:_CONTEXT_CHARS]
+            return own_session(SessionKey(self._person.tenant, name), self._person, development=self._deps.development)
+        key = SessionKey(self._person.tenant, message.context_id)
+        if not is_id(message.context_id) or not self._is_context(key):
+            raise RpcError(INVALID_PARAMS, "there is no such context; leave `contextId` out to begin one")
+        return key
+
+    def _is_context(self, key: SessionKey) -> bool:
+        mine = self._deps.development or is_own(key, self._person.id)
+        return key.tenant == self._person.tenant and key.session.startswith(CONTEXT) and mine
+
+    def _turn_id(self, message: PeerMessage) -> str:
+        words = [self._person.tenant, self._person.id, self._actor, message.context_id, message.message_id]
+        return str(uuid.uuid5(_NAMES, canonical_json(words).decode()))
+
+    def _base(self, key: TurnKey) -> PeerTask:
+        return PeerTask(id=turn_name(key), context=key.session)
+
+    async def _read_waiting(self, key: TurnKey) -> PeerTask:
+        """Returns the task of a turn that is not there, by its session. Raises `RpcError` where that knows none."""
+        try:
+            session = await self._deps.client.session(SessionKey(key.tenant, key.session))
+        except NotFound:
+            raise _not_found() from None
+        if any(each.message_id == key.turn for each in session.queued):
+            return self._base(key)
+        for turn in session.turns:
+            if turn.turn == key.turn and turn.requester == self._person.id:
+                # It could not begin, or begins this moment.
+                lost = self._base(key) if turn.error is None else replace(self._base(key), words=turn.error.message)
+                return replace(lost, state=FAILED if turn.error is not None else SUBMITTED, at=turn.started_at)
+        raise _not_found()
+
+    async def _task(self, key: TurnKey, view: TurnView) -> PeerTask:
+        ended = None
+        if view.result is not None:
+            one = TurnKey(view.tenant, view.session, view.turn)
+            row = await turn_list.turn_row(self._deps.client.temporal, RequestLists(self._deps.store), one)
+            ended = None if row is None else row.closed_at
+        view = masked_view(view, self._deps.catalog)
+        task = task_of(self._base(key), view, self._exposed, self._deps.settings.public_url, ended)
+        parts = () if view.result is None else view.result.parts
+        place = SessionKey(key.tenant, key.session)
+        return replace(task, parts=tuple([await self._load(each, place) for each in parts if is_told(each.type)]))
+
+    async def _load(self, part: ResponsePart, place: SessionKey) -> tuple[str, Any]:
+        return part.type, await load_in(self._deps.store, part.content, place)
+
+    async def _last(self, key: TurnKey) -> TurnKey:
+        """Returns the last turn that the message of a task led to."""
+        last = key
+        for number in range(2, MAX_TURNS_PER_MESSAGE + 1):
+            one = TurnKey(key.tenant, key.session, turn_of(key.turn, number))
+            try:
+                await self._deps.client.input_of(one)
+            except NotFound:
+                break
+            last = one
+        return last
+
+    async def _watch(self, key: TurnKey, seconds: float = float("inf")) -> AsyncIterator[TaskUpdate]:
+        """Yields a task now and whenever it changed until it is over, streams end, or so many seconds have passed."""
+        last: PeerTask | None = None
+        passed = silent = 0.0
+        while True:
+            task = last
+            # No worker answers: nothing happens to it either.
+            with contextlib.suppress(ServerUnavailable):
+                task = await self.read(key)
+            if task is not None and task != last:
+                yield TaskUpdate(now=task)
+                last, silent = task, 0.0
+                if task.is_over:
+                    return
+            elif silent >= HEARTBEAT_SECONDS:
+                yield TaskUpdate()
+                silent = 0.0
+            passed, silent = passed + LOOK_SECONDS, silent + LOOK_SECONDS
+            if passed > seconds or not await self._live.pause(LOOK_SECONDS):
+                return
+
+
+def _text(part: PeerPart) -> str:
+    if part.raw is not None or part.url is not None:
+        raise RpcError(CONTENT_TYPE, "files are not taken; send text or data")
+    if part.text is not None:
+        if part.media_type and not part.media_type.startswith("text/"):
+            raise RpcError(CONTENT_TYPE, f"text of the type `{part.media_type[:60]}` is not taken")
+        return part.text
+    if "data" not in part.model_fields_set:
+        raise RpcError(INVALID_PARAMS, "a part has `text` or `data`")
+    return json.dumps(part.data, ensure_ascii=False)
+
+
+def _not_found() -> RpcError:
+    return RpcError(TASK_NOT_FOUND, "there is no such task")
+
+
+def _changed_at(row: TurnRow) -> datetime:
+    return row.closed_at or row.started_at or datetime.min.replace(tzinfo=UTC)
+
+
+def _place(row: TurnRow) -> tuple[datetime, str]:
+    """Returns where a row stands in a list: by when it changed, and by its id where two changed at once."""
+    return _changed_at(row), row.turn
+
+
+def _is_turn_id(turn: str) -> bool:
+    try:
+        return str(uuid.UUID(turn)) == turn and uuid.UUID(turn).version == 5
+    except ValueError:
+        return False
+
+
+def _page_token(row: TurnRow) -> str:
+    at, turn = _place(row)
+    return base64.urlsafe_b64encode(json.dumps([at.isoformat(), turn]).encode()).decode()
+
+
+def _read_page(token: str) -> tuple[datetime, str] | None:
+    if not token:
+        return None
+    try:
+        at, turn = json.loads(base64.urlsafe_b64decode(token.encode()))
+        return datetime.fromisoformat(at).astimezone(UTC), str(turn)
+    except (ValueError, TypeError):
+        raise RpcError(INVALID_PARAMS, "`pageToken` is none that this list gave") from None

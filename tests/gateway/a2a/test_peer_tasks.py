@@ -1,0 +1,341 @@
+"""Tasks of peers, by A2A's own client, against a gateway and a worker that run."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import httpx
+import pytest
+from a2a.client.client import ClientCallContext
+from a2a.client.errors import A2AClientError
+from a2a.client.service_parameters import ServiceParametersFactory, with_a2a_extensions
+from a2a.types.a2a_pb2 import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    StreamResponse,
+    SubscribeToTaskRequest,
+    Task,
+    TaskState,
+)
+from a2a.utils.errors import (
+    ContentTypeNotSupportedError,
+    InvalidParamsError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+from gateway_login import bearer, token_of
+from google.protobuf.json_format import MessageToDict
+from peer_rig import PeerClient, PeerRig, answer_of, fresh_id, key_of, message, state_of
+
+from signoff.contracts.names import PEER
+from signoff.gateway.a2a.agent_card import PART, TOOLS
+
+
+async def read(client: PeerClient, task: Task, **fields: Any) -> Task:
+    """A task as it stands."""
+    return await client.sdk.get_task(GetTaskRequest(id=task.id), **fields)
+
+
+async def over(client: PeerClient, task: Task) -> Task:
+    """A task once it is over."""
+    # One that is over already has nothing to subscribe to.
+    with contextlib.suppress(UnsupportedOperationError):
+        async for _ in client.live.subscribe(SubscribeToTaskRequest(id=task.id)):
+            pass
+    return await read(client, task)
+
+
+def told(task: Task) -> list[dict[str, Any]]:
+    """What the task says of its calls."""
+    found: list[dict[str, Any]] = MessageToDict(task.metadata)[TOOLS]["calls"]
+    return found
+
+
+@pytest.mark.row("V06")
+async def test_a_message_becomes_a_turn_whose_calls_pass_the_same_gates(peers: PeerRig) -> None:
+    """The id is the turn's, the channel `peer`; a person is asked, the call runs once, the answer is the artifact."""
+    before = len(peers.gateway.ledger.rows)
+    async with peers.agent() as client:
+        task = await client.send("pay")
+        assert state_of(task) == "AUTH_REQUIRED"
+        key = key_of(task)
+        view = await peers.gateway.turns.waiting(key)
+        asked = view.calls[0].approval
+        assert asked is not None
+        assert (asked.tool, asked.requester.user) == ("pay", "partner")
+        given = await peers.gateway.deps.client.input_of(key)
+        assert given is not None
+        assert (given.channel, given.actor, given.session_id) == (PEER, "desk", task.context_id)
+        (words, fact) = (MessageToDict(part) for part in task.status.message.parts)
+        code = f"{asked.code[:3]}-{asked.code[3:]}"
+        assert words["text"] == f"Waiting for approval, {code}. People decide; no message to this task does."
+        assert fact["data"]["code"] == code
+        assert fact["data"]["page"] == f"{peers.url}/approvals/{asked.id}"
+        assert {"type", "code", "tool", "page", "expiresAt"} == set(fact["data"])
+        await client.decide(task)
+        ended = await over(client, task)
+    assert (state_of(ended), answer_of(ended)) == ("COMPLETED", "pay: ok paid")
+    assert told(ended) == [{"tool": "pay", "type": "ToolResult", "code": "ok"}]
+    assert len(peers.gateway.ledger.rows) == before + 1
+
+
+@pytest.mark.row("B14")
+async def test_peers_see_and_call_what_is_exposed_and_nothing_else(peers: PeerRig) -> None:
+    """To a peer's turn every other tool is not there, by whatever name its model calls it; the card lists the same."""
+    before = [row for row in peers.gateway.ledger.rows if row[0] in ("hidden", "own")]
+    async with peers.agent() as client:
+        offered = answer_of(await client.send("offered"))
+        assert offered.split() == ["pay", "refund", "small", "respond"]
+        assert [skill.id for skill in client.card.skills] == ["pay", "refund", "small"]
+        for name in ("hidden", "own"):
+            task = await client.send(name)
+            assert answer_of(task).startswith(f"{name}: not_available Unknown tool: {name}")
+            assert told(task) == []
+        ran = await client.send("small")
+    assert (state_of(ran), answer_of(ran)) == ("COMPLETED", "small: ok paid")
+    assert [row for row in peers.gateway.ledger.rows if row[0] in ("hidden", "own")] == before
+    # The same actor has them where a person asks.
+    token = await token_of(peers.gateway, "guest")
+    async with httpx.AsyncClient(headers=bearer(token), timeout=60) as http:
+        await http.post(f"{peers.url}/v1/turns", json={"text": "hidden", "actor": "desk"})
+        while len([row for row in peers.gateway.ledger.rows if row[0] == "hidden"]) == len(before):
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("word", "source", "reason"), [("refund", "policy", "deny_if"), ("pay", "human", "not this month")]
+)
+async def test_what_is_denied_is_rejected(peers: PeerRig, word: str, source: str, reason: str) -> None:
+    """By a rule or a person: who said no, and why, is told; nothing ran."""
+    async with peers.agent() as client:
+        task = await client.send(word)
+        if source == "human":
+            await client.decide(task, "denied", reason=reason)
+            task = await over(client, task)
+    assert state_of(task) == "REJECTED"
+    (call,) = told(task)
+    assert (call["type"], call["code"], call["source"]) == ("ToolDenied", "denied", source)
+    assert reason in call["reason"]
+    assert task.status.message.parts[0].text.startswith(f"Denied ({source}): ")
+
+
+async def test_a_peer_never_answers_what_its_task_waits_for(peers: PeerRig) -> None:
+    """Neither by a message nor by any other route that its token is sent to."""
+    async with peers.agent() as client:
+        task = await client.send("pay")
+        with pytest.raises(UnsupportedOperationError, match="people decide"):
+            await client.send("approved", task_id=task.id)
+        view = await peers.gateway.turns.waiting(key_of(task))
+        (approval,) = [each.approval for each in view.calls if each.approval is not None]
+        yes = {"verdict": "approved", "question_hash": approval.question_hash}
+        for method, path, body in (
+            ("POST", f"/v1/approvals/{approval.id}/decide", yes),
+            ("POST", "/v1/turns", {"text": "pay"}),
+            ("POST", f"/v1/sessions/{task.context_id}/messages", {"text": "pay"}),
+            ("GET", f"/v1/turns/{task.id}", None),
+            ("GET", f"/v1/approvals/{approval.id}", None),
+            ("GET", "/v1/events", None),
+        ):
+            answer = await client.http.request(method, peers.url + path, json=body)
+            assert (answer.status_code, answer.json()["code"]) == (403, "scope"), path
+        assert state_of(await read(client, task)) == "AUTH_REQUIRED"
+        stopped = await client.sdk.cancel_task(CancelTaskRequest(id=task.id))
+    assert state_of(stopped) == "CANCELED"
+
+
+async def test_a_task_is_there_for_its_own_peer_alone(peers: PeerRig) -> None:
+    """Another agent of the tenant and one of another tenant find nothing, whatever they do with its id."""
+    async with peers.agent() as client:
+        task = await client.send("small")
+        for person, tenant in (("rival", "main"), ("zoe", "acme")):
+            async with peers.agent(person, tenant=tenant) as other:
+                assert (await other.sdk.list_tasks(ListTasksRequest())).total_size == 0
+                with pytest.raises(TaskNotFoundError):
+                    await read(other, task)
+                with pytest.raises(TaskNotFoundError):
+                    await other.sdk.cancel_task(CancelTaskRequest(id=task.id))
+                with pytest.raises(TaskNotFoundError):
+                    await other.send("more", task_id=task.id)
+                with pytest.raises(InvalidParamsError):
+                    await other.send("more", context_id=task.context_id)
+                with pytest.raises(TaskNotFoundError):
+                    await anext(other.live.subscribe(SubscribeToTaskRequest(id=task.id)))
+        assert state_of(await read(client, task)) == "COMPLETED"
+
+
+async def test_a_turn_that_its_person_began_elsewhere_is_no_task(peers: PeerRig) -> None:
+    """Not even where it is in a session that is named as contexts are."""
+    headers = bearer(await token_of(peers.gateway, "partner"))
+    async with httpx.AsyncClient(headers=headers, timeout=60) as http:
+        started = (
+            await http.post(f"{peers.url}/v1/turns", json={"text": "small", "actor": "desk", "session": "peer-own"})
+        ).json()
+    async with peers.agent() as client:
+        for name in (started["id"], "main.x.y", "nonsense", ""):
+            with pytest.raises((TaskNotFoundError, InvalidParamsError)):
+                await client.sdk.get_task(GetTaskRequest(id=name))
+        listed = await client.sdk.list_tasks(ListTasksRequest(page_size=100))
+    assert started["id"] not in [each.id for each in listed.tasks]
+
+
+async def test_a_context_is_one_conversation(peers: PeerRig) -> None:
+    """What was said before is known in it; a context that nobody began is refused."""
+    async with peers.agent() as client:
+        first = await client.send("which one")
+        assert (state_of(first), answer_of(first)) == ("COMPLETED", "To whom?")
+        assert MessageToDict(first.metadata)[TOOLS]["state"] == "clarifying"
+        second = await client.send("before", context_id=first.context_id)
+        assert (second.context_id, answer_of(second)) == (first.context_id, "which one / before")
+        assert second.id != first.id
+        with pytest.raises(UnsupportedOperationError, match="it is over"):
+            await client.send("more", task_id=first.id)
+        with pytest.raises(InvalidParamsError, match="another than that of the task"):
+            await client.send("more", task_id=first.id, context_id="peer-other")
+        for made_up in ("peer-mine", "trip", "../x"):
+            with pytest.raises(InvalidParamsError, match="no such context"):
+                await client.send("more", context_id=made_up)
+
+
+async def test_the_same_message_again_is_the_same_task(peers: PeerRig) -> None:
+    """Nothing runs twice; other words under its id are refused."""
+    name = fresh_id()
+    before = len(peers.gateway.ledger.rows)
+    async with peers.agent() as client:
+        first = await client.send("small", message_id=name)
+        assert (await client.send("small", message_id=name)).id == first.id
+        assert len(peers.gateway.ledger.rows) == before + 1
+        with pytest.raises(A2AClientError, match="-32000"):
+            await client.send("refund", message_id=name)
+
+
+@pytest.mark.row("B79")
+async def test_parts_that_need_the_peers_word_come_to_those_alone_who_list_them(peers: PeerRig) -> None:
+    """A flagged type, and `llm-context` likewise, are withheld; by the extensions that it names a peer gets them."""
+    async with peers.agent() as client:
+        task = await client.send("parts")
+        kinds = [MessageToDict(part.metadata)["type"] for part in task.artifacts[0].parts]
+        assert kinds == ["response", "citation"]
+        listed = [PART + "chart", PART + "llm-context"]
+        context = ClientCallContext(service_parameters=ServiceParametersFactory.create([with_a2a_extensions(listed)]))
+        whole = await read(client, task, context=context)
+        kinds = [MessageToDict(part.metadata)["type"] for part in whole.artifacts[0].parts]
+        assert kinds == ["response", "chart", "citation", "llm-context"]
+        assert list(whole.artifacts[0].extensions) == listed
+        assert MessageToDict(whole.artifacts[0].parts[1])["data"] == {"of": "chart"}
+
+
+async def test_a_stream_tells_every_step_in_order(peers: PeerRig) -> None:
+    """The task first, that it waits, its artifact, its end; then it closes."""
+    seen: list[StreamResponse] = []
+    async with peers.agent() as client:
+        async for each in client.stream("pay"):
+            seen.append(each)
+            status = each.task.status if each.HasField("task") else each.status_update.status
+            if status.state == TaskState.TASK_STATE_AUTH_REQUIRED:
+                task = each.task if each.HasField("task") else Task(id=each.status_update.task_id)
+                await client.decide(task)
+    kinds = [str(each.WhichOneof("payload")) for each in seen]
+    assert kinds[0] == "task"
+    assert kinds.count("artifact_update") == 1
+    assert kinds[-2:] == ["artifact_update", "status_update"]
+    assert seen[-1].status_update.status.state == TaskState.TASK_STATE_COMPLETED
+    assert seen[-2].artifact_update.artifact.parts[0].text == "pay: ok paid"
+    assert all(each == "status_update" for each in kinds[1:-2])
+
+
+async def test_who_subscribes_sees_the_task_and_what_follows(peers: PeerRig) -> None:
+    """Two at once see the same; to one that is over there is nothing to subscribe to."""
+    async with peers.agent() as client, peers.agent() as again:
+        task = await client.send("pay")
+
+        async def followed(one: PeerClient) -> list[StreamResponse]:
+            return [each async for each in one.live.subscribe(SubscribeToTaskRequest(id=task.id))]
+
+        running = [asyncio.ensure_future(followed(each)) for each in (client, again)]
+        await client.decide(task)
+        first, second = await asyncio.gather(*running)
+        assert first[0].HasField("task")
+        assert first[-1].status_update.status.state == TaskState.TASK_STATE_COMPLETED
+        assert first[-2:] == second[-2:]
+        with pytest.raises(UnsupportedOperationError, match="nothing follows"):
+            await anext(client.live.subscribe(SubscribeToTaskRequest(id=task.id)))
+
+
+async def test_a_task_can_be_read_at_once_and_stopped_once(peers: PeerRig) -> None:
+    """`returnImmediately` does not wait; what is over cannot be stopped."""
+    async with peers.agent() as client:
+        request = message("pay")
+        request.configuration.return_immediately = True
+        (event,) = [each async for each in client.sdk.send_message(request)]
+        task = event.task
+        assert state_of(task) in ("SUBMITTED", "WORKING", "AUTH_REQUIRED")
+        await peers.gateway.turns.waiting(key_of(task))
+        assert state_of(await client.sdk.cancel_task(CancelTaskRequest(id=task.id))) == "CANCELED"
+        with pytest.raises(TaskNotCancelableError):
+            await client.sdk.cancel_task(CancelTaskRequest(id=task.id))
+
+
+async def test_tasks_are_listed_a_page_at_a_time_newest_first(peers: PeerRig) -> None:
+    """By context and state, with artifacts only where they are asked for; each once over all pages."""
+    async with peers.agent() as client:
+        first = await client.send("small")
+        context = first.context_id
+        ids = [first.id] + [(await client.send("hello", context_id=context)).id for _ in range(2)]
+        denied = await client.send("refund", context_id=context)
+        found: list[str] = []
+        token = ""
+        for _ in range(4):
+            page = await client.sdk.list_tasks(ListTasksRequest(context_id=context, page_size=3, page_token=token))
+            found += [each.id for each in page.tasks]
+            token = page.next_page_token
+            if not token and len(found) == 4:
+                break
+        assert found == [denied.id, *reversed(ids)]
+        assert page.total_size == 4
+        assert not any(each.artifacts for each in page.tasks)
+        rejected = await client.sdk.list_tasks(
+            ListTasksRequest(context_id=context, status=TaskState.TASK_STATE_REJECTED, include_artifacts=True)
+        )
+        assert [each.id for each in rejected.tasks] == [denied.id]
+        assert rejected.tasks[0].artifacts
+        with pytest.raises(InvalidParamsError, match="pageToken"):
+            await client.sdk.list_tasks(ListTasksRequest(page_token="made up"))
+
+
+async def test_a_passed_turn_goes_on_as_the_same_task_with_exposed_tools_alone(peers: PeerRig) -> None:
+    """Whoever it is passed to has nothing in a peer's turn that is not exposed."""
+    async with peers.agent() as client:
+        task = await client.send("pass it")
+    assert state_of(task) == "COMPLETED"
+    assert answer_of(task) == "You said: pass it"
+
+
+async def test_what_cannot_be_taken_is_refused_before_anything_begins(peers: PeerRig) -> None:
+    """Files, empty words, answers that nobody could give; data is taken as its JSON."""
+    async with peers.agent() as client:
+        request = message("look")
+        request.message.parts.add(url="https://example.com/x.pdf")
+        with pytest.raises(ContentTypeNotSupportedError):
+            [each async for each in client.sdk.send_message(request)]
+        with pytest.raises(InvalidParamsError, match="says nothing"):
+            await client.send("  ")
+        only = message("hello")
+        only.configuration.accepted_output_modes.append("image/png")
+        with pytest.raises(ContentTypeNotSupportedError):
+            [each async for each in client.sdk.send_message(only)]
+        task = await client.send("data", data={"order": "A7"})
+    assert answer_of(task) == 'You said: data\n\n{"order": "A7.0"}'.replace("A7.0", "A7")
+
+
+async def test_a_freeze_is_told_and_begins_nothing(peers: PeerRig) -> None:
+    """Of the peer's own tenant, in the protocol's form; after it the same peer is answered."""
+    headers = bearer(await token_of(peers.gateway, "boss", tenant="acme"))
+    async with httpx.AsyncClient(headers=headers, timeout=60) as http, peers.agent("zoe", tenant="acme") as client:
+        body = {"tenant": "acme", "reason": "looked into"}
+        assert (await http.post(f"{peers.url}/v1/freezes", json=body)).status_code in (200, 201)
+        with pytest.raises(A2AClientError, match="looked into"):
+            await client.send("hello")
+        await http.request("DELETE", f"{peers.url}/v1/freezes/acme", json={})
+        assert answer_of(await client.send("hello")) == "You said: hello"

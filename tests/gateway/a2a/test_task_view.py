@@ -1,0 +1,153 @@
+"""The state of a task by that of its turn, and what is told of it; A2A's own reader takes each."""
+
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+import pytest
+from a2a.types.a2a_pb2 import Task
+from google.protobuf.json_format import ParseDict
+
+from signoff.contracts.call import CallOutcome, DenialSource, ToolDenied
+from signoff.contracts.person import Principal
+from signoff.contracts.turn import LiveState, TurnError, TurnResult, TurnView
+from signoff.gateway.a2a.agent_card import PART, TOOLS
+from signoff.gateway.a2a.task_view import (
+    AUTH_REQUIRED,
+    CANCELED,
+    COMPLETED,
+    FAILED,
+    INTERRUPTED,
+    REJECTED,
+    STATES,
+    TERMINAL,
+    WORKING,
+    PeerTask,
+    is_told,
+    task_of,
+    time_text,
+)
+
+AT = datetime(2026, 11, 26, 9, 30, 0, 120_000, tzinfo=UTC)
+BASE = PeerTask(id="main.peer-a.b", context="peer-a")
+URL = "https://signoff.example.com"
+WITHHELD = frozenset(("chart", "llm-context"))
+
+
+def ended(state: Any, *outcomes: CallOutcome, error: TurnError | None = None) -> TurnView:
+    """A turn that ended so."""
+    result = TurnResult(state=state, calls=outcomes, error=error)
+    return TurnView(
+        tenant="main",
+        session="peer-a",
+        turn="b",
+        actor="desk",
+        state=state,
+        requester=Principal(user="partner"),
+        result=result,
+        started_at=AT,
+    )
+
+
+def outcome(code: Any, source: Any = None, tool: str = "pay") -> CallOutcome:
+    """A call that came to this."""
+    denied = None if source is None else ToolDenied(source=source, tool=tool, call_id="c1.1", reason="no")
+    return CallOutcome(call="c1.1", tool=tool, code=code, denied=denied)
+
+
+def seen(view: TurnView) -> PeerTask:
+    """Its task, which A2A's own reader takes."""
+    task = task_of(BASE, view, {"pay"}, URL, AT)
+    ParseDict(task.as_json((), WITHHELD), Task())
+    return task
+
+
+def test_every_state_of_a_turn_is_one_of_a_task() -> None:
+    """Waiting for people is `AUTH_REQUIRED` and never `INPUT_REQUIRED`, which a client's agent would answer."""
+    assert set(get_args(LiveState)) <= set(STATES)
+    assert STATES["suspended"] == AUTH_REQUIRED
+    assert "TASK_STATE_INPUT_REQUIRED" not in STATES.values()
+    assert TERMINAL.isdisjoint(INTERRUPTED)
+
+
+@pytest.mark.parametrize(
+    ("state", "wanted"),
+    [
+        ("complete", COMPLETED),
+        ("clarifying", COMPLETED),
+        ("awaiting", WORKING),
+        ("delegated", WORKING),
+        ("passed", WORKING),
+        ("cancelled", CANCELED),
+    ],
+)
+def test_a_turn_that_ended_so_is_a_task_in_this_state(state: Any, wanted: str) -> None:
+    """With the turn's own state beside it, and when."""
+    task = seen(ended(state))
+    assert (task.state, task.turn_state, task.at) == (wanted, state, AT)
+    assert task.is_over is (wanted != WORKING)
+
+
+def test_an_error_is_told_in_its_words() -> None:
+    """As `FAILED`; too many denials are a rejection."""
+    failed = seen(ended("error", error=TurnError(code="time_limit", message="more than 60 s of work")))
+    assert (failed.state, failed.words) == (FAILED, "more than 60 s of work")
+    denied = seen(ended("error", error=TurnError(code="denial_limit", message="3 calls in a row were denied")))
+    assert (denied.state, denied.words) == (REJECTED, "3 calls in a row were denied")
+
+
+@pytest.mark.parametrize("source", get_args(DenialSource))
+def test_whoever_denies_what_was_asked_for_rejects_the_task(source: str) -> None:
+    """People, a rule, a deadline that passed, a withdrawal: the call says which, and what reason."""
+    task = seen(ended("complete", outcome("denied", source)))
+    assert (task.state, task.words) == (REJECTED, f"Denied ({source}): no")
+    (call,) = task.as_json((), WITHHELD)["metadata"][TOOLS]["calls"]
+    assert call == {"tool": "pay", "type": "ToolDenied", "code": "denied", "source": source, "reason": "no"}
+
+
+def test_what_was_done_in_part_is_complete() -> None:
+    """One call ran, another was denied: each says so."""
+    task = seen(ended("complete", outcome("ok"), outcome("denied", "human")))
+    assert task.state == COMPLETED
+    assert [each["code"] for each in task.calls] == ["ok", "denied"]
+
+
+def test_calls_of_tools_that_are_not_exposed_are_not_told() -> None:
+    """Not even that a model tried one."""
+    task = seen(ended("complete", outcome("not_available", tool="hidden")))
+    assert (task.state, task.calls) == (COMPLETED, ())
+
+
+def test_a_running_turn_is_working() -> None:
+    """Without a word of what it does."""
+    view = ended("complete").model_copy(update={"state": "running", "result": None})
+    task = seen(view)
+    assert (task.state, task.words, task.turn_state, task.calls) == (WORKING, "", "", ())
+
+
+def test_an_artifact_has_the_parts_that_this_peer_takes() -> None:
+    """Words and data by their types; none at all where nothing is left."""
+    parts = (("response", "Done."), ("chart", {"a": 1}), ("llm-context", "inside"))
+    task = PeerTask(id="x", context="y", state=COMPLETED, parts=parts)
+    plain = task.as_json((), WITHHELD)
+    assert [each["metadata"]["type"] for each in plain["artifacts"][0]["parts"]] == ["response"]
+    assert "extensions" not in plain["artifacts"][0]
+    whole = task.as_json(("chart",), WITHHELD)
+    assert whole["artifacts"][0]["parts"][1] == {
+        "data": {"a": 1},
+        "mediaType": "application/json",
+        "metadata": {"type": "chart"},
+    }
+    assert whole["artifacts"][0]["extensions"] == [PART + "chart"]
+    assert "artifacts" not in task.as_json((), WITHHELD, artifacts=False)
+    assert PeerTask(id="x", context="y", parts=parts[1:]).artifact((), WITHHELD) is None
+    ParseDict(whole, Task())
+
+
+def test_requests_and_answers_of_people_are_never_parts_for_peers() -> None:
+    """Whatever a turn says."""
+    assert [is_told(kind) for kind in ("response", "approval-request", "approval-response")] == [True, False, False]
+
+
+def test_times_are_utc_to_the_millisecond() -> None:
+    """As the specification writes them (5.6.1)."""
+    assert time_text(AT) == "2026-11-26T09:30:00.120Z"
