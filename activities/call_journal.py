@@ -170,9 +170,11 @@ class Journal:
         Raises `StoreUnavailable` where large arguments cannot be kept.
         """
         event = dispatch_event(self._tool, permit)
+        # Where the agent runs it, that is done as approved is its promise and nobody's here.
+        by = {"run_by": permit.ctx.actor} if self._tool.is_external else {}
         attempt = "" if ticket else _attempt()
         begins = audit_events.started_entry(
-            permit, self._tool.name, ticket, self._deps.clock(), found.note, event, attempt
+            permit, self._tool.name, ticket, self._deps.clock(), found.note, {**event, **by}, attempt
         )
         if event:
             # The record is kept for good, and binds them by their digest.

@@ -360,18 +360,22 @@ class GateActivity:
             idempotent=tool.idempotent,
             read_only=tool.read_only,
             # Local activities run twice when a worker is killed, and have no heartbeat by which a lost one is noticed.
-            local=tool.routing == "bypass" and tool.read_only and needs_nobody and inline,
+            local=tool.routing == "bypass" and tool.read_only and needs_nobody and inline and not tool.is_external,
             task_queue=tool.task_queue,
             summary=tool.title,
             activity=tool.activity if tool.place else "",
             budget_chars=min(budget, tool.max_result_chars or budget),
             return_direct=tool.return_direct,
-            while_waiting=policy.while_waiting,
+            # Its agent made one call, and has nothing to go on with.
+            while_waiting=policy.while_waiting if actor is None or actor.external is None else "wait",
             at_once=1 if sequential else MAX_TOOLS_AT_ONCE,
             exclusive=tool.concurrency == "exclusive",
             aborts=aborts,
             attempts=tool.tries,
             fallbacks=tool.fallbacks,
+            external=tool.is_external,
+            report_within=tool.timeout if tool.is_external else 0.0,
+            ask_unreported=tool.unreported == "ask",
         )
 
 

@@ -23,6 +23,7 @@ from signoff.approvals.redaction import redact_secrets, redact_value
 from signoff.audit.log import entry_writer
 from signoff.contracts import names
 from signoff.contracts.activity_messages import GateReply, GateTask, ModelReply, ModelTask, Response, TurnLimits
+from signoff.contracts.call import ProposedExternalCall
 from signoff.contracts.completion import Completion, CompletionRequest, Driver, ProposedCall
 from signoff.contracts.content import Content
 from signoff.contracts.errors import ConfigError, ModelRefused, ModelUnavailable, Unavailable
@@ -83,6 +84,8 @@ class ModelActivity:
     async def _complete(self, task: ModelTask) -> ModelReply:
         info = activity.info()
         run = info.workflow_run_id or ""
+        if task.external is not None:
+            return await self._propose(task, task.external, run)
         before = await self._completions.read(run, task.completion) if run and info.attempt > 1 else None
         if before is not None:
             await hand_over(self._deps, task.audit)
@@ -108,6 +111,28 @@ class ModelActivity:
         kept = await self._completions.keep(run, task.completion, body, _place(task), provider, proposed)
         # An attempt that was taken for lost may have answered first: one of them is what the turn hears.
         return _keep_reply(kept)
+
+    async def _propose(self, task: ModelTask, given: ProposedExternalCall, run: str) -> ModelReply:
+        """Returns the one call of an agent that thinks elsewhere as its completion, kept like any other."""
+        actor = self._deps.catalog.actor(task.ctx.actor)
+        if actor.external is None:
+            # Whoever may start workflows can give any actor a call: it would be one that its model never made.
+            raise ConfigError(f"`{actor.name}` is no external agent; its calls are its model's")
+        await hand_over(self._deps, task.audit)
+        secrets = self._deps.secrets_of([(given.tool, given.args.inline)])
+        says = Content(inline=redact_secrets(given.says, secrets))
+        words: tuple[Part, ...] = (TextPart(text=says),) if given.says else ()
+        part = CallPart(call=call_id(task.completion, 1), tool=given.tool, args=given.args)
+        reply = ModelReply(
+            message=Message(role="assistant", parts=(*words, part)),
+            catalog=self._deps.catalog.hash[:_CATALOG_CHARS],
+            limits=actor.limits,
+        )
+        if not run:
+            return reply
+        proposed = entry_writer([proposed_entry(task.ctx, part.call, part.tool, self._deps.clock())])
+        body = reply.model_dump_json().encode()
+        return _keep_reply(await self._completions.keep(run, task.completion, body, _place(task), None, proposed))
 
     async def _judge_calls(self, task: ModelTask, reply: ModelReply, begun: float) -> ModelReply:
         """Returns `reply` with what the gates say of its calls; without where they cannot say it now, and the turn

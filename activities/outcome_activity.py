@@ -19,7 +19,7 @@ from signoff.approvals.audit_events import finished_entry
 from signoff.approvals.doubt_report import happened_outcome
 from signoff.contracts import names
 from signoff.contracts.activity_messages import OutcomeTask, ToolReply
-from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, Permit
+from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, Permit, ReportedOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import Refused
@@ -46,7 +46,7 @@ class OutcomeActivity:
     async def outcome(self, task: OutcomeTask) -> ToolReply:
         """Returns the recorded outcome, or `in_doubt`; `again=lapsed` when nothing ran, `undone` when it had no effect.
 
-        A reply with neither says that the word of a person that it happened is not to be written.
+        A reply with neither says that the word of a person, or of the agent that ran it, is not to be written.
         """
         info = activity.info()
         permit = task.permit
@@ -59,7 +59,9 @@ class OutcomeActivity:
             return ToolReply(outcome=_settle(task, "refused", f"Not executed: {problem}."))
         await hand_over(self._deps, task.audit)
         workflow = info.workflow_id or ""
-        if task.happened is None:
+        if task.reported is not None:
+            reply = await self._record_report(task, task.reported, workflow)
+        elif task.happened is None:
             reply = await self._find_outcome(task, workflow)
         else:
             reply = await self._record_word(task, task.happened)
@@ -80,6 +82,19 @@ class OutcomeActivity:
         found = await self._deps.store.read_ticket(ticket_key(permit.digest, task.ticket))
         # A read has no ticket: that one was begun at all, and lost, nobody but the turn says here.
         return found is not None and (found.workflow, found.call, found.tool) == (workflow, permit.call, task.tool)
+
+    async def _record_report(self, task: OutcomeTask, reported: ReportedOutcome, workflow: str) -> ToolReply:
+        """Writes what the agent that ran the call says of it into the ticket, once, and returns the outcome there."""
+        permit, tool = task.permit, self._deps.catalog.tool_view(task.permit.ctx).tool(task.tool)
+        # By the ticket alone: a turn may name the digest of a call that another one began.
+        if tool is None or not tool.is_external or not await self._is_known(task, workflow):
+            return ToolReply()
+        outcome = _settle(task, reported.code, "").model_copy(update={"value": reported.result})
+        try:
+            return ToolReply(outcome=await self._deps.store.record(ticket_key(permit.digest, task.ticket), outcome))
+        except Refused as error:
+            activity.logger.warning("what became of %s cannot be written: %s", tool.name, error.message)
+            return ToolReply()
 
     async def _record_word(self, task: OutcomeTask, word: Decision) -> ToolReply:
         """Writes `word` into the ticket, if whoever gives it may, and returns the outcome there."""

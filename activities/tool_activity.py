@@ -28,15 +28,15 @@ from signoff.activities.run_rights import CHANGED, RunRight, RunRights, call_of
 from signoff.activities.run_state import check_ended, report_running
 from signoff.activities.usage_check import use_of
 from signoff.activities.worker_deps import WorkerDeps
-from signoff.contracts.activity_messages import ToolReply, ToolTask
+from signoff.contracts.activity_messages import ToolReply, ToolTask, UsedPermit
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.usage import exhausted_message
 from signoff.registry.gates.local_decision import LocalGateDecision, settled_decision
 from signoff.registry.tool import Tool
-from signoff.store.content_store import load_in
+from signoff.store.content_store import load_in, to_content
 from signoff.store.freezes import Freezes
-from signoff.store.tickets import ticket_key
+from signoff.store.tickets import Claim, ticket_key
 
 WORKERS_TRIED = 60
 """Tries, a second apart, before a tool is taken for removed: a rolling deploy must get past its old workers."""
@@ -88,7 +88,8 @@ class ToolActivity:
         tool, store, found = self._tool, self._deps.store, right.decision
         holds = partial(self._rights.holds, right)
         # What people, a grant or a limit let run takes a ticket even if it only reads: they are spent with a ticket.
-        if tool.read_only and found.kind == "run" and not found.grant and tool.usage_limit is None:
+        reads = tool.read_only and not tool.is_external
+        if reads and found.kind == "run" and not found.grant and tool.usage_limit is None:
             if not (self._rights.needs_nobody or await store.run(holds)):
                 return ToolReply(again="stale", note=_SUPERSEDED)
             # A claim looks for a freeze in its own transaction; what takes no ticket has to look by itself.
@@ -107,12 +108,14 @@ class ToolActivity:
             workflow=workflow,
             call=task.permit.call,
             tool=tool.name,
+            owner=task.use,
             nonce=task.permit.ctx.user.nonce,
             grant=found.grant,
             use=use_of(self._deps.catalog, tool, task.permit.ctx, task.permit.call),
             holds=holds,
             also=self._journal.together(begins, right.rows),
-            runs=True,
+            # Of what its agent runs no worker can say that it goes on.
+            runs=not tool.is_external,
             begun=task.permit.ctx.user.issued_at,
         )
         claim = await finish(claiming)
@@ -135,8 +138,11 @@ class ToolActivity:
         if claim.again is not None and tool.usage_limit is not None:
             why = exhausted_message(tool.name, tool.usage_limit, claim.again)
             return await self._refused.end(task, settled_decision(call_of(task), "usage", "not_available", why, tool))
+        if tool.is_external and claim.kind == "open" and not await self._is_same_use(task, key, claim):
+            raise ApplicationError(IN_DOUBT_TEXT, type="InDoubt", non_retryable=True)
         # An idempotent tool is begun again under its key, but in a frozen tenant nothing is begun.
-        if claim.kind == "open" and (claim.frozen or not (tool.idempotent or tool.read_only)):
+        repeatable = tool.idempotent or tool.read_only or tool.is_external
+        if claim.kind == "open" and (claim.frozen or not repeatable):
             await check_ended(store, key)
             looked_up = await self._probing.reply(task.permit, args, self._handler.context(task, key))
             if looked_up is not None:
@@ -149,6 +155,9 @@ class ToolActivity:
             if claim.kind == "fresh":
                 await self._never_began(task, key)
             raise asyncio.CancelledError
+        if tool.is_external:
+            kept = await to_content(store, args, place_of(task))
+            return ToolReply(used=UsedPermit(args=kept, key=key, note=found.note))
         async with report_running(store, key):
             made = await self._handler.run(task, args, key)
             outcome = _add_note(made.outcome, found)
@@ -161,6 +170,11 @@ class ToolActivity:
             await self._results.retry_store(lambda: store.record(key, outcome, also=self._journal.together(ends)))
         await self._journal.apart(ends)
         return ToolReply(outcome=outcome)
+
+    async def _is_same_use(self, task: ToolTask, key: str, claim: Claim) -> bool:
+        """Returns whether the ticket was claimed by the very try that asks again, as its answer was lost on the way."""
+        ticket = await self._deps.store.read_ticket(key)
+        return bool(task.use) and not claim.frozen and ticket is not None and ticket.owner == task.use
 
     async def _never_began(self, task: ToolTask, key: str) -> None:
         """Gives back the ticket, and the use that it took, of a call that was stopped before its handler was called."""

@@ -20,6 +20,7 @@ from signoff.approvals.argument_rows import (
     step_from_key,
     value_line,
 )
+from signoff.approvals.card_notes import runner_note
 from signoff.approvals.redaction import redact_arguments, redact_secrets, secret_values
 from signoff.contracts.approval import Card, CardRow, Question
 from signoff.contracts.limits import CARD_VALUE_CHARS, EFFECT_CHARS, KIB
@@ -107,9 +108,14 @@ def draw_card(question: Question, declaration: Mapping[str, Any], args: Mapping[
         secrets=tuple({*question.secrets, *declaration["secrets"]}),
         show=question.show,
         agent_says=question.agent_says,
-        note=question.note,
+        # From the declaration, as everything here: who runs it is no word of a worker's. First, as a note may be cut.
+        note="; ".join(filter(None, (runner_note(question.actor) if _is_external(declaration) else "", question.note))),
         mark=mark,
     )
+
+
+def _is_external(declaration: Mapping[str, Any]) -> bool:
+    return declaration.get("runs") == "external"
 
 
 def effect_sentence(template: str, *, title: str, tool: str, args: Mapping[str, Any], secrets: Collection[str]) -> str:

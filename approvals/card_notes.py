@@ -49,5 +49,10 @@ def fallback_note(tools: Sequence[str]) -> str:
     return f"this is a fallback of {', '.join(f'`{each}`' for each in tools)}" if tools else ""
 
 
+def runner_note(actor: str) -> str:
+    """Writes that the agent runs the call itself once it may: that it is done as shown is then its promise."""
+    return f"run by `{actor}` itself, outside Signoff"
+
+
 def _under(request: ApprovalRequest, definition: str, policy_hash: str) -> bool:
     return (request.definition, request.policy_hash) == (definition, policy_hash)

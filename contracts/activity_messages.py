@@ -8,7 +8,14 @@ from pydantic import Field
 
 from signoff.contracts.approval import ApprovalRequest, ApproverGroup, CardRow, EditMode
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.call import CallContext, CallOutcome, Permit, RuleReference
+from signoff.contracts.call import (
+    CallContext,
+    CallOutcome,
+    Permit,
+    ProposedExternalCall,
+    ReportedOutcome,
+    RuleReference,
+)
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Assurance, Decision
 from signoff.contracts.frozen_model import ActivityMessage, FrozenModel
@@ -62,6 +69,8 @@ class ModelTask(ActivityMessage):
     """What people denied in this turn and earlier in its session: denied again without asking anybody."""
     waiting: tuple[WaitingCall, ...] = ()
     """What people are asked while the turn goes on: the same is not asked again."""
+    external: ProposedExternalCall | None = None
+    """The call of an agent that thinks elsewhere, in place of a model's answer."""
 
 
 class Response(FrozenModel):
@@ -199,6 +208,12 @@ class RunOptions(FrozenModel):
     """Whether the turn goes on while people are asked about the call."""
     activity: str = ""
     """The activity type of a tool that is an actor's own; "" for others, whose activity type is their name."""
+    external: bool = False
+    """Whether its agent runs it, under a permit, and reports what came of it."""
+    report_within: float = 0.0
+    """Of an external one: within how many seconds it is to be reported, once it was used."""
+    ask_unreported: bool = False
+    """Of an external one: whether people are asked what became of it where nobody reports that."""
 
 
 class QuestionReference(FrozenModel):
@@ -279,6 +294,19 @@ class ToolTask(ActivityMessage):
     ticket: int = 1
     budget_chars: int = 80_000
     audit: tuple[AuditEntry, ...] = ()
+    use: str = ""
+    """Of a call that its agent runs: the id of the try to use its permit."""
+
+
+class UsedPermit(ActivityMessage):
+    """What is handed out, once, to the agent that runs a call itself."""
+
+    args: Content
+    """The arguments to run it with, as they were approved."""
+    key: str
+    """The key of the call's ticket: the same for the same call, for a backend that knows idempotency keys."""
+    note: str = ""
+    """What was done to the arguments."""
 
 
 class ToolReply(ActivityMessage):
@@ -290,6 +318,8 @@ class ToolReply(ActivityMessage):
     outcome: CallOutcome | None = None
     again: Literal["", "stale", "lapsed", "policy", "undone"] = ""
     note: str = ""
+    used: UsedPermit | None = None
+    """Of a call that its agent runs: what was handed out; then there is no outcome yet."""
 
 
 class OutcomeTask(ActivityMessage):
@@ -311,6 +341,8 @@ class OutcomeTask(ActivityMessage):
     """Entries of the turn that no activity has recorded yet."""
     happened: Decision | None = None
     """The decision of somebody who states that the call happened: it is recorded, and nothing is looked up."""
+    reported: ReportedOutcome | None = None
+    """What the agent that ran the call says became of it: it is recorded, and nothing is looked up."""
 
 
 class RecordTask(ActivityMessage):
@@ -418,3 +450,51 @@ class ModelTool(FrozenModel):
 
 # It names a class that stands below it.
 ModelReply.model_rebuild()
+
+
+UseCode = Literal["", "used", "waiting", "denied", "lapsed", "stale", "frozen", "ended", "conflict", "unavailable"]
+"""Why a permit is not handed out; "" where it is."""
+
+
+class UseReply(ActivityMessage):
+    """The turn's answer to who wants to use a permit."""
+
+    code: UseCode = ""
+    """Why it is not handed out; "" where it is."""
+    message: str = ""
+    """The same in one sentence."""
+    permit: UsedPermit | None = None
+    """What is handed out."""
+    nonce: str = ""
+    """That of the turn's requester: another than the caller's where the turn was begun by an earlier request."""
+    state: str = ""
+    """The state of its call, as an onlooker sees it."""
+    outcome: CallOutcome | None = None
+    """What became of the call, if it has ended."""
+
+
+class ReportReply(ActivityMessage):
+    """The turn's answer to a report."""
+
+    code: Literal["", "not_used", "conflict", "unavailable"] = ""
+    """Why the report is not taken; "" where it is, or was before."""
+    message: str = ""
+    """The same in one sentence."""
+    outcome: CallOutcome | None = None
+    """The outcome that stands."""
+
+
+class UseRequest(FrozenModel):
+    """What the gateway sends a turn so that its permit is used."""
+
+    use: str
+    """The id of the try: with the same one the same permit is handed out again, as its answer may have been lost."""
+
+
+class CallRequest(FrozenModel):
+    """What the gateway sends a turn so that it tells when its call is judged."""
+
+    input: str = ""
+    """The digest of the input with which the caller would have begun the turn."""
+    use: str = ""
+    """The id of a try to use the permit at once, where nobody is asked; "" for none."""

@@ -194,3 +194,31 @@ class CallOutcome(FrozenModel):
     def type(self) -> ResultType:
         """The type of the result, derived from its code, so that nobody can claim another; in no history."""
         return type_from_code(self.code)
+
+
+ReportCode = Literal["ok", "execution_failed", "in_doubt"]
+"""What an agent may say became of a call that it ran."""
+CallState = Literal["waiting", "running", "permitted", "used", "denied", "ended"]
+"""How far an external call has come, as its agent is told."""
+
+
+class ProposedExternalCall(FrozenModel):
+    """The one call of a turn whose agent thinks elsewhere: it stands in the place of a model's answer."""
+
+    tool: str
+    """The tool's name, as the agent gave it."""
+    args: Content
+    """The arguments."""
+    says: str = ""
+    """The agent's words beside the call."""
+    report_within: float = 0.0
+    """Within how many seconds a call that was used must be reported; 0 for the default."""
+
+
+class ReportedOutcome(FrozenModel):
+    """What an agent says became of the call that it ran."""
+
+    code: ReportCode
+    """Whether it succeeded, failed, or may have happened."""
+    result: Content = Content(inline="")
+    """What came of it."""

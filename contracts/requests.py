@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from signoff.contracts.call import ReportCode
 from signoff.contracts.decision import Assurance, Decision, GrantRequest
 from signoff.contracts.ids import Id
 from signoff.contracts.limits import BATCH_DECISIONS, DELIVERY_CHARS, REASON_CHARS
@@ -30,6 +31,8 @@ ANSWER_ALIASES: Final[Mapping[str, str]] = {"turnState": "state", "conversationS
 _WORD_CHARS: Final = 64
 _HASH_CHARS: Final = 64
 _TRANSIENT_TOOLS: Final = 20
+MAX_WAIT_SECONDS: Final = 50.0
+"""How long one request may wait for people: proxies give up at a minute."""
 _TRANSIENT: Final = "Tools that this turn has before all others, by name; of those that its actor may have."
 _USER: Final = "On whose behalf, by id; tier and roles come from the directory."
 
@@ -282,6 +285,36 @@ class ResultBody(RequestBody):
     @classmethod
     def _says_something(cls, words: str) -> str:
         return _check_words(words)
+
+
+class CallBody(RequestBody):
+    """Propose one call of an external agent."""
+
+    tool: str = Field(min_length=1, max_length=_WORD_CHARS, description="The tool, by its name in the manifest.")
+    args: dict[str, Any] = Field(default={}, description="Its arguments.")
+    agent: str | None = Field(
+        default=None, max_length=_WORD_CHARS, description="Which agent proposes it; its token's, who may leave it out."
+    )
+    user: str | None = Field(
+        default=None, description="In whose name, by id; one that the agent may act for, and needless with one alone."
+    )
+    session: Id | None = Field(default=None, description="The conversation; one of the call's own when not given.")
+    tenant: Id | None = Field(default=None, description="The token's own when not given.")
+    says: str = Field(default="", max_length=REASON_CHARS, description="The agent's words; people read them as such.")
+    wait: float = Field(default=0, ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for people's answer.")
+    use: bool = Field(
+        default=False, description="Use the permit at once: you run the call the moment you read the yes."
+    )
+    timeout: str | float = Field(
+        default="", description="Within which time a used call is reported, as `30s` or `8h`; else the tool's own."
+    )
+
+
+class OutcomeBody(RequestBody):
+    """Report what became of a call that was used."""
+
+    code: ReportCode = Field(description="Whether it succeeded, failed, or may have happened.")
+    result: Any = Field(default="", description="What came of it, any JSON of at most 64 KiB; kept with the call.")
 
 
 class CancelBody(RequestBody):

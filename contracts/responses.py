@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from signoff.contracts.approval import Card, CardRow
+from signoff.contracts.call import CallState
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.grant import Freeze, Grant
 from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
@@ -38,6 +39,52 @@ class TurnStarted(FrozenModel):
     session: str
     turn: str
     links: TurnLinks
+
+
+class CallAnswer(FrozenModel):
+    """How far a call of an external agent has come."""
+
+    id: str
+    """Names the call in later requests."""
+    state: CallState
+    """`waiting` for people, `running` by Signoff, `permitted` to be used, `used`, `denied` or `ended`."""
+    tool: str
+    """The tool."""
+    code: str = ""
+    """While it waits, the code that people read; once it has ended, its outcome: `ok`, `execution_failed`, ...."""
+    expires_at: datetime | None = None
+    """Until when people are asked."""
+    page: str = ""
+    """Where people see it; whoever decides there has to sign in."""
+    args: dict[str, Any] | None = None
+    """Of a permitted call, and of this very request that used it: what it is to be run with."""
+    key: str = ""
+    """Only in the answer that hands the permit out: the same for the same call, for a backend's idempotency key."""
+    edited_by: str = ""
+    """Who changed the arguments."""
+    decided_by: str = ""
+    """Who let it run."""
+    note: str = ""
+    """What was done to the arguments, or said with the answer."""
+    source: str = ""
+    """Of a denied one: `human`, `policy`, `timeout`, `cancelled` or `repeat`."""
+    reason: str = ""
+    """Why it was denied, in words for the agent."""
+    by: str = ""
+    """Who denied it."""
+    result: Any = None
+    """Of an ended one: what came of it."""
+
+
+class PermitAnswer(FrozenModel):
+    """What the agent that runs a call itself is given, once."""
+
+    args: dict[str, Any]
+    """The arguments to run it with, as they were approved."""
+    key: str
+    """The same for the same call: for a backend that knows idempotency keys."""
+    note: str = ""
+    """What was done to the arguments."""
 
 
 class ResultRest(FrozenModel):

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import CallOutcome, RuleReference
+from signoff.contracts.call import CallOutcome, ProposedExternalCall, RuleReference
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.frozen_model import ActivityMessage, FrozenModel
 from signoff.contracts.message import Message
@@ -112,6 +112,8 @@ class TurnInput(ActivityMessage):
     """Events of the session since its last turn began, for the record."""
     updates: Updates = NO_UPDATES
     """What tools changed of the context in the session's earlier turns."""
+    external: ProposedExternalCall | None = None
+    """The one call of an agent that thinks elsewhere: no model is asked, and the turn ends with its outcome."""
 
 
 class TokenUsage(FrozenModel):
@@ -194,7 +196,7 @@ class CallView(FrozenModel):
     tool: str
     """The tool's name."""
     state: str
-    """`proposed`, `running`, `waiting`, or the outcome's code."""
+    """`proposed`, `running`, `waiting`, `permitted`, `used`, or the outcome's code."""
     args_preview: str = ""
     """The first characters of its arguments."""
     rule: RuleReference | None = None

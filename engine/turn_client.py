@@ -105,8 +105,7 @@ class TurnClient:
         input that cannot be carried, `ServerUnavailable` when nobody answers.
         """
         key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
-        digest = _input_digest(turn)
-        turn = turn.model_copy(update={"principal": _with_nonce(turn.principal)})
+        turn, digest = self.stamp_input(turn)
         try:
             await self.temporal.start_workflow(
                 names.ACTOR_TURN,
@@ -125,10 +124,14 @@ class TurnClient:
                 priority=start_options.priority(turn.tenant_id),
             )
         except WorkflowAlreadyStartedError:
-            await self._same_input(key, digest)
+            await self.require_input(key, digest)
         except RPCError as error:
-            raise _unavailable(error) from None
+            raise unavailable(error) from None
         return key
+
+    def stamp_input(self, turn: TurnInput) -> tuple[TurnInput, str]:
+        """Returns a turn's input with a nonce, and the digest by which the same input is known. Raises `Refused`."""
+        return turn.model_copy(update={"principal": _with_nonce(turn.principal)}), _input_digest(turn)
 
     async def view(self, key: TurnKey) -> TurnView:
         """Returns a turn's present view. Raises `NotFound`; `ServerUnavailable` when no worker answers in 3 s."""
@@ -357,7 +360,7 @@ class TurnClient:
             return await self._send_message(key, message, body, actor)
         except RPCError as error:
             if error.status not in (*_NO_MORE_UPDATES, RPCStatusCode.ABORTED, RPCStatusCode.NOT_FOUND):
-                raise _unavailable(error) from None
+                raise unavailable(error) from None
             return await self._send_message(key, message, body, actor)
         return receipt
 
@@ -425,8 +428,19 @@ class TurnClient:
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return False
-            raise _unavailable(error) from None
+            raise unavailable(error) from None
         return True
+
+    async def require_input(self, key: TurnKey, digest: str) -> None:
+        """Raises `Conflict` where a turn was begun with another input, `NotFound` where there is none."""
+        try:
+            described = await self._handle(key).describe()
+        except RPCError as error:
+            raise _missing(error, key.workflow_id) from None
+        # The memo, as it can be read of a turn that has closed and with no worker there.
+        memo = await described.memo()
+        if memo.get(names.MEMO_INPUT_DIGEST) != digest:
+            raise Conflict(f"turn `{key.turn}` exists already with other input; choose another id")
 
     async def cancel_turn(self, key: TurnKey) -> None:
         """Asks a turn to stop; running tools are awaited, waiting requests become cancelled. Raises `NotFound`."""
@@ -455,7 +469,7 @@ class TurnClient:
                 rpc_timeout=self._patience,
             )
         except RPCError as error:
-            raise _unavailable(error) from None
+            raise unavailable(error) from None
         return SessionReceipt(status="pending", turn=message.id, message=_STORED)
 
     def _handle(self, key: TurnKey | SessionKey, result_type: type[Any] | None = None) -> WorkflowHandle[Any, Any]:
@@ -491,16 +505,6 @@ class TurnClient:
         except RPCError as error:
             raise _missing(error, key.workflow_id) from None
 
-    async def _same_input(self, key: TurnKey, digest: str) -> None:
-        try:
-            described = await self._handle(key).describe()
-        except RPCError as error:
-            raise _missing(error, key.workflow_id) from None
-        # The memo, as it can be read of a turn that has closed and with no worker there.
-        memo = await described.memo()
-        if memo.get(names.MEMO_INPUT_DIGEST) != digest:
-            raise Conflict(f"turn `{key.turn}` exists already with other input; choose another id")
-
     async def _as_signal(self, handle: WorkflowHandle[Any, Any], body: dict[str, Any], decision: Decision) -> Receipt:
         # The Update that timed out may still apply; the shared delivery id makes the second one a duplicate.
         try:
@@ -526,7 +530,7 @@ class TurnClient:
 
     async def _after_the_end(self, handle: WorkflowHandle[Any, Any], approval_id: str, error: RPCError) -> Receipt:
         if error.status != RPCStatusCode.NOT_FOUND:
-            raise _unavailable(error)
+            raise unavailable(error)
         return await self._closed_receipt(handle, approval_id)
 
     async def _closed_receipt(self, handle: WorkflowHandle[Any, Any], approval_id: str) -> Receipt:
@@ -637,10 +641,11 @@ def _unsayable(message: str) -> SessionReceipt:
 def _missing(error: RPCError, workflow_id: str) -> NotFound | ServerUnavailable:
     if error.status == RPCStatusCode.NOT_FOUND:
         return NotFound(f"there is no {workflow_id.partition('/')[0]} `{workflow_id}`")
-    return _unavailable(error)
+    return unavailable(error)
 
 
-def _unavailable(error: RPCError) -> ServerUnavailable:
+def unavailable(error: RPCError) -> ServerUnavailable:
+    """Makes our error of one of the server's."""
     if error.status in _NO_ANSWER:
         return ServerUnavailable("no worker answered in time; is one running on this task queue?")
     if error.status == RPCStatusCode.INVALID_ARGUMENT and "search attribute" in error.message.lower():

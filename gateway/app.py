@@ -28,6 +28,7 @@ from signoff.gateway.act_spans import TraceHeadersMiddleware
 from signoff.gateway.api import (
     approvals,
     audit,
+    calls,
     description,
     events,
     freezes,
@@ -77,6 +78,7 @@ from signoff.temporal.encryption import EncryptionCodec
 ROUTERS: Final = (
     turns.router,
     sessions.router,
+    calls.router,
     approvals.router,
     previews.router,
     grants.router,

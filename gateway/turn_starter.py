@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from signoff.contracts.call import CallContext
+from signoff.contracts.call import CallContext, ProposedExternalCall
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.errors import ConfigError, Conflict, NotFound, Refused
 from signoff.contracts.ids import SessionKey, TurnKey, is_id, parse_approval_id, uuid7
@@ -35,8 +35,19 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
     Raises `NotFound` (actor, its route and step, person), `Conflict` (same id, other input), `Refused` (`frozen`),
     `BadRequest`, `Unavailable`.
     """
+    turn = await turn_input(deps, body, chosen_actor(deps, body.actor), channel)
+    async with deps.acts.start(turn):
+        return await deps.client.start_turn(turn)
+
+
+async def turn_input(
+    deps: GatewayDeps, body: TurnBody, actor: str, channel: str, external: ProposedExternalCall | None = None
+) -> TurnInput:
+    """Returns the input of a turn that `body` asks for, its requester signed; of an external agent with its call.
+
+    Raises as `start`.
+    """
     await Freezes(deps.store).refuse_new(body.tenant)
-    actor = chosen_actor(deps, body.actor)
     check_position(deps.catalog, actor, body)
     person = known_person(deps.people, body.user, body.tenant)
     check_settable(deps, person, body)
@@ -59,7 +70,7 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
         user=principal_of(person, deps.people),
         extra=turn_context(person, body.context),
     )
-    turn = TurnInput(
+    return TurnInput(
         engine=ENGINE,
         tenant_id=key.tenant,
         session_id=key.session,
@@ -75,9 +86,8 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
         context=ctx.extra,
         dry_run=body.dry_run,
         trace=body.trace,
+        external=external,
     )
-    async with deps.acts.start(turn):
-        return await deps.client.start_turn(turn)
 
 
 async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -> SessionReceipt:
@@ -96,7 +106,7 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
     if why := bounds_problem(body.context):
         raise BadRequest(f"`context` cannot be taken: {why}; send less, or send it as a string")
     message_id = body.id or new_id(deps)
-    known = tuple(deps.catalog.actors)
+    known = tuple(each for each, actor in deps.catalog.actors.items() if actor.external is None)
     if body.actor is None and len(known) != 1 and not await deps.client.has_session(key):
         # Refused by the session itself, it would have begun one that talks to nobody.
         chosen_actor(deps, None)
@@ -152,12 +162,16 @@ def new_id(deps: GatewayDeps) -> str:
 
 def chosen_actor(deps: GatewayDeps, name: str | None) -> str:
     """Returns the actor spoken to; the only one when none is named. Raises `NotFound`, `BadRequest`."""
-    known = deps.catalog.actors
+    known = tuple(each for each, actor in deps.catalog.actors.items() if actor.external is None)
     if name is None:
         if len(known) == 1:
             return next(iter(known))
         listed = ", ".join(f"`{each}`" for each in known) or "none is declared"
         raise BadRequest(f"name an `actor`: {listed}")
+    if name in deps.catalog.actors and name not in known:
+        raise BadRequest(
+            f"{quote_name(name)} thinks elsewhere, and nobody speaks to it here; it proposes its own calls"
+        )
     if name not in known:
         listed = ", ".join(f"`{each}`" for each in list(known)[:5]) or "none"
         raise NotFound(f"there is no actor {quote_name(name)}{did_you_mean(name, known) or f'; known: {listed}'}")

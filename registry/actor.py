@@ -48,6 +48,15 @@ class EscalationPath:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExternalAgent:
+    """What an actor that thinks elsewhere may do: it proposes calls with a token of the scope `call`."""
+
+    acts_for: tuple[str, ...]
+    """The people in whose name it may propose: `role:<role>` and `user:<id>`. With a single `user:` that is whom it
+    acts for where a call names nobody."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Actor:
     """A declared actor. It is checked when a catalog is built of it."""
 
@@ -109,6 +118,8 @@ class Actor:
     """Whether one of its own tools may have the name of another (Q3); a shadow never asks fewer people."""
     select: Select | None = field(default=None, repr=False, compare=False)
     """Chooses, for each completion, among the tools that would be seen."""
+    external: ExternalAgent | None = None
+    """Set where the actor thinks elsewhere: it has no model and no instructions, and proposes its calls over HTTP."""
 
     @property
     def facts(self) -> dict[str, Any]:

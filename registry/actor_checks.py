@@ -9,7 +9,8 @@ from signoff.contracts.limits import RESULT_BYTES
 from signoff.contracts.names import READ_REST, RESPOND
 from signoff.formats.nearest_name import did_you_mean
 from signoff.keys.secret_references import FORMS, literal_secrets
-from signoff.registry.actor import Actor
+from signoff.policy.approval_policy import APPROVER
+from signoff.registry.actor import Actor, ExternalAgent
 from signoff.registry.extras import extra_of_model, missing_extra
 from signoff.registry.gates.actor_filters import check_filters
 from signoff.registry.registry import ToolRegistry
@@ -33,7 +34,9 @@ def check_actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, A
             raise actor_error(actor, "name", actor.name, f"needs a name that matches `{ID_PATTERN[:-2]}$`")
         if actor.name in known:
             raise actor_error(actor, "name", actor.name, "is declared twice; give one of the two another name")
-        if not actor.model.strip():
+        if actor.external is not None:
+            _check_external(actor, actor.external)
+        elif not actor.model.strip():
             raise actor_error(actor, "model", actor.model, "has no model; write `model`, such as `openai:gpt-5`")
         _check_model(actor)
         _check_tools(actor, registry)
@@ -45,6 +48,21 @@ def check_actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, A
         _check_domain_data(actor)
         known[actor.name] = actor
     return known
+
+
+def _check_external(actor: Actor, agent: ExternalAgent) -> None:
+    for name, value in (("model", actor.model), ("instructions", actor.instructions), ("routes", actor.routes)):
+        if value:
+            raise actor_error(
+                actor, name, value, f"is `external` and has `{name}`, though it thinks elsewhere; drop it"
+            )
+    if not agent.acts_for:
+        why = "is `external` and acts for nobody; write `acts_for`, such as `[role:staff]` or `[user:ana]`"
+        raise actor_error(actor, "external.acts_for", "", why)
+    for each in agent.acts_for:
+        if APPROVER.match(each) is None:
+            why = f"acts for `{each}`, which is neither `role:<role>` nor `user:<id>`"
+            raise actor_error(actor, "external.acts_for", each, why)
 
 
 def _check_model(actor: Actor) -> None:
@@ -62,6 +80,12 @@ def _check_tools(actor: Actor, registry: ToolRegistry) -> None:
         if registry.resolve(name) is None and name not in actor.own_names:
             near = did_you_mean(name, [*registry.list(), *actor.own_names])
             raise actor_error(actor, "tools", name, f"lists the unknown tool `{name}`{near}")
+        named = registry.resolve(name)
+        if named is not None and named.is_external and actor.external is None:
+            why = (
+                f"lists the tool `{name}`, which external agents run themselves; drop it, or make the actor `external`"
+            )
+            raise actor_error(actor, "tools", name, why)
         if name in (actor.tools or ())[:index]:
             raise actor_error(actor, "tools", name, f"lists the tool `{name}` twice; keep one")
 

@@ -120,6 +120,11 @@ class Catalog:
             raise ConfigError(f"there is no actor {quote_name(name)}{near}", actor=name, field="actor", value=name)
         return found
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models of the actors, each once; agents that think elsewhere have none."""
+        return tuple(dict.fromkeys(actor.model for actor in self.actors.values() if actor.external is None))
+
     def resolve(self, name: str) -> Tool | None:
         """Returns the registry's tool of exactly this name, or None; what an actor can see is `tool_view`'s to say."""
         return self.registry.resolve(name)

@@ -71,6 +71,7 @@ def _conduct(actor: Actor) -> dict[str, object]:
     # Not `autonomy`: it is among the rules, which are hashed as they were compiled.
     path = actor.escalation
     given |= {"escalation": (None if path is None else dataclasses.asdict(path), None)}
+    given |= {"external": (None if actor.external is None else dataclasses.asdict(actor.external), None)}
     return {name: value for name, (value, default) in given.items() if value != default}
 
 

@@ -96,3 +96,8 @@ def _unwrap(run: Handler) -> Handler:
     # With it, the signature that is checked would be that of the handler inside.
     vars(run).pop("__wrapped__", None)
     return run
+
+
+async def run_elsewhere(args: dict[str, Any], context: ToolContext) -> Any:
+    """Runs nothing: the handler of a tool with `runs: external`, which the agent that proposes its calls runs."""
+    raise ConfigError("this tool is run by the agent that proposes its calls", field="runs")

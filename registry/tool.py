@@ -52,6 +52,7 @@ Scope: TypeAlias = Literal["generalist", "specialist"]
 Routing: TypeAlias = Literal["routed", "bypass"]
 Concurrency: TypeAlias = Literal["safe", "exclusive"]
 Validation: TypeAlias = Literal["strict", "warn", "off"]
+RunBy: TypeAlias = Literal["signoff", "external"]
 
 DEFAULT_TIMEOUT: Final = 300.0
 REPEATABLE_TRIES: Final = 3
@@ -189,6 +190,15 @@ class ToolOptions:
     arguments in any case."""
     settings_schema: Mapping[str, Any] | None = None
     """JSON Schema of `settings`, an object."""
+    # Of the definition where it is external, see `declaration`: what people approve is then another's promise.
+    runs: Annotated[RunBy, FieldSpec(hashed="no", shadow="same")] = "signoff"
+    """Who runs its calls: `signoff`, or the `external` agent that proposes them, under a permit. One that is run
+    outside has no `handler`, and external agents alone have it.
+
+    [external-calls.md](external-calls.md).
+    """
+    unreported: Literal["record", "ask"] = "record"
+    """Of an external one that was used and never reported: `record` that nobody knows, or also `ask` people."""
     # Of the definition where there are any, see `declaration`: by other settings a call does something else.
     settings: Annotated[Mapping[str, Any], FieldSpec(hashed="no", unset="`{}`")] = field(default_factory=dict)
     """What the handler reads as `context.settings`; checked by `settings_schema` at start, a misfit is an error.
@@ -340,7 +350,13 @@ class Tool(ToolOptions):
             # An approval of a tool must not carry over to another one of the same name.
             **({"place": self.place} if self.place else {}),
             **({"settings": self.settings} if self.settings else {}),
+            **({"runs": self.runs} if self.is_external else {}),
         }
+
+    @property
+    def is_external(self) -> bool:
+        """Whether the agent that proposes its calls runs them itself, under a permit."""
+        return self.runs == "external"
 
     @property
     def of_framework(self) -> bool:

@@ -22,9 +22,10 @@ from signoff.formats.nearest_name import did_you_mean
 from signoff.keys.secret_references import FORMS, is_secret_name, literal_secrets
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.capabilities import NO_CAPABILITIES, WRITABLE, Capabilities
+from signoff.registry.handler_adapters import run_elsewhere
 from signoff.registry.results.destinations import filter_problems
 from signoff.registry.tool import Tool, refuse_tool
-from signoff.registry.tool_fields import FieldProblem
+from signoff.registry.tool_fields import FieldProblem, tool_fields
 
 logger = logging.getLogger("signoff.registry")
 
@@ -58,6 +59,11 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # Lower case and exact, without `*`: hosts are compared as text, and one that only looks declared must not pass.
 _HOST: Final = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,62})\.)*[a-z0-9](?:[a-z0-9-]{0,62})(?::[0-9]{1,5})?\Z")
 _IDENTITY: Final = "user"
+_ONLY_HERE: Final = (
+    "output_schema", "task_queue", "attempts", "updates", "fallbacks", "settings_schema", "capabilities",
+    "untrusted_output", "return_direct", "filters", "probe",
+)  # fmt: skip
+"""Fields of what a worker runs: nothing would keep to them where the agent runs it."""
 _REPEATABLE: Final = "is neither `read_only` nor `idempotent`"
 
 _Check: TypeAlias = Callable[[Tool], Iterator[FieldProblem]]
@@ -346,6 +352,24 @@ def _repeats(tool: Tool) -> Iterator[FieldProblem]:
         yield FieldProblem("fallbacks", fallbacks, "lists a fallback twice; keep one")
 
 
+def _runs(tool: Tool) -> Iterator[FieldProblem]:
+    if not tool.is_external:
+        if tool.handler is run_elsewhere:
+            why = "has no handler of its own; write `runs: external`, or name a `handler`"
+            yield FieldProblem("handler", "", why)
+        if tool.unreported != "record":
+            why = "has `unreported`, but is run by a worker, which always reports; drop it"
+            yield FieldProblem("unreported", tool.unreported, why)
+        return
+    if tool.handler is not run_elsewhere:
+        yield FieldProblem("handler", "", "has `runs: external` and a `handler`, which nobody would call; drop one")
+    values, fields = vars(tool), tool_fields(Tool)
+    for name in _ONLY_HERE:
+        if values[name] != fields[name].default:
+            why = f"has `runs: external` and `{name}`, which only a worker could keep to; drop `{name}`"
+            yield FieldProblem(name, "", why)
+
+
 # In the order of B17, and each may rely on those before it: schemas are sound before arguments are looked up in them.
 _CHECKS: Final[tuple[_Check, ...]] = (
     _place,
@@ -368,4 +392,5 @@ _CHECKS: Final[tuple[_Check, ...]] = (
     _cache_permission,
     _repeats,
     filter_problems,
+    _runs,
 )

@@ -249,7 +249,7 @@ class Store:
     ) -> Claim:
         """Claims the ticket `key`; of all claimers ever, exactly one gets `fresh`.
 
-        `owner` is the approver's name, for people.
+        `owner` is the id of the try that uses a permit, of a call that its agent runs.
 
         `nonce` is that of the turn's principal: under one call of it there is one action that is claimed or done. In
         the same transaction one use of `grant` is spent and the `use` of a limited tool is taken, if given, in place of

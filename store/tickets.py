@@ -46,7 +46,7 @@ class Ticket(FrozenModel):
     tool: str
     """The tool's name."""
     owner: str = ""
-    """The approver's name, for people."""
+    """Of a call that its agent runs: the id of the try that used its permit."""
     nonce: str = ""
     """The nonce of the turn's principal."""
     state: TicketState

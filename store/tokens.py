@@ -17,9 +17,13 @@ from signoff.contracts.names import PEER
 from signoff.store.store import Also, Store
 from signoff.store.tables import TOKENS, millis_from_time, time_from_millis
 
-Scope = Literal["read", "decide", "start", "peer"]
+Scope = Literal["read", "decide", "start", "peer", "call"]
 SCOPES: Final[tuple[Scope, ...]] = ("read", "decide", "start")
 """What a person's token may do: look, answer requests, start and stop turns. None implies another."""
+CALL: Final = "call"
+"""What an external agent's token may do, and nothing else: propose calls, use their permits and report."""
+ACTOR: Final = "actor:"
+"""Begins the holder of a token that is an external agent's; no person's id holds a colon."""
 PREFIX: Final = "sgf_"
 TOKEN_BYTES: Final = 32
 ID_CHARS: Final = 12
@@ -36,7 +40,7 @@ class Token(FrozenModel):
     tenant: str
     """The person's tenant."""
     person: str
-    """The person's id."""
+    """The person's id; of an external agent's token `actor:<name>`."""
     scopes: tuple[Scope, ...]
     """What the token may do."""
     created_at: datetime
@@ -47,6 +51,11 @@ class Token(FrozenModel):
     """When it was last used."""
     revoked_at: datetime | None = None
     """When it was revoked."""
+
+    @property
+    def agent(self) -> str:
+        """The name of the external agent whose token it is; "" for a person's."""
+        return self.person.removeprefix(ACTOR) if self.person.startswith(ACTOR) else ""
 
 
 class Tokens:
@@ -75,6 +84,10 @@ class Tokens:
         if PEER in wanted and len(wanted) > 1:
             # With another one the agent could read, start or decide what it was never exposed to.
             raise Refused(f"the scope `{PEER}` stands alone: it is for other agents", code="malformed")
+        # An agent that could read or decide as well would be a person to every other route.
+        if (CALL in wanted or person.startswith(ACTOR)) and (wanted != {CALL} or not person.startswith(ACTOR)):
+            why = f"the scope `{CALL}` is for external agents, and nothing else is; make a token of it alone"
+            raise Refused(why, code="malformed")
         if not given:
             raise Refused(f"a token needs a scope: {', '.join(f'`{scope}`' for scope in SCOPES)}", code="malformed")
         if not timedelta(0) < lifetime <= LONGEST:

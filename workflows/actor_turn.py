@@ -5,16 +5,26 @@ import contextlib
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 with workflow.unsafe.imports_passed_through():
     from signoff.approvals.approval_book import envelope_problem
     from signoff.approvals.audit_events import session_entry, turn_end_entry, turn_entry
     from signoff.approvals.waiting_outcome import outcome_message
     from signoff.contracts import names
-    from signoff.contracts.activity_messages import ModelReply, ModelTask, RecordTask, Response
+    from signoff.contracts.activity_messages import (
+        CallRequest,
+        ModelReply,
+        ModelTask,
+        RecordTask,
+        ReportReply,
+        Response,
+        UseReply,
+        UseRequest,
+    )
     from signoff.contracts.approval import ApprovalRequest
     from signoff.contracts.audit import AuditEntry
+    from signoff.contracts.call import ReportedOutcome
     from signoff.contracts.limits import HISTORY_BYTES, HISTORY_EVENTS
     from signoff.contracts.message import CallPart, Message
     from signoff.contracts.receipt import Receipt
@@ -22,6 +32,8 @@ with workflow.unsafe.imports_passed_through():
     from signoff.workflows import options, outcomes
     from signoff.workflows.approval_flow import ApprovalFlow
     from signoff.workflows.call_loop import CallLoop
+    from signoff.workflows.envelope_reader import read_envelope
+    from signoff.workflows.external_runner import ExternalRunner, use_refusal
     from signoff.workflows.session_link import SessionLink
     from signoff.workflows.temporal_metadata import TemporalMetadata
     from signoff.workflows.tool_runner import ToolRunner
@@ -55,7 +67,8 @@ class ActorTurn:
         self._metadata = TemporalMetadata(self._state)
         self._session = SessionLink(turn)
         self._approvals = ApprovalFlow(self._state, self._show)
-        tools = ToolRunner(self._state)
+        self._external = ExternalRunner(self._state, self._approvals.hold_lock)
+        tools = ToolRunner(self._state, self._external)
         self._calls = CallLoop(self._state, self._approvals, tools, self._show)
         self._end_reported = False
 
@@ -89,6 +102,58 @@ class ActorTurn:
         problem = envelope_problem(envelopes)
         if problem:
             raise ValueError(problem)
+
+    # Of a turn whose agent thinks elsewhere: the gateway alone sends these, and checks what it is answered.
+
+    @workflow.update(name=names.AWAIT_CALL, description="Tell when the proposed call is judged, and use its permit")
+    async def await_call(self, *envelopes: Any) -> UseReply:
+        """Returns once the proposed call waits, may be used or has ended; uses its permit at once where that is
+        wished.
+        """
+        wish = read_envelope(envelopes[0] if envelopes else None, CallRequest)
+        if isinstance(wish, str) or wish.input != workflow.memo_value(names.MEMO_INPUT_DIGEST, ""):
+            return use_refusal("conflict")
+        await workflow.wait_condition(self._is_judged)
+        reply = await self._external.use(wish.use) if wish.use else UseReply()
+        view = next(iter(self._state.calls.values()), None)
+        about = {"nonce": self._state.turn.principal.nonce, "outcome": None if view is None else view.outcome}
+        return reply.model_copy(update={**about, "state": "proposed" if view is None else view.state})
+
+    @workflow.update(name=names.USE_CALL, description="Use the permit of the proposed call, once")
+    async def use_call(self, *envelopes: Any) -> UseReply:
+        """Hands out the permit of the proposed call to one try alone."""
+        wish = read_envelope(envelopes[0] if envelopes else None, UseRequest)
+        if isinstance(wish, str) or not wish.use:
+            return use_refusal("unavailable")
+        return await self._external.use(wish.use)
+
+    @workflow.update(name=names.REPORT_CALL, description="Report what became of the call that was used")
+    async def report_call(self, *envelopes: Any) -> ReportReply:
+        """Takes the report of the agent that ran the call, once."""
+        report = read_envelope(envelopes[0] if envelopes else None, ReportedOutcome)
+        if isinstance(report, str):
+            return ReportReply(code="conflict", message=report)
+        return await self._external.take_report(report)
+
+    @await_call.validator
+    def _check_external(self, *envelopes: Any) -> None:
+        problem = envelope_problem(envelopes)
+        if problem or self._state.turn.external is None:
+            raise ValueError(problem or "this turn has no call of an agent that thinks elsewhere")
+
+    @use_call.validator
+    # Refused here, an Update leaves no event: an agent may ask again and again while people are asked.
+    def _check_use(self, *envelopes: Any) -> None:
+        self._check_external(*envelopes)
+        wish = read_envelope(envelopes[0], UseRequest)
+        if not isinstance(wish, str) and (code := self._external.use_problem(wish.use)):
+            raise ValueError(code)
+
+    @report_call.validator
+    def _check_report(self, *envelopes: Any) -> None:
+        self._check_external(*envelopes)
+        if not self._external.is_used:
+            raise ValueError("not_used")
 
     @workflow.signal(name=names.INJECT, description="From the session: a late result for this turn")
     def inject(self, *envelopes: Any) -> None:
@@ -173,6 +238,8 @@ class ActorTurn:
             self._check_caps()
             reply = await self._complete()
             calls = state.add_completion(reply)
+            if state.turn.external is not None:
+                return await self._settle_proposed(calls, reply)
             # A `respond` that cannot be read goes back once; then its text is taken, or this might never end.
             answer = reply.answer
             if answer is not None and (not reply.respond_error or state.bad_responds):
@@ -197,6 +264,18 @@ class ActorTurn:
             direct = next((outcome for outcome in settled if outcome.direct), None)
             if direct is not None and (not self._calls.waits or self._may_leave()):
                 return state.answer_result(Response(text=direct.value))
+
+    async def _settle_proposed(self, calls: tuple[CallPart, ...], reply: ModelReply) -> TurnResult:
+        """Returns the result of a turn that has one call and no model: what became of that call."""
+        settled = await self._calls.batch(calls, reply)
+        self._state.settle(calls, settled, ())
+        if self._state.stopped:
+            raise asyncio.CancelledError
+        return self._state.answer_result(Response(text=settled[0].value))
+
+    def _is_judged(self) -> bool:
+        book, external = self._state.book, self._external
+        return bool(self._state.result is not None or book.pending() or external.is_open or external.is_used)
 
     async def _wait_at_end(self, reply: ModelReply, calls: tuple[CallPart, ...]) -> None:
         """Returns once there is something to tell the model, which has answered while calls wait."""
@@ -268,21 +347,31 @@ class ActorTurn:
             audit=self._unwritten(),
             denied=state.session_denials(),
             waiting=state.waiting_calls(),
+            external=state.turn.external,
         )
         began = workflow.now()
         try:
-            reply: ModelReply = await workflow.execute_activity(
-                names.MODEL,
-                task,
-                result_type=ModelReply,
-                summary=f"Completion {state.completions}",
-                **options.MODEL,
-            )
-        except ActivityError as error:
+            reply = await (self._ask_model(task) if task.external is None else self._propose(task))
+        except outcomes.LOST as error:
             # Perhaps they were written before it was lost: the record takes an entry once, by its key.
             state.book.unwritten.give_back(task.audit)
             raise self._model_failure(error) from error
         state.active_seconds += (workflow.now() - began).total_seconds()
+        return reply
+
+    async def _ask_model(self, task: ModelTask) -> ModelReply:
+        reply: ModelReply = await workflow.execute_activity(
+            names.MODEL, task, result_type=ModelReply, summary=f"Completion {task.completion}", **options.MODEL
+        )
+        return reply
+
+    async def _propose(self, task: ModelTask) -> ModelReply:
+        """Has the call of the turn's agent kept and judged: no model is asked, so it need not be an activity."""
+        # Nobody is asked yet whose answer could come in beside it.
+        async with self._approvals.hold_lock():
+            reply: ModelReply = await workflow.execute_local_activity(
+                names.MODEL, task, result_type=ModelReply, summary="Judge the proposed call", **options.PROPOSE
+            )
         return reply
 
     def _unwritten(self) -> tuple[AuditEntry, ...]:
@@ -327,7 +416,7 @@ class ActorTurn:
             )
         return True
 
-    def _model_failure(self, error: ActivityError) -> BaseException:
+    def _model_failure(self, error: FailureError) -> BaseException:
         kind = outcomes.error_type(error)
         text = outcomes.error_text(error)
         if outcomes.was_cancelled(error):

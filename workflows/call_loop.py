@@ -243,7 +243,7 @@ class CallLoop:
                 return outcomes.unwanted_outcome(call.call, call.tool)
             reply = await self._run_tool(call, gate_decision, request, tries)
             revision += 1
-            unknown = self._unknown(reply)
+            unknown = self._unknown(reply, gate_decision)
             if unknown is not None:
                 doubt = await self._approvals.ask_about_doubt(call, gate_decision, tries.ticket(gate_decision.digest))
                 if isinstance(doubt, CallOutcome):
@@ -309,8 +309,10 @@ class CallLoop:
         permit = activity_inputs.permit(self._state.ctx_of(call.call), call, gate_decision, request, tries.doubts)
         return await self._tools.keep(call, gate_decision, permit, tries.ticket(gate_decision.digest), doubt)
 
-    def _unknown(self, reply: ToolReply) -> CallOutcome | None:
+    def _unknown(self, reply: ToolReply, gate_decision: GateDecision) -> CallOutcome | None:
         """Returns the outcome of a call that people are to be asked about; None where nobody is asked."""
+        if gate_decision.options.external and not gate_decision.options.ask_unreported:
+            return None
         unknown = reply.outcome is not None and reply.outcome.code == "in_doubt"
         # Of a turn that was stopped nobody is asked anything more: its call stays in doubt, and says so.
         return reply.outcome if unknown and not self._state.stopped else None

@@ -39,6 +39,16 @@ IDENTIFY: Final[dict[str, Any]] = {
     "schedule_to_close_timeout": timedelta(seconds=8),
     "retry_policy": RetryPolicy(maximum_attempts=2),
 }
+# Soon given up, as an agent waits for the answer; it asks again with the same id.
+USE: Final[dict[str, Any]] = {
+    "schedule_to_close_timeout": timedelta(seconds=20),
+    "retry_policy": RetryPolicy(maximum_attempts=3, non_retryable_error_types=list(_NEVER_AGAIN)),
+}
+# As long as that of the gates: nothing is lost by trying again, and without an answer nothing may run.
+PROPOSE: Final[dict[str, Any]] = {
+    "start_to_close_timeout": timedelta(seconds=60),
+    "retry_policy": RetryPolicy(maximum_interval=timedelta(seconds=20), non_retryable_error_types=["ConfigError"]),
+}
 RECORD: Final[dict[str, Any]] = {
     "start_to_close_timeout": timedelta(seconds=30),
     "retry_policy": _PATIENT,

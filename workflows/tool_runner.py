@@ -17,6 +17,7 @@ from signoff.contracts.call import CallOutcome, Permit
 from signoff.contracts.message import CallPart
 from signoff.workflows import options, outcomes
 from signoff.workflows.concurrency_slots import ConcurrencySlots
+from signoff.workflows.external_runner import ExternalRunner
 from signoff.workflows.turn_state import TurnState
 
 _LATE = "the approval ran out while the call waited for its turn to run"
@@ -32,8 +33,9 @@ class _Run(NamedTuple):
 class ToolRunner:
     """Runs the tools of one turn. Each task takes along what the turn has seen and nobody has recorded yet."""
 
-    def __init__(self, state: TurnState) -> None:
+    def __init__(self, state: TurnState, external: ExternalRunner) -> None:
         self._state = state
+        self._external = external
         self._slots = ConcurrencySlots()
         self._runs: dict[str, _Run] = {}
         self._aborted: set[str] = set()
@@ -115,6 +117,12 @@ class ToolRunner:
             budget_chars=gate_decision.options.budget_chars,
             audit=self._state.book.unwritten.take(),
         )
+        if gate_decision.options.external:
+            begun = partial(self._question, call, gate_decision, permit, ticket)
+            reply = await self._external.run(call, task, gate_decision, begun)
+            # Perhaps they were written with the use of its permit: the record takes an entry once, by its key.
+            self._state.book.unwritten.give_back(task.audit)
+            return reply
         try:
             reply = await (
                 _local(call, task, gate_decision)

@@ -15,7 +15,7 @@ _PROVIDER = "signoff.activities.models.pydantic_ai_driver"
 
 
 async def build_drivers(catalog: Catalog, secrets: SecretProvider, *, instead: str = "") -> Mapping[str, Driver]:
-    """Builds a driver for the model of every actor; `instead` names one model that answers for the scripted ones.
+    """Builds a driver for every model of the actors; `instead` names one model that answers for the scripted ones.
 
     Raises `ConfigError` for a model that cannot be had: a typo, a missing extra, a missing key or secret; `Unavailable`
     where the source of a secret does not answer.
@@ -23,8 +23,7 @@ async def build_drivers(catalog: Catalog, secrets: SecretProvider, *, instead: s
     for actor in catalog.actors.values():
         # For its errors alone: a secret that is missing is found at the start and not in some turn.
         await model_settings(actor, secrets)
-    models = dict.fromkeys(actor.model for actor in catalog.actors.values())
-    chosen = {model: instead if instead and model.startswith(SCRIPTED) else model for model in models}
+    chosen = {model: instead if instead and model.startswith(SCRIPTED) else model for model in catalog.models}
     return {model: build_driver(name) for model, name in chosen.items()}
 
 

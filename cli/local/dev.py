@@ -215,7 +215,7 @@ async def _greet(out: Output, place: LocalInstallation, server: DevServer, store
 
 def first_words(catalog: Catalog, instead: str = "") -> str:
     """Suggests a first message: one that a script understands, else the title of a tool that asks people."""
-    for model in dict.fromkeys(actor.model for actor in catalog.actors.values()):
+    for model in catalog.models:
         if model.startswith(SCRIPTED) and not instead:
             examples: Sequence[str] = vars(build_driver(model)).get("examples", ())
             if examples:
@@ -226,9 +226,8 @@ def first_words(catalog: Catalog, instead: str = "") -> str:
 
 def model_lines(catalog: Catalog, instead: str = "") -> list[str]:
     """Names the model that answers for the actors, and why a script does."""
-    models = dict.fromkeys(actor.model for actor in catalog.actors.values())
     lines = []
-    for model in models:
+    for model in catalog.models:
         if not model.startswith(SCRIPTED):
             lines.append(model)
         elif instead:

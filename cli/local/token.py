@@ -1,4 +1,4 @@
-"""`token create`, `token list` and `token revoke`: personal tokens for the HTTP API and for signing in."""
+"""`token create`, `token list` and `token revoke`: tokens of people for the API and for signing in, and of agents."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -11,16 +11,17 @@ from rich.text import Text
 
 from signoff.approvals.audit_events import admin_entry
 from signoff.audit.log import entry_writer
-from signoff.cli.local.installation import account, find_installation
+from signoff.cli.local.installation import LocalInstallation, account, find_installation
 from signoff.cli.terminal.options import AsJson, Manifest, Tenant
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean, span
 from signoff.contracts.clock import system_clock
-from signoff.contracts.errors import Refused
+from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.formats.durations import seconds
+from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.store.store import Also, working_store
-from signoff.store.tokens import Scope, Token, Tokens
+from signoff.store.tokens import ACTOR, CALL, Scope, Token, Tokens
 
 app = typer.Typer(help="Make, list and revoke personal tokens.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -42,10 +43,13 @@ def _lifetime(text: str) -> timedelta:
 
 @app.command()
 def create(
-    person: Annotated[str, typer.Argument(metavar="PERSON", help="Whose token: the id of a person.")],
+    person: Annotated[
+        str,
+        typer.Argument(metavar="PERSON", help="Whose token: the id of a person; of the scope call, an agent's name."),
+    ],
     scope: Annotated[
         list[str],
-        typer.Option(help="What it may do: read, decide or start, once for each; peer for an agent."),
+        typer.Option(help="What it may do: read, decide or start, once for each; call or peer alone, for agents."),
     ],
     expires: Annotated[str, typer.Option(help="How long it lives, such as 30d or 12h; 366 days at most.")] = "30d",
     tenant: Tenant = DEFAULT_TENANT,
@@ -57,12 +61,10 @@ def create(
 
     async def body(out: Output) -> int:
         place = find_installation(manifest)
-        found = place.person(person, tenant)
-        if not found.active:
-            raise Refused(f"`{found.id}` is not active: nothing could be done with this token")
+        owner_tenant, owner = _holder(place, person, tenant, agent=CALL in scopes)
         async with working_store(place.settings) as store:
             secret, token = await Tokens(store).create(
-                found.tenant, found.id, scopes, lifetime=lifetime, now=system_clock(), also=_record_act("token create")
+                owner_tenant, owner, scopes, lifetime=lifetime, now=system_clock(), also=_record_act("token create")
             )
         out.show(
             {"token": secret, **token.model_dump(mode="json")},
@@ -106,6 +108,19 @@ def revoke(
         return 0
 
     run(body, as_json=as_json)
+
+
+def _holder(place: LocalInstallation, name: str, tenant: str, *, agent: bool) -> tuple[str, str]:
+    """Returns the tenant and the holder of a token. Raises `NotFound`, and `Refused` for who could do nothing by it."""
+    if agent:
+        known = [each for each, actor in place.catalog.actors.items() if actor.external is not None]
+        if name not in known:
+            raise NotFound(f"the manifest has no external agent {quote_name(name)}{did_you_mean(name, known)}")
+        return tenant, f"{ACTOR}{name}"
+    found = place.person(name, tenant)
+    if not found.active:
+        raise Refused(f"`{found.id}` is not active: nothing could be done with this token")
+    return found.tenant, found.id
 
 
 def _record_act(name: str) -> Callable[[Token], Also]:

@@ -27,7 +27,7 @@ _ANSWERED: Final = (
 )  # fmt: skip
 _NOBODY: Final = Principal(user="")
 _AGREED: Final = ("approved", "happened")
-_ON_THE_WAY: Final = ("proposed", "running", "waiting")
+_ON_THE_WAY: Final = ("proposed", "running", "waiting", "permitted", "used")
 
 
 async def proved_view(

@@ -71,6 +71,12 @@ class Authenticator:
             token = await self._tokens.authenticate(secret.strip(), self._deps.clock())
         except Refused as error:
             raise SignInNeeded(error.message) from None
+        if token.agent:
+            actor = self._deps.catalog.actors.get(token.agent)
+            if actor is None or actor.external is None:
+                raise SignInNeeded("the agent of this token is not an external one of the manifest, or not any more")
+            nobody = Person(id=token.person, tenant=token.tenant)
+            return AuthenticatedCaller(nobody, "session", token.scopes, agent=token.agent)
         # Tokens and sessions outlive what people may do: the directory is asked at every request.
         person = self._active(token.tenant, token.person)
         if person is None:

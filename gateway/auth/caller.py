@@ -27,6 +27,8 @@ class AuthenticatedCaller:
     person: Person
     assurance: Assurance
     scopes: tuple[Scope, ...]
+    agent: str = ""
+    """The external agent whose token it is; then `person` is nobody of the directory, and may do nothing else."""
 
 
 class SignInNeeded(Refused):

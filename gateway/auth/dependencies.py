@@ -19,7 +19,7 @@ _BEARER: Final = HTTPBearer(
     # Else FastAPI would answer for us where the header is missing, in development as well.
     auto_error=False,
     scheme_name="personal token",
-    description="`signoff token create` makes one; scopes `read`, `decide`, `start`, and `peer` for other "
+    description="`signoff token create` makes one; scopes `read`, `decide`, `start`, and `peer` or `call` for other "
     "agents. Needless in development.",
 )
 
@@ -101,6 +101,8 @@ TokenDecider = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token"
 """A route of the API that changes anything else."""
 TokenPeer = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "peer"))]
 """A route for other agents, by which they start turns of their own and read them."""
+TokenAgent = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "call"))]
+"""A route of the API by which external agents propose their calls; no person's token is let in."""
 MaybeTokenReader = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "read", optional=True))]
 """A route of the API for everybody, which tells more to whoever shows a token."""
 PAGE_READ: Final = Depends(Access("cookie", "read"))

@@ -28,6 +28,9 @@ def is_permitted(actor: Actor, tool: Tool) -> bool:
     The list is the boundary (B45). Tools of MCP servers and plugins pass it also where the actor has filters for what
     they come from (E13), and pass those filters in any case. What the framework itself brings needs no list (X25).
     """
+    if tool.is_external and actor.external is None:
+        # Nobody would ever use the permit of its calls.
+        return False
     # First: further down every actor without a list would see it once a single one declares it.
     if tool.of_framework:
         return actor.read_rest

@@ -89,6 +89,8 @@ def _row(catalog: Catalog, tool: Tool) -> InventoryRow:
 
 def _may_use(actor: Actor, tool: Tool) -> bool:
     listed = actor.tools is None or tool.name in actor.tools
+    if tool.is_external and actor.external is None:
+        return False
     return listed and (not tool.place or tool.place.partition(".")[0] == actor.name)
 
 

@@ -19,10 +19,10 @@ from signoff.formats.yaml_section import Section, check_keys, read_section
 from signoff.people.directory import Directory
 from signoff.people.people_file import FileDirectory, read_people
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
-from signoff.registry.actor import Actor, Autonomy, EscalationPath, Surface
+from signoff.registry.actor import Actor, Autonomy, EscalationPath, ExternalAgent, Surface
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.function import tool_from_function
-from signoff.registry.handler_adapters import per_call
+from signoff.registry.handler_adapters import per_call, run_elsewhere
 from signoff.registry.hooks import PER_CALL, Handler
 from signoff.registry.import_reference import extend_path, load_reference
 from signoff.registry.manifest.channel_sections import read_channels
@@ -33,6 +33,7 @@ from signoff.registry.manifest.sections import (
     ActorSection,
     Defaults,
     EscalationSection,
+    ExternalSection,
     LimitsSection,
     ManifestSection,
 )
@@ -109,7 +110,8 @@ def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:
     limits = read_section(file, (*place, "limits"), LimitsSection, section.limits, f"`limits` of actor `{name}`")
     return Actor(
         name=name,
-        model=section.model or default_model,
+        # An agent that thinks elsewhere has no model here, not even the default one.
+        model=section.model or ("" if section.external is not None else default_model),
         description=section.description,
         instructions=section.instructions,
         tools=None if section.tools is None else tuple(section.tools),
@@ -136,8 +138,13 @@ def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:
         escalation=None if section.escalation is None else _escalation(section.escalation),
         shadowing=section.shadowing,
         trace=section.trace,
+        external=None if section.external is None else _external(section.external),
         **read_scopes(file, place, section, partial(_tool, file)),
     )
+
+
+def _external(section: ExternalSection) -> ExternalAgent:
+    return ExternalAgent(acts_for=tuple(section.acts_for))
 
 
 def _escalation(section: EscalationSection) -> EscalationPath:
@@ -166,7 +173,12 @@ def _tool(file: YamlFile, place: Place, name: str, data: Any) -> Tool:
     section = dict(read_section(file, place, ToolSection, data, f"tool `{name}`"))
     # Before anything is looked up in `data`, which may be nothing at all.
     given = [key for key in HANDLERS if section[key] is not None]
-    if len(given) != 1:
+    external = section["runs"] == "external"
+    if external and (given or section["input_schema"] is None):
+        why = f"has a `{given[0]}`, which nobody would call; drop it" if given else "needs its `input_schema`"
+        key = given[0] if given else "runs"
+        raise file.error((*place, key), f"tool `{name}` is run by its agent and {why}", tool_name=name, field=key)
+    if len(given) != 1 and not external:
         missing = f"`handler` of tool `{name}` is missing, or `per_call` in its place"
         why = f"tool `{name}` has both `handler` and `per_call`; keep one" if given else missing
         raise file.error(place, why, tool_name=name, field="handler")
@@ -182,9 +194,9 @@ def _tool(file: YamlFile, place: Place, name: str, data: Any) -> Tool:
         if value is not None and key not in _READ_HERE
     }
     fields |= {"name": name, "site": ":".join(map(str, file.where(place)))}
-    target = _load(file, place, name, given[0], section[given[0]])
+    target = run_elsewhere if external else _load(file, place, name, given[0], section[given[0]])
     try:
-        if given[0] == "per_call":
+        if given == ["per_call"]:
             target = _of_call(target, name, section["input_schema"])
         return _declare(target, name, section["input_schema"], fields)
     except ConfigError as error:
@@ -252,7 +264,8 @@ def _declare(target: Any, name: str, input_schema: Mapping[str, Any] | None, fie
                 field="handler",
             )
         return tool_from_function(target, fields)
-    words = {"description": (inspect.getdoc(target) or "").partition("\n\n")[0]}
+    own = "" if target is run_elsewhere else inspect.getdoc(target) or ""
+    words = {"description": own.partition("\n\n")[0]}
     return Tool(handler=target, input_schema=input_schema, **{**words, **fields})
 
 

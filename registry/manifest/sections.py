@@ -110,6 +110,12 @@ class EscalationSection(Section):
     escalate_to: list[str] = Field([], description="To whom it is escalated.")
 
 
+class ExternalSection(Section):
+    """What an actor that thinks elsewhere may do, with a token of the scope `call`."""
+
+    acts_for: list[str] = Field(description="In whose name it may propose calls: `role:<role>` and `user:<id>`.")
+
+
 class ActorSection(Section):
     """One actor; its name is its key. No `tools` means all of them, `[]` none."""
 
@@ -161,6 +167,9 @@ class ActorSection(Section):
     trace: bool = Field(False, description="Log and record tell which tool the name of each of its calls means.")
     shadowing: Literal["allow", "warn", "forbid"] = Field(
         "forbid", description="Whether a tool may have the name of one behind it."
+    )
+    external: ExternalSection | None = Field(
+        None, description="It thinks elsewhere and proposes its calls over HTTP; no `model`, no `instructions`."
     )
 
 

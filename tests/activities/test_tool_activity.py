@@ -259,7 +259,7 @@ async def test_arguments_in_the_store_are_loaded(store: Store) -> None:
 # Tickets
 
 
-async def test_a_begun_call_without_outcome_is_in_doubt(store: Store) -> None:
+async def test_a_make_external_turn_without_outcome_is_in_doubt(store: Store) -> None:
     """Somebody began and never told: a tool that is not idempotent must not begin again."""
     ledger = Ledger()
     tool = free(ledger)
@@ -306,7 +306,7 @@ CLOSED: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize("idempotent", [True, False])
 @pytest.mark.parametrize(("fields", "change"), CLOSED)
-async def test_what_comes_between_does_not_make_a_begun_call_one_that_did_not_run(
+async def test_what_comes_between_does_not_make_a_make_external_turn_one_that_did_not_run(
     store: Store, fields: Any, change: Any, idempotent: bool
 ) -> None:
     """The tool is hidden, denied, changed or asks by now, but it was begun before: then nobody knows what happened."""
@@ -323,7 +323,7 @@ async def test_what_comes_between_does_not_make_a_begun_call_one_that_did_not_ru
     assert ledger.rows == []
 
 
-async def test_a_refusal_does_not_make_a_begun_call_one_that_did_not_run(store: Store) -> None:
+async def test_a_refusal_does_not_make_a_make_external_turn_one_that_did_not_run(store: Store) -> None:
     """Nobody vouches for who asked by now, or for who gave the earlier ticket up: it was begun all the same."""
     ledger = Ledger()
     tool = free(ledger)
@@ -341,7 +341,7 @@ async def test_a_refusal_does_not_make_a_begun_call_one_that_did_not_run(store: 
     assert ledger.rows == []
 
 
-async def test_a_removed_tool_does_not_make_a_begun_call_one_that_did_not_run(store: Store) -> None:
+async def test_a_removed_tool_does_not_make_a_make_external_turn_one_that_did_not_run(store: Store) -> None:
     """No worker has it any more: its ticket says what is known, to the turn that the ticket is of."""
     gone = free(Ledger())
     absent = tool_activities(worker_deps(store, free(Ledger(), name="look")))[-1]

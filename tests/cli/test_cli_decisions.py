@@ -209,7 +209,7 @@ async def test_unknown_names_offer_the_nearest(served_cli: Cli) -> None:
     assert "no request and no turn" in assert_one_sentence(await served_cli("show", "nonsense"))
 
 
-async def test_a_refused_answer_changes_nothing(served_cli: Cli) -> None:
+async def test_a_refmake_used_answer_changes_nothing(served_cli: Cli) -> None:
     """A stranger to the request is refused with a receipt, and the request still waits."""
     card = await waiting_request(served_cli, "pay 1200")
     refused = await served_cli("approve", card["code"], "--as", "rui", "--json")

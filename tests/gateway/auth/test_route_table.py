@@ -78,6 +78,8 @@ def wanted(method: str, path: str) -> Access:
         return Access("cookie")
     # A form of `/tools/` judges a made-up call: nothing runs and nobody is asked.
     looks = method in READING or path.startswith("/tools/")
+    if path.startswith("/v1/calls"):
+        return TokenAccess("token", "call")
     scope: Any = "read" if looks else "start" if STARTING.match(path) else "decide"
     return TokenAccess("token", scope) if path.startswith("/v1/") else Access("cookie", scope)
 

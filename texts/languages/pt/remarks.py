@@ -10,6 +10,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "remark.not_run": "isto já foi respondido e não foi executado",
     "remark.edited": "{who} alterou os argumentos",
     "remark.fallback": "isto substitui {tools}",
+    "remark.runner": "executado pelo próprio {actor}, fora do Signoff",
     "remark.repeated": "um valor secreto repete-se em {names} e lá está oculto",
     "remark.repeated.more": "um valor secreto repete-se em {names} e mais {n}, e lá está oculto",
     "remark.begun": "esta mesma chamada já foi começada e ninguém sabe se aconteceu",

@@ -1,0 +1,137 @@
+"""Proposes calls of external agents over Temporal, uses their permits and reports what became of them."""
+
+import asyncio
+import contextlib
+import hashlib
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+from temporalio.client import (
+    WithStartWorkflowOperation,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from signoff.contracts import names
+from signoff.contracts.activity_messages import CallRequest, ReportReply, UseReply, UseRequest
+from signoff.contracts.call import ReportedOutcome
+from signoff.contracts.errors import Conflict, ServerUnavailable
+from signoff.contracts.frozen_model import FrozenModel
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.turn import TurnInput
+from signoff.engine.turn_client import TurnClient, unavailable
+from signoff.workflows import start_options
+
+PATIENCE: Final = timedelta(seconds=10)
+"""How long the answer to a proposed call is waited for: a call that Signoff runs itself may take longer."""
+_UPDATE_HEX: Final = 20
+_NO_ANSWER: Final = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+_GONE: Final = (RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION)
+_CONFLICT: Final = "this `Idempotency-Key` names another call of yours, with other content; choose another one"
+_SILENT: Final = "no worker answered in time; ask again with the same key"
+_CLOSED: Final = {
+    "waiting": "people are still asked about this call",
+    "used": "this permit was used already",
+    "denied": "this call was denied",
+    "lapsed": "this permit was withdrawn, or not used in time",
+}
+_R = TypeVar("_R", bound=FrozenModel)
+
+
+class CallClient:
+    """Talks to the turns of external calls, over the client of all turns."""
+
+    def __init__(self, turns: TurnClient) -> None:
+        self._turns = turns
+
+    async def propose(self, turn: TurnInput, use: str) -> UseReply | None:
+        """Starts the turn of a call and waits until it is judged, in one request; uses its permit with the try `use`.
+
+        The same input again is the same call. None where its turn is over, or did not answer in time. Raises `Conflict`
+        for another input under the same id, `Refused`, `ServerUnavailable`.
+        """
+        key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
+        turn, digest = self._turns.stamp_input(turn)
+        start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
+            names.ACTOR_TURN,
+            turn,
+            id=key.workflow_id,
+            task_queue=self._turns.task_queue,
+            # Never twice, closed or not. Of one that runs the turn itself says whether it was begun with this input.
+            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            memo=start_options.memo(turn, digest),
+            search_attributes=start_options.attributes(turn),
+            static_summary=start_options.summary(turn),
+            priority=start_options.priority(turn.tenant_id),
+        )
+        try:
+            reply: Any = await self._turns.temporal.execute_update_with_start_workflow(
+                names.AWAIT_CALL,
+                CallRequest(input=digest, use=use).model_dump(mode="json", exclude_defaults=True),
+                # An Update's id lies five times in the history of its turn.
+                id=hashlib.sha256(f"{digest}:{use}".encode()).hexdigest()[:_UPDATE_HEX],
+                start_workflow_operation=start,
+                result_type=UseReply,
+                rpc_timeout=PATIENCE,
+            )
+        except WorkflowAlreadyStartedError:
+            # Asked for, or asyncio would tell the log that nobody took the error out of the operation.
+            with contextlib.suppress(WorkflowAlreadyStartedError):
+                await start.workflow_handle()
+            reply = None
+        except (WorkflowUpdateRPCTimeoutOrCancelledError, WorkflowUpdateFailedError):
+            reply = None
+        except RPCError as error:
+            if error.status not in _NO_ANSWER:
+                raise unavailable(error) from None
+            reply = None
+        if not isinstance(reply, UseReply):
+            # It is over, or no worker answers: the turn may be there all the same, which the server alone says.
+            try:
+                await self._turns.require_input(key, digest)
+            except Conflict:
+                raise Conflict(_CONFLICT) from None
+            return None
+        if reply.code == "conflict":
+            raise Conflict(_CONFLICT)
+        return reply
+
+    async def use(self, key: TurnKey, use: str) -> UseReply | None:
+        """Uses the permit of a call with the try `use`; None where its turn is over. Raises `ServerUnavailable`."""
+        reply = await self._update(key, names.USE_CALL, UseRequest(use=use), UseReply)
+        if isinstance(reply, str):
+            return UseReply.model_validate({"code": reply, "message": _CLOSED.get(reply, "this call cannot be used")})
+        return reply
+
+    async def report(self, key: TurnKey, reported: ReportedOutcome) -> ReportReply | None:
+        """Reports what became of a call; None where its turn is over. Raises `ServerUnavailable`."""
+        reply = await self._update(key, names.REPORT_CALL, reported, ReportReply)
+        if isinstance(reply, str):
+            return ReportReply(code="not_used", message="only a call whose permit was used can be reported")
+        return reply
+
+    async def _update(self, key: TurnKey, update: str, body: FrozenModel, result_type: type[_R]) -> _R | str | None:
+        """Returns the answer of a call's turn; a word where it was refused without a trace, None where it is over."""
+        handle = self._turns.temporal.get_workflow_handle(key.workflow_id)
+        try:
+            # `rpc_timeout` bounds one request of several: of an Update that a worker let drop nothing would be heard.
+            async with asyncio.timeout(PATIENCE.total_seconds()):
+                # Each with an id of its own: the server answers a known one what it answered first, for ever.
+                reply: Any = await handle.execute_update(
+                    update, body.model_dump(mode="json"), result_type=result_type, rpc_timeout=PATIENCE
+                )
+        except WorkflowUpdateFailedError as error:
+            # A validator's refusal, or its end broke the Update off: one error to the SDK.
+            cause = error.cause
+            return cause.message if isinstance(cause, ApplicationError) and cause.type == "ValueError" else None
+        except (WorkflowUpdateRPCTimeoutOrCancelledError, TimeoutError):
+            raise ServerUnavailable(_SILENT) from None
+        except RPCError as error:
+            if error.status in _GONE:
+                return None
+            raise unavailable(error) from None
+        return reply if isinstance(reply, result_type) else None

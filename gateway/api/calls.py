@@ -1,0 +1,105 @@
+"""The API of external calls: propose, read, use once, report, withdraw."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Response
+
+from signoff.approvals.audit_events import stop_entry
+from signoff.contracts.requests import MAX_WAIT_SECONDS, CallBody, OutcomeBody
+from signoff.contracts.responses import CallAnswer, PermitAnswer
+from signoff.gateway.api.faults import FAULTS
+from signoff.gateway.audit_writer import record
+from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
+from signoff.gateway.auth.dependencies import Deps, TokenAgent
+from signoff.gateway.calls.call_proposer import agent_of, propose
+from signoff.gateway.calls.call_reader import MOVING, ExternalTurn, confirm_call, load_call, make_used_answer, read_call
+from signoff.gateway.calls.permit_service import new_use, read_permit, report_outcome, use_permit
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.errors import BadRequest
+from signoff.store.tokens import ACTOR
+
+router = APIRouter(prefix="/v1/calls", tags=["calls"], responses=FAULTS)
+
+Key = Annotated[
+    str | None, Header(alias="Idempotency-Key", description="Your id of the call: the same id again is the same call.")
+]
+UseKey = Annotated[
+    str | None, Header(alias="Idempotency-Key", description="Your id of this try, so that it can be sent again.")
+]
+Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for people's answer.")]
+Agent = Annotated[str | None, Query(description="In development, whose call it is; needless with one agent.")]
+_STOP_SECONDS = 5.0
+
+
+@router.post("", status_code=201, summary="Propose a call", response_model_exclude_defaults=True)
+async def propose_call(
+    body: CallBody, deps: Deps, caller: TokenAgent, response: Response, key: Key = None
+) -> CallAnswer:
+    """201 where it waits, 200 where it is settled. With `use` a call that is permitted is used in the same answer."""
+    if key is None:
+        raise BadRequest("send an `Idempotency-Key`, such as your own id of the call: it makes a retry the same call")
+    use = new_use() if body.use else ""
+    turn, reply = await propose(deps, body, caller, key, use)
+    if reply is not None and reply.permit is not None:
+        answer = await _answer_used(deps, turn, await read_permit(deps, turn, reply, use))
+    elif reply is not None and reply.nonce == turn.requester.nonce and (reply.state not in MOVING or not body.wait):
+        answer = await confirm_call(deps, turn, reply.state, reply.outcome)
+    else:
+        # It was begun by an earlier request, or is waited for.
+        turn = await load_call(deps, turn.name, turn.given.actor, turn.key.tenant)
+        answer = await read_call(deps, turn, body.wait)
+    if body.use and answer.state == "permitted":
+        answer = await _answer_used(deps, turn, await use_permit(deps, turn, use))
+    response.status_code = 201 if answer.state in MOVING else 200
+    response.headers["location"] = f"/v1/calls/{answer.id}"
+    return answer
+
+
+@router.get("/{call}", summary="One call as it stands", response_model_exclude_defaults=True)
+async def show_call(call: str, deps: Deps, caller: TokenAgent, wait: Wait = 0.0, agent: Agent = None) -> CallAnswer:
+    """Answers at once where it is settled; else when people have answered, after `wait` seconds at the latest."""
+    return await read_call(deps, await _load(deps, call, caller, agent), wait)
+
+
+@router.post("/{call}/use", summary="Use the permit of a call, once")
+async def use_call(call: str, deps: Deps, caller: TokenAgent, key: UseKey = None, agent: Agent = None) -> PermitAnswer:
+    """The arguments to run it with. 409 `used`, `waiting`, `denied`, `lapsed`, `stale`, `frozen` or `ended`.
+
+    Whoever sends a key gets the same answer for the same key, as an answer may be lost; without one each request is a
+    try of its own.
+    """
+    turn = await _load(deps, call, caller, agent)
+    return await use_permit(deps, turn, new_use() if key is None else f"key:{key[:180]}")
+
+
+@router.post("/{call}/outcome", summary="Report what became of a used call", response_model_exclude_defaults=True)
+async def report_call(call: str, body: OutcomeBody, deps: Deps, caller: TokenAgent, agent: Agent = None) -> CallAnswer:
+    """409 `not_used` before its permit was used, `conflict` where another outcome was reported before."""
+    return await report_outcome(deps, await _load(deps, call, caller, agent), body)
+
+
+@router.delete("/{call}", summary="Withdraw a call that was not used", response_model_exclude_defaults=True)
+async def withdraw_call(call: str, deps: Deps, caller: TokenAgent, agent: Agent = None) -> CallAnswer:
+    """Nobody is asked any more, and its permit is worth nothing. 409 `used` where it was used before."""
+    turn = await _load(deps, call, caller, agent)
+    before = await read_call(deps, turn)
+    if before.state in ("denied", "ended"):
+        return before
+    if before.state == "used":
+        raise BadRequest("this permit was used already; report what became of it", status=409, code="used")
+    await deps.client.cancel_turn(turn.key)
+    await record(deps.store, stop_entry(turn.key, f"{ACTOR}{turn.given.actor}", deps.clock()))
+    answer = await read_call(deps, turn, _STOP_SECONDS)
+    if answer.state == "used":
+        raise BadRequest("this permit was used meanwhile; report what became of it", status=409, code="used")
+    return answer
+
+
+async def _load(deps: GatewayDeps, call: str, caller: AuthenticatedCaller | None, agent: str | None) -> ExternalTurn:
+    tenant = own_tenant(caller, None)
+    name, _ = agent_of(deps, caller, agent)
+    return await load_call(deps, call, name, tenant)
+
+
+async def _answer_used(deps: GatewayDeps, turn: ExternalTurn, permit: PermitAnswer) -> CallAnswer:
+    return make_used_answer(deps, turn, permit.args, permit.key, permit.note)

@@ -1,0 +1,220 @@
+"""Reads calls of external agents: each agent its own alone, by what the store bears out."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from signoff.contracts.call import CallContext, CallOutcome, ProposedExternalCall
+from signoff.contracts.content import Content
+from signoff.contracts.errors import NotFound, ServerUnavailable
+from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey, is_id, show_code
+from signoff.contracts.person import Principal
+from signoff.contracts.responses import CallAnswer
+from signoff.contracts.turn import CallView, TurnInput, TurnView
+from signoff.gateway.deps import GatewayDeps, turn_name
+from signoff.gateway.signed_start import SignedStart, signed_start_of
+from signoff.store.content_store import load_in
+from signoff.store.request_reader import LoadedRequest
+
+CALL: Final = "c1.1"
+"""The only call of a turn whose agent thinks elsewhere."""
+MOVING: Final = ("waiting", "running")
+"""States in which nothing is left to the agent but to wait."""
+_LOOK_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
+"""Seconds between looks at a call that somebody waits for, the last one again and again."""
+_LAPSED_WORDS: Final = "the permit was not used in time"
+_CANCELLED_WORDS: Final = "the call was withdrawn"
+_REPORTED: Final = ("ok", "execution_failed", "in_doubt")
+
+
+@dataclass(frozen=True)
+class ExternalTurn:
+    """The turn of one external call, begun by the gateway for this agent."""
+
+    key: TurnKey
+    given: TurnInput
+    call: ProposedExternalCall
+    requester: Principal
+
+    @property
+    def name(self) -> str:
+        """The name of the call in addresses."""
+        return turn_name(self.key)
+
+    @property
+    def ctx(self) -> CallContext:
+        """The context in which the call is judged."""
+        return CallContext(
+            actor=self.given.actor,
+            session=self.key.session,
+            turn=self.key.turn,
+            tenant=self.key.tenant,
+            channel=self.given.channel,
+            user=self.requester,
+            extra=self.given.context,
+        )
+
+
+async def load_call(deps: GatewayDeps, name: str, agent: str, tenant: str) -> ExternalTurn:
+    """Returns the turn of the call that an address names, one of this agent. Raises `NotFound`, `ServerUnavailable`."""
+    parts = name.split(".")
+    missing = NotFound("there is no such call of this agent")
+    if len(parts) != 3 or not all(map(is_id, parts)) or parts[0] != tenant:
+        raise missing
+    key = TurnKey(*parts)
+    try:
+        given = await deps.client.input_of(key)
+    except NotFound:
+        raise missing from None
+    # Whoever may start workflows could begin one under any id: it is a call of an agent where the gateway signed that.
+    begun = signed_start_of(key, given, (), deps.verifier(), development=deps.development)
+    if given is None or given.external is None or begun.requester is None or given.actor != agent:
+        raise missing
+    if (given.tenant_id, given.session_id, given.turn_id) != key:
+        raise missing
+    return ExternalTurn(key, given, given.external, begun.requester)
+
+
+def make_external_turn(given: TurnInput, call: ProposedExternalCall) -> ExternalTurn:
+    """Returns the turn that this gateway has just asked for."""
+    return ExternalTurn(TurnKey(given.tenant_id, given.session_id, given.turn_id), given, call, given.principal)
+
+
+async def read_call(deps: GatewayDeps, turn: ExternalTurn, wait: float = 0.0) -> CallAnswer:
+    """Returns how far a call has come, after `wait` seconds at the latest where people have not answered yet."""
+    looks = iter(_LOOK_SECONDS)
+    pause, until = 0.0, asyncio.get_running_loop().time() + wait
+    while True:
+        try:
+            answer = await _answer(deps, turn, await deps.view(turn.key))
+        except ServerUnavailable:
+            # Its worker is away: it waits, whatever for.
+            answer = _waiting(deps, turn)
+        left = until - asyncio.get_running_loop().time()
+        if answer.state not in MOVING or left <= 0:
+            return answer
+        pause = next(looks, pause)
+        await asyncio.sleep(min(pause, left))
+
+
+async def confirm_call(deps: GatewayDeps, turn: ExternalTurn, state: str, outcome: CallOutcome | None) -> CallAnswer:
+    """Returns how far a call has come by what its turn has just said of it, as far as the store bears that out.
+
+    A query would have a worker read the history of a turn anew that is over.
+    """
+    call = CallView(call=CALL, tool=turn.call.tool, state=state, outcome=outcome)
+    view = TurnView(
+        tenant=turn.key.tenant,
+        session=turn.key.session,
+        turn=turn.key.turn,
+        actor=turn.given.actor,
+        state="running",
+        requester=turn.requester,
+        calls=(call,),
+    )
+    requests = await deps.requests.list_of_turn(turn.key)
+    own = tuple(each for each in requests if each.requester.nonce == turn.requester.nonce)
+    return await _answer(deps, turn, await deps.prove(view, SignedStart(turn.key, turn.requester, own)))
+
+
+def make_used_answer(deps: GatewayDeps, turn: ExternalTurn, args: dict[str, Any], key: str, note: str) -> CallAnswer:
+    """Returns the answer of the very request that used the permit."""
+    used = {"state": "used", "args": args, "key": key, "note": note}
+    return _waiting(deps, turn).model_copy(update=used)
+
+
+def _waiting(deps: GatewayDeps, turn: ExternalTurn) -> CallAnswer:
+    return CallAnswer(id=turn.name, state="waiting", tool=turn.call.tool, page=deps.page_link(turn.key))
+
+
+async def _answer(deps: GatewayDeps, turn: ExternalTurn, view: TurnView) -> CallAnswer:
+    base = _waiting(deps, turn)
+    found = next((each for each in view.calls if each.call == CALL), None)
+    outcome = None if found is None else found.outcome
+    if outcome is None and view.result is not None:
+        outcome = next((each for each in view.result.calls if each.call == CALL), None)
+        if outcome is None:
+            # It ended before its call had an outcome of its own.
+            error = view.result.error
+            words = _CANCELLED_WORDS if error is None else error.message
+            return base.model_copy(update={"state": "denied", "source": "cancelled", "reason": words})
+    if outcome is not None:
+        return await _answer_end(deps, turn, base, outcome, view)
+    asked = await _find_request(deps, turn)
+    if found is None or (asked is not None and asked.request.state == "pending"):
+        return base if asked is None else base.model_copy(update=_asked_facts(asked))
+    if found.state in ("running", "used"):
+        return base.model_copy(update={"state": found.state})
+    if found.state == "permitted":
+        return base.model_copy(update={"state": found.state, **await _permit_facts(deps, turn, asked)})
+    return base
+
+
+async def _find_request(deps: GatewayDeps, turn: ExternalTurn) -> LoadedRequest | None:
+    try:
+        found = await deps.requests.load(ApprovalKey(turn.key, CALL).id)
+    except NotFound:
+        return None
+    # A turn's id may be used again: what was asked in an earlier one is not of this call.
+    return found if found.request.requester.nonce == turn.requester.nonce else None
+
+
+def _asked_facts(asked: LoadedRequest) -> dict[str, Any]:
+    return {"code": show_code(asked.request.code), "expires_at": asked.request.expires_at}
+
+
+async def _permit_facts(deps: GatewayDeps, turn: ExternalTurn, asked: LoadedRequest | None) -> Mapping[str, Any]:
+    if asked is None or asked.request.state != "approved":
+        return {"args": await load_value(deps, turn, turn.call.args)}
+    request = asked.request
+    until = None if request.decided_at is None else request.decided_at + timedelta(seconds=request.grant_ttl)
+    return {
+        "args": dict(asked.args),
+        "expires_at": until,
+        "note": request.reason,
+        **_deciders(asked),
+    }
+
+
+def _deciders(asked: LoadedRequest | None) -> dict[str, str]:
+    if asked is None or asked.request.state not in ("approved", "happened"):
+        return {}
+    request = asked.request
+    return {
+        "decided_by": request.decided_name or request.decided_by,
+        "edited_by": request.edited_name or request.edited_by,
+    }
+
+
+async def _answer_end(
+    deps: GatewayDeps, turn: ExternalTurn, base: CallAnswer, outcome: CallOutcome, view: TurnView
+) -> CallAnswer:
+    if outcome.code in _REPORTED:
+        facts = {
+            "state": "ended",
+            "code": outcome.code,
+            "result": await load_value(deps, turn, outcome.value),
+            "note": outcome.note,
+            **_deciders(await _find_request(deps, turn)),
+        }
+        return base.model_copy(update=facts)
+    denied = outcome.denied
+    if denied is not None:
+        facts = {"source": denied.source, "reason": denied.reason, "by": denied.decided_by}
+    elif outcome.code == "skipped":
+        cancelled = view.state == "cancelled"
+        facts = {
+            "source": "cancelled" if cancelled else "timeout",
+            "reason": _CANCELLED_WORDS if cancelled else _LAPSED_WORDS,
+        }
+    else:
+        words = await load_value(deps, turn, outcome.value)
+        facts = {"source": "policy", "reason": words if isinstance(words, str) else str(words)}
+    return base.model_copy(update={"state": "denied", **facts})
+
+
+async def load_value(deps: GatewayDeps, turn: ExternalTurn, content: Content) -> Any:
+    """Returns a value that the turn names, as one of its own session. Raises `StoreUnavailable`."""
+    return await load_in(deps.store, content, SessionKey(turn.key.tenant, turn.key.session))

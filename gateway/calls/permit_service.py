@@ -1,0 +1,122 @@
+"""Uses permits of external calls and takes reports: what is handed out is what the store has a claimed ticket for."""
+
+import asyncio
+import uuid
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from signoff.approvals.digest import digest_in_context
+from signoff.contracts.activity_messages import UsedPermit, UseReply
+from signoff.contracts.call import ReportedOutcome
+from signoff.contracts.canonical_json import NotCanonical
+from signoff.contracts.errors import Conflict, ServerUnavailable
+from signoff.contracts.ids import SessionKey
+from signoff.contracts.limits import ARGUMENTS_BYTES
+from signoff.contracts.requests import OutcomeBody
+from signoff.contracts.responses import CallAnswer, PermitAnswer
+from signoff.engine.call_client import CallClient
+from signoff.gateway.calls.call_reader import CALL, ExternalTurn, confirm_call, load_value, read_call
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.errors import BadRequest
+from signoff.store.content_store import json_bytes, to_content
+from signoff.store.tickets import Ticket, digest_of_key
+
+_USED: Final = "this permit was used already"
+_TRIES: Final[WeakValueDictionary[str, asyncio.Lock]] = WeakValueDictionary()
+"""By turn, the lock of who tries to use its permit here; which of several gateways is first, the ticket says."""
+
+
+def new_use() -> str:
+    """Returns the id of a try that nobody made before."""
+    return uuid.uuid4().hex
+
+
+async def use_permit(deps: GatewayDeps, turn: ExternalTurn, use: str) -> PermitAnswer:
+    """Uses the permit of a call with the try `use`. Raises `BadRequest` (409) with why it is not handed out."""
+    # One at a time: a turn takes few Updates at once, and those who come too late are answered by the store.
+    async with _TRIES.setdefault(turn.key.workflow_id, asyncio.Lock()):
+        return await _use_permit(deps, turn, use)
+
+
+async def _use_permit(deps: GatewayDeps, turn: ExternalTurn, use: str) -> PermitAnswer:
+    tickets = await deps.store.tickets_of_turn(turn.key.workflow_id)
+    own = [each for each in tickets if each.nonce == turn.requester.nonce and each.state != "void"]
+    if own and own[-1].owner != use:
+        raise _refusal("used", _USED)
+    reply = await CallClient(deps.client).use(turn.key, use)
+    if reply is None:
+        answer = await read_call(deps, turn)
+        code = "denied" if answer.state == "denied" else "ended"
+        raise _refusal(code, answer.reason or "this call has ended")
+    return await read_permit(deps, turn, reply, use)
+
+
+async def read_permit(deps: GatewayDeps, turn: ExternalTurn, reply: UseReply, use: str) -> PermitAnswer:
+    """Returns the permit that a turn handed out, as far as the store bears it out. Raises as `use_permit`."""
+    if reply.permit is None:
+        if reply.code == "unavailable":
+            raise ServerUnavailable(reply.message)
+        raise _refusal(reply.code or "ended", reply.message or "this call cannot be used")
+    args = await load_value(deps, turn, reply.permit.args)
+    if not await _is_borne_out(deps, turn, reply.permit, args, use):
+        deps.store.count_refusal("unproved")
+        raise _refusal("stale", "what the turn handed out is not what was permitted; nothing may be run")
+    return PermitAnswer(args=args, key=reply.permit.key, note=reply.permit.note)
+
+
+async def report_outcome(deps: GatewayDeps, turn: ExternalTurn, body: OutcomeBody) -> CallAnswer:
+    """Takes a report of what became of a call. Raises `BadRequest` (409, `not_used`), `Conflict`."""
+    try:
+        size = len(json_bytes(body.result))
+    except NotCanonical:
+        raise BadRequest("`result` holds a number or text that JSON cannot carry; send it as a string") from None
+    if size > ARGUMENTS_BYTES:
+        raise BadRequest("`result` is larger than 64 KiB; send less", status=413, code="too_large")
+    place = SessionKey(turn.key.tenant, turn.key.session)
+    reported = ReportedOutcome(code=body.code, result=await to_content(deps.store, body.result, place))
+    reply = await CallClient(deps.client).report(turn.key, reported)
+    if reply is None:
+        return await _find_report(deps, turn, body)
+    if reply.code == "not_used":
+        raise _refusal("not_used", reply.message)
+    if reply.code == "conflict":
+        raise Conflict(reply.message)
+    if reply.code == "unavailable":
+        raise ServerUnavailable(reply.message)
+    return await confirm_call(deps, turn, "used", reply.outcome)
+
+
+async def _find_report(deps: GatewayDeps, turn: ExternalTurn, body: OutcomeBody) -> CallAnswer:
+    """Returns the call of a turn that is over, where this is what was reported. Raises as `report_outcome`."""
+    answer = await read_call(deps, turn)
+    if answer.state != "ended":
+        raise _refusal("not_used", "only a call whose permit was used can be reported")
+    if (answer.code, answer.result) != (body.code, body.result):
+        raise Conflict("another outcome of this call was recorded before; the first one stands")
+    return answer
+
+
+async def _is_borne_out(deps: GatewayDeps, turn: ExternalTurn, permit: UsedPermit, args: Any, use: str) -> bool:
+    """Returns whether the ticket that the turn names was claimed by this try, for this call with these arguments.
+
+    Whoever answers as the turn may say anything; only a tool's own activity, which has checked who permitted what,
+    claims a ticket.
+    """
+    ticket = await deps.store.read_ticket(permit.key)
+    if ticket is None or not isinstance(args, dict) or not _is_of(ticket, turn, use):
+        return False
+    tool = deps.catalog.tool_view(turn.ctx).tool(ticket.tool)
+    if tool is None:
+        return False
+    ctx = turn.ctx.model_copy(update={"user": turn.requester.model_copy(update={"nonce": ticket.nonce})})
+    digest = digest_in_context(ctx, call=CALL, tool=ticket.tool, definition=tool.definition, args=args)
+    return digest == digest_of_key(permit.key)
+
+
+def _is_of(ticket: Ticket, turn: ExternalTurn, use: str) -> bool:
+    own = (turn.key.workflow_id, CALL, turn.call.tool, use)
+    return ticket.state == "claimed" and (ticket.workflow, ticket.call, ticket.tool, ticket.owner) == own
+
+
+def _refusal(code: str, message: str) -> BadRequest:
+    return BadRequest(message, status=409, code=code)

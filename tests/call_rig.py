@@ -1,0 +1,139 @@
+"""A gateway with external agents: tools that they run themselves, and one that Signoff runs for them."""
+
+import contextlib
+import json
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import httpx
+from gateway_rig import PEOPLE, GatewayRig, gateway_rig
+from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, pay_tool
+
+from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.registry.actor import Actor, ExternalAgent
+from signoff.registry.catalog import Catalog
+from signoff.registry.handler_adapters import run_elsewhere
+from signoff.registry.tool import Tool
+from signoff.store.store import Store
+from signoff.store.tokens import Tokens
+
+REFUND: dict[str, Any] = {
+    "type": "object",
+    "properties": {"order": {"type": "string"}, "euro": {"type": "number"}},
+    "required": ["order", "euro"],
+    "additionalProperties": False,
+}
+RULES = ApprovalPolicy(auto_approve_if="args.euro < 50.0", deny_if="args.euro > 1000.0", edit="approve")
+
+
+def refund_tool(requires_approval: Any = RULES, **fields: Any) -> Tool:
+    """A tool that the agent runs itself."""
+    given: dict[str, Any] = {
+        "name": "refund",
+        "description": "Refund an order",
+        "input_schema": REFUND,
+        "scope": "generalist",
+        "runs": "external",
+        "handler": run_elsewhere,
+        "requires_approval": requires_approval,
+        "effect": "Refund {euro} EUR for {order}",
+        "title": "Refund",
+    }
+    return Tool(**(given | fields))
+
+
+def call_catalog(ledger: Ledger) -> Catalog:
+    """An agent `coder` that acts for guest, `clerk` for whoever is in finance, and `desk`, which thinks here."""
+    tools = [
+        refund_tool(),
+        refund_tool(name="quick", timeout=1.0),
+        refund_tool(name="asked", timeout=1.0, unreported="ask", requires_approval=False),
+        pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount < 50.0")),
+    ]
+    actors = [
+        Actor(name="coder", model="", external=ExternalAgent(acts_for=("user:guest",))),
+        Actor(name="clerk", model="", external=ExternalAgent(acts_for=("role:finance",))),
+        Actor(name="desk", model="scripted"),
+    ]
+    return catalog_of(tools, actors=actors, people=PEOPLE)
+
+
+@dataclass
+class CallRig:
+    """A client of the gateway that speaks as an external agent, here `coder`."""
+
+    rig: GatewayRig
+
+    @property
+    def http(self) -> httpx.AsyncClient:
+        """The client."""
+        return self.rig.http
+
+    async def propose(self, euro: float = 20, key: str = "", **fields: Any) -> httpx.Response:
+        """Propose a refund; without a key under one that nobody used."""
+        body = {"agent": "coder", "tool": "refund", "args": {"order": "A7", "euro": euro}} | fields
+        headers = {"idempotency-key": key or uuid.uuid4().hex}
+        return await self.http.post("/v1/calls", json=body, headers=headers)
+
+    async def show(self, call: str, **params: Any) -> dict[str, Any]:
+        """The call as it stands."""
+        answer = await self.http.get(f"/v1/calls/{call}", params={"agent": "coder"} | params)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    async def use(self, call: str, key: str = "") -> httpx.Response:
+        """Use its permit."""
+        headers = {"idempotency-key": key} if key else {}
+        return await self.http.post(f"/v1/calls/{call}/use", params={"agent": "coder"}, headers=headers, json={})
+
+    async def report(self, call: str, code: str = "ok", result: Any = "refunded") -> httpx.Response:
+        """Report what became of it."""
+        body = {"code": code, "result": result}
+        return await self.http.post(f"/v1/calls/{call}/outcome", params={"agent": "coder"}, json=body)
+
+    async def withdraw(self, call: str) -> httpx.Response:
+        """Withdraw it."""
+        headers = {"content-type": "application/json"}
+        return await self.http.delete(f"/v1/calls/{call}", params={"agent": "coder"}, headers=headers)
+
+    async def decide(self, call: str, **fields: Any) -> httpx.Response:
+        """Answer its request over the API, as it was shown."""
+        approval = approval_of(call)
+        request = await self.rig.request(approval)
+        shown = {"revision": request.revision, "question_hash": request.question_hash}
+        return await self.rig.decide(approval, **({"verdict": "approved"} | shown | fields))
+
+    async def record(self, call: str) -> list[tuple[str, dict[str, Any]]]:
+        """The record's entries of a call, their kinds and facts."""
+        answer = await self.http.get(f"/v1/audit/{call}")
+        assert answer.status_code == 200, answer.text
+        return [(each["kind"], json.loads(each["data"])) for each in answer.json()["records"]]
+
+    async def events(self, call: str) -> list[str]:
+        """The events of the history of a call's turn."""
+        return await self.rig.turns.events(TurnKey(*call.split(".")))
+
+
+def approval_of(call: str) -> str:
+    """The id of the request that a call waits for."""
+    return ApprovalKey(TurnKey(*call.split(".")), "c1.1").id
+
+
+async def call_token(rig: GatewayRig, name: str) -> str:
+    """A token of an external agent."""
+    day, now = timedelta(days=1), rig.deps.clock()
+    secret, _ = await Tokens(rig.deps.store).create("main", f"actor:{name}", ("call",), lifetime=day, now=now)
+    return secret
+
+
+@contextlib.asynccontextmanager
+async def call_rig(client: Client, store: Store, task_queue: str, **more: Any) -> AsyncIterator[CallRig]:
+    """A running worker and a gateway with external agents."""
+    async with gateway_rig(client, store, task_queue, catalog_of_ledger=call_catalog, **more) as rig:
+        yield CallRig(rig)

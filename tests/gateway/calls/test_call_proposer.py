@@ -1,0 +1,138 @@
+"""Whose call it is, for whom its agent acts, and that the same key is the same call."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from call_rig import CallRig, call_token
+from gateway_login import bearer, locked_rig, token_of
+
+from signoff.contracts.errors import Refused
+from signoff.store.tokens import Tokens
+
+
+async def test_the_same_key_and_content_is_the_same_call(agent: CallRig) -> None:
+    """Sent again, and ten times at once: one id, one question, one turn."""
+    first = (await agent.propose(euro=200, key="key-01")).json()
+    again = await asyncio.gather(*(agent.propose(euro=200, key="key-01") for _ in range(10)))
+    assert {(each.json()["id"], each.json()["code"]) for each in again} == {(first["id"], first["code"])}
+
+
+async def test_the_same_key_with_other_content_is_a_conflict(agent: CallRig) -> None:
+    """While it goes on and after its end; another agent's or session's key is another call."""
+    first = (await agent.propose(euro=20, key="key-02")).json()["id"]
+    for _ in range(2):
+        refused = await agent.propose(euro=21, key="key-02")
+        assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+        await agent.withdraw(first)
+    other = await agent.propose(euro=21, key="key-02", session="s-1")
+    assert other.json()["id"] != first
+    clerk = await agent.propose(euro=22, key="key-02", agent="clerk", user="bo")
+    assert clerk.status_code == 200
+
+
+async def test_a_used_call_is_not_handed_out_again_to_who_proposes_it_again(agent: CallRig) -> None:
+    """A second process with the same key runs nothing."""
+    await agent.propose(key="key-03", use=True)
+    again = (await agent.propose(key="key-03", use=True)).json()
+    assert again["state"] == "used"
+    assert "args" not in again
+
+
+async def test_twenty_that_propose_and_use_one_call_get_one_permit(agent: CallRig) -> None:
+    """The key makes them one call, and the call has one permit."""
+    answers = await asyncio.gather(*(agent.propose(key="key-04", use=True) for _ in range(20)))
+    assert sum("args" in each.json() and each.json()["state"] == "used" for each in answers) == 1
+
+
+async def test_a_tool_that_signoff_runs_is_run_and_its_result_told(agent: CallRig) -> None:
+    """The agent gets the result; there is no permit to use."""
+    answer = await agent.propose(tool="pay", args={"amount": 20})
+    assert (answer.status_code, answer.json()["state"], answer.json()["result"]) == (200, "ended", "paid")
+    assert (await agent.use(answer.json()["id"])).json()["code"] in ("used", "ended")
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "words"),
+    [
+        ({"tool": "reefund"}, 200, "Unknown tool"),
+        ({"args": {"order": "A7"}}, 200, "euro"),
+        ({"args": {"order": "A7", "euro": 1, "x": "y" * 70_000}}, 413, "larger than 64 KiB"),
+        ({"agent": "codr"}, 404, "did you mean `coder`"),
+        ({"agent": "desk"}, 404, "no external agent"),
+        ({"user": "ana"}, 403, "may not act for `ana`"),
+        ({"user": "nobody"}, 403, "may not act for `nobody`"),
+        ({"agent": "clerk"}, 422, "name the `user`"),
+        ({"agent": "clerk", "user": "guest"}, 403, "may not act for `guest`"),
+        ({"wait": 51}, 422, "`wait`"),
+        ({"timeout": "0s"}, 422, "`timeout`"),
+        ({"timeout": "31d"}, 422, "`timeout`"),
+        ({"model": "x"}, 422, "`model` is not known here"),
+        ({"tier": "trusted"}, 422, "directory"),
+    ],
+)
+async def test_bad_proposals_are_told_in_one_sentence(
+    agent: CallRig, fields: dict[str, Any], status: int, words: str
+) -> None:
+    """What the gates refuse is a denial; what cannot be asked at all is an error."""
+    answer = await agent.propose(**fields)
+    assert answer.status_code == status, answer.text
+    body = answer.json()
+    assert words in (body["reason"] if status == 200 else body["message"])
+
+
+async def test_without_a_key_nothing_is_proposed(agent: CallRig) -> None:
+    """A retry would be another call."""
+    body = {"agent": "coder", "tool": "refund", "args": {}}
+    answer = await agent.http.post("/v1/calls", json=body)
+    assert (answer.status_code, "Idempotency-Key" in answer.json()["message"]) == (422, True)
+
+
+async def test_an_agent_that_thinks_elsewhere_is_not_spoken_to(agent: CallRig) -> None:
+    """It has no model that could answer."""
+    answer = await agent.http.post("/v1/turns", json={"text": "hello", "actor": "coder"})
+    assert (answer.status_code, "thinks elsewhere" in answer.json()["message"]) == (422, True)
+
+
+async def test_a_token_of_the_scope_call_does_nothing_else(agent: CallRig) -> None:
+    """It proposes as its own agent alone, decides nothing and reads nothing but its own calls."""
+    locked = locked_rig(agent.rig)
+    secret = await call_token(agent.rig, "coder")
+    async with locked.http as http:
+        http.headers.update(bearer(secret))
+        key = {"idempotency-key": "locked-1"}
+        body = {"tool": "refund", "args": {"order": "A7", "euro": 200}}
+        proposed = await http.post("/v1/calls", json=body, headers=key)
+        assert (proposed.status_code, proposed.json()["state"]) == (201, "waiting"), proposed.text
+        call = proposed.json()["id"]
+        assert (await http.get(f"/v1/calls/{call}")).json()["state"] == "waiting"
+        foreign = await http.post("/v1/calls", json=body | {"agent": "clerk"}, headers=key)
+        assert (foreign.status_code, foreign.json()["code"]) == (403, "not_allowed")
+        for method, path in (
+            ("GET", "/v1/turns"),
+            ("GET", "/v1/approvals"),
+            ("POST", "/v1/turns"),
+            ("POST", f"/v1/approvals/{call}.c1.1/decide"),
+            ("POST", "/v1/freezes"),
+        ):
+            answer = await http.request(method, path, json={} if method == "POST" else None)
+            assert (answer.status_code, answer.json()["code"]) == (403, "scope"), path
+        http.headers.update(bearer(await call_token(agent.rig, "clerk")))
+        assert (await http.get(f"/v1/calls/{call}")).status_code == 404
+        assert (await http.post(f"/v1/calls/{call}/use", json={})).status_code == 404
+
+
+async def test_no_persons_token_proposes_and_no_agents_token_has_another_scope(agent: CallRig) -> None:
+    """A person's token has no scope `call`, and one of an actor that is no external agent counts for nobody."""
+    locked = locked_rig(agent.rig)
+    async with locked.http as http:
+        http.headers.update(bearer(await token_of(agent.rig, "ana")))
+        answer = await http.post("/v1/calls", json={"tool": "refund"}, headers={"idempotency-key": "p"})
+        assert (answer.status_code, answer.json()["code"]) == (403, "scope")
+        http.headers.update(bearer(await call_token(agent.rig, "desk")))
+        assert (await http.post("/v1/calls", json={"tool": "refund"})).status_code == 401
+    store, now, day = agent.rig.deps.store, agent.rig.deps.clock(), timedelta(days=1)
+    for holder, scopes in (("ana", ("call",)), ("actor:coder", ("call", "decide")), ("actor:coder", ("read",))):
+        with pytest.raises(Refused, match="token of it alone"):
+            await Tokens(store).create("main", holder, scopes, lifetime=day, now=now)  # type: ignore[arg-type]

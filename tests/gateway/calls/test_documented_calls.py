@@ -1,0 +1,58 @@
+"""What docs/external-calls.md shows is run as it stands, against a gateway that is served."""
+
+import json
+import subprocess
+from asyncio import to_thread
+from pathlib import Path
+from typing import Any
+
+import httpx
+from app_server import running_app
+from call_rig import CallRig, approval_of, call_token
+from documents import blocks, shell_lines
+from gateway_login import bearer
+
+from signoff.temporal.embedded_server import free_port
+
+PAGE = Path(__file__).parents[3] / "docs" / "external-calls.md"
+
+
+async def test_the_curl_lines_end_in_an_approval_and_an_outcome(agent: CallRig) -> None:
+    """Proposed, approved by a person, used and reported by the lines of the page alone."""
+    lines = [line for line in shell_lines(PAGE) if line.startswith("curl")]
+    port = free_port()
+    async with running_app(agent.rig.app, port):
+
+        async def run(line: str, call: str = "") -> dict[str, Any]:
+            # Without a token, as in development, where two agents are declared: the page has one and its token.
+            own = line.replace("-H 'authorization: Bearer TOKEN'", "").replace("/ID", f"/{call}")
+            own = own.replace("127.0.0.1:8300", f"127.0.0.1:{port}").replace('{"tool"', '{"agent": "coder", "tool"')
+            own = own.replace(f"/{call}?wait=30", f"/{call}?wait=30&agent=coder") if call else own
+            for verb in ("use", "outcome"):
+                own = own.replace(f"/{verb} ", f"/{verb}?agent=coder ")
+            shell = f"{own} -H 'host: 127.0.0.1:8300'"
+            done = await to_thread(subprocess.run, shell, shell=True, capture_output=True, check=True)
+            found: dict[str, Any] = json.loads(done.stdout)
+            return found
+
+        proposed = await run(lines[0])
+        assert proposed.get("state") == "waiting", proposed
+        assert (await agent.decide(proposed["id"])).json()["status"] == "accepted"
+        assert (await run(lines[1], proposed["id"]))["state"] == "permitted"
+        assert (await run(lines[2], proposed["id"]))["args"] == {"order": "A7", "euro": 200}
+        ended = await run(lines[3], proposed["id"])
+    assert (ended["state"], ended["code"], ended["result"]) == ("ended", "ok", "refunded")
+    assert (await agent.rig.request(approval_of(proposed["id"]))).agent_says == "charged twice"
+
+
+async def test_the_python_example_runs_what_is_permitted_alone(agent: CallRig) -> None:
+    """By a token of the scope `call`: what a rule lets run is run and reported, what one denies is not."""
+    scope: dict[str, Any] = {}
+    [block] = blocks(PAGE, "python")
+    exec(compile(block.text, str(PAGE), "exec"), scope)
+    gated = scope["gated"]
+    transport = httpx.ASGITransport(app=agent.rig.app)
+    headers = bearer(await call_token(agent.rig, "coder"))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8300", headers=headers) as http:
+        assert await gated(http, "python-1", "A7", 20) == "refunded 20 EUR for A7"
+        assert await gated(http, "python-2", "A7", 2_000) == "not run: `deny_if` is true, so the call is denied"

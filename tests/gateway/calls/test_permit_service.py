@@ -1,0 +1,212 @@
+"""A permit is used once, by one try, and what is handed out is what was permitted."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from call_rig import CallRig, approval_of, call_rig
+from gateway_login import browser, words
+from temporalio.client import Client
+
+from signoff.contracts.activity_messages import UsedPermit, UseReply
+from signoff.contracts.content import Content
+from signoff.contracts.ids import TurnKey
+from signoff.engine.call_client import CallClient
+from signoff.gateway.calls import permit_service
+from signoff.store.store import Store
+
+
+async def test_an_automatic_call_is_used_in_the_answer_that_permits_it(agent: CallRig) -> None:
+    """One request, and the arguments are there; the outcome is reported once and stands in the record."""
+    answer = await agent.propose(use=True)
+    used = answer.json()
+    assert (answer.status_code, used["state"], used["args"]) == (200, "used", {"order": "A7", "euro": 20})
+    assert (await agent.show(used["id"])).get("args") is None
+    reported = await agent.report(used["id"], result={"refund": 17})
+    assert (reported.status_code, reported.json()["state"], reported.json()["code"]) == (200, "ended", "ok")
+    assert reported.json()["result"] == {"refund": 17}
+    kinds = dict(await agent.record(used["id"]))
+    assert kinds["execution"]["run_by"] == "coder"
+    assert (kinds["outcome"]["code"], kinds["outcome"]["ticket"]) == ("ok", used["key"])
+
+
+async def test_an_automatic_call_that_is_used_at_once_costs_17_events(agent: CallRig) -> None:
+    """Proposal, permit, use and report: within the 18 that were allowed for it."""
+    costs = []
+    while len(costs) < 4 and min(costs, default=18) > 17:
+        call = (await agent.propose(use=True)).json()["id"]
+        await agent.report(call)
+        costs.append(len(await agent.events(call)))
+    assert min(costs) == 17, costs
+
+
+async def test_a_call_that_waits_is_permitted_by_people_and_run_by_its_agent(agent: CallRig) -> None:
+    """Its card says who runs it; nothing can be used before the yes, and once after it."""
+    answer = await agent.propose(euro=200)
+    waiting = answer.json()
+    call = waiting["id"]
+    assert (answer.status_code, waiting["state"]) == (201, "waiting")
+    early = await agent.use(call)
+    assert (early.status_code, early.json()["code"]) == (409, "waiting")
+    request = await agent.rig.request(approval_of(call))
+    assert request.card.note == "run by `coder` itself, outside Signoff"
+    async with browser(agent.rig) as page:
+        card = words((await page.get(f"/approvals/{approval_of(call)}")).text)
+    assert "run by `coder` itself, outside Signoff" in card
+    assert (await agent.decide(call, reason="charged twice")).json()["status"] == "accepted"
+    permitted = await agent.show(call, wait=20)
+    assert (permitted["state"], permitted["args"]) == ("permitted", {"order": "A7", "euro": 200})
+    assert (permitted["decided_by"], permitted["note"]) == ("Approver", "charged twice")
+    assert (await agent.use(call)).json()["args"] == {"order": "A7", "euro": 200}
+    late = await agent.use(call)
+    assert (late.status_code, late.json()["code"]) == (409, "used")
+    ended = (await agent.report(call)).json()
+    assert (ended["state"], ended["code"], ended["decided_by"]) == ("ended", "ok", "Approver")
+
+
+async def test_people_may_change_the_arguments(agent: CallRig) -> None:
+    """The permit has those that were approved, and says who wrote them."""
+    call = (await agent.propose(euro=200)).json()["id"]
+    await agent.decide(call, edited_args={"order": "A7", "euro": 150})
+    permitted = await agent.show(call, wait=20)
+    assert (permitted["state"], permitted["args"]["euro"], permitted["edited_by"]) == ("permitted", 150, "Approver")
+    assert (await agent.use(call)).json()["args"] == {"order": "A7", "euro": 150}
+    assert (await agent.report(call)).json()["edited_by"] == "Approver"
+
+
+async def test_what_people_deny_cannot_be_used(agent: CallRig) -> None:
+    """The agent reads why, and by whom."""
+    call = (await agent.propose(euro=200)).json()["id"]
+    await agent.decide(call, verdict="denied", reason="not twice")
+    denied = await agent.show(call, wait=20)
+    told = (denied["state"], denied["source"], denied["reason"], denied["by"])
+    assert told == ("denied", "human", "not twice", "approver")
+    refused = await agent.use(call)
+    assert (refused.status_code, refused.json()) == (409, {"code": "denied", "message": "not twice"})
+    assert (await agent.report(call)).json()["code"] == "not_used"
+
+
+async def test_what_a_rule_denies_is_denied_at_once(agent: CallRig) -> None:
+    """Nobody is asked."""
+    answer = await agent.propose(euro=2_000, use=True)
+    assert (answer.status_code, answer.json()["state"], answer.json()["source"]) == (200, "denied", "policy")
+
+
+async def test_a_withdrawn_call_cannot_be_used(agent: CallRig) -> None:
+    """Neither one that waits nor one that was permitted; used it can no more be withdrawn."""
+    waiting = (await agent.propose(euro=200)).json()["id"]
+    assert (await agent.withdraw(waiting)).json()["source"] == "cancelled"
+    assert (await agent.use(waiting)).json()["code"] == "denied"
+    assert (await agent.decide(waiting)).json()["code"] == "cancelled"
+    permitted = (await agent.propose()).json()["id"]
+    assert (await agent.withdraw(permitted)).json()["state"] == "denied"
+    assert (await agent.use(permitted)).status_code == 409
+    used = (await agent.propose(use=True)).json()["id"]
+    refused = await agent.withdraw(used)
+    assert (refused.status_code, refused.json()["code"]) == (409, "used")
+    assert (await agent.report(used)).json()["code"] == "ok"
+
+
+async def test_of_fifty_that_race_for_a_permit_one_wins(agent: CallRig) -> None:
+    """All others are refused, none is handed anything."""
+    call = (await agent.propose()).json()["id"]
+    answers = await asyncio.gather(*(agent.use(call) for _ in range(50)))
+    handed = [each for each in answers if each.status_code == 200]
+    assert len(handed) == 1
+    assert {each.json()["code"] for each in answers if each.status_code != 200} <= {"used", "unavailable"}
+    assert (await agent.report(call)).json()["code"] == "ok"
+
+
+async def test_the_same_try_is_handed_the_same_again(agent: CallRig) -> None:
+    """Its answer may have been lost; another try is refused."""
+    call = (await agent.propose()).json()["id"]
+    first, again = await agent.use(call, key="try-1"), await agent.use(call, key="try-1")
+    assert first.json() == again.json()
+    assert (await agent.use(call, key="try-2")).json()["code"] == "used"
+
+
+async def test_a_report_is_taken_once(agent: CallRig) -> None:
+    """The same again is the same, also after the end; another one is a conflict; before the use there is none."""
+    call = (await agent.propose()).json()["id"]
+    assert (await agent.report(call)).json()["code"] == "not_used"
+    await agent.use(call)
+    assert (await agent.report(call, "execution_failed", "the bank is closed")).json()["code"] == "execution_failed"
+    again = await agent.report(call, "execution_failed", "the bank is closed")
+    assert (again.status_code, again.json()["result"]) == (200, "the bank is closed")
+    other = await agent.report(call)
+    assert (other.status_code, other.json()["code"]) == (409, "conflict")
+
+
+async def test_a_large_result_is_kept_and_one_over_64_kib_refused(agent: CallRig) -> None:
+    """It lies in the store, so that no history grows by it."""
+    call = (await agent.propose(use=True)).json()["id"]
+    assert (await agent.report(call, result="ä" * 40_000)).status_code == 413
+    assert (await agent.report(call, result="ä" * 20_000)).json()["result"] == "ä" * 20_000
+
+
+async def test_a_used_call_that_nobody_reports_is_in_doubt(agent: CallRig) -> None:
+    """Recorded and shown, and no report counts any more; people are asked only where the tool says so."""
+    call = (await agent.propose(tool="quick", use=True)).json()["id"]
+    ended = await _settled(agent, call)
+    assert (ended["state"], ended["code"]) == ("ended", "in_doubt")
+    assert (await agent.report(call)).json()["code"] == "conflict"
+    assert "in_doubt" in dict(await agent.record(call))
+
+
+async def test_people_are_asked_about_an_unreported_call_where_its_tool_says_so(agent: CallRig) -> None:
+    """They say that it happened, and that is its outcome."""
+    call = (await agent.propose(tool="asked", use=True)).json()["id"]
+    view = await agent.rig.turns.waiting(TurnKey(*call.split(".")))
+    assert view.calls[0].approval is not None
+    assert view.calls[0].approval.kind == "in_doubt"
+    await agent.decide(call, verdict="happened", result="seen in the ledger")
+    ended = await _settled(agent, call)
+    assert (ended["state"], ended["code"], ended["decided_by"]) == ("ended", "ok", "Approver")
+
+
+async def test_a_frozen_tenant_begins_nothing(client: Client, store: Store, task_queue: str) -> None:
+    """Not what was permitted before, either."""
+    async with call_rig(client, store, task_queue) as agent:
+        call = (await agent.propose()).json()["id"]
+        frozen = await agent.http.post("/v1/freezes", json={"reason": "incident"})
+        assert frozen.status_code == 200, frozen.text
+        refused = await agent.use(call)
+        assert (refused.status_code, refused.json()["code"]) == (409, "frozen")
+        assert (await agent.propose()).json()["code"] == "frozen"
+
+
+@pytest.mark.parametrize("change", [{"euro": 9_400}, {"order": "B9"}])
+async def test_what_the_turn_hands_out_must_be_what_was_permitted(
+    agent: CallRig, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever answers in the turn's place may say anything: what has no ticket is not handed on."""
+    call = (await agent.propose()).json()["id"]
+    honest = CallClient.use
+
+    async def lying(self: CallClient, key: TurnKey, use: str) -> UseReply | None:
+        reply = await honest(self, key, use)
+        assert reply is not None
+        assert reply.permit is not None
+        args = Content(inline={**reply.permit.args.inline, **change})
+        return UseReply(permit=UsedPermit(args=args, key=reply.permit.key))
+
+    monkeypatch.setattr(permit_service.CallClient, "use", lying)
+    refused = await agent.use(call)
+    assert (refused.status_code, refused.json()["code"]) == (409, "stale")
+
+
+async def test_a_permit_of_another_call_is_not_handed_on(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ticket that somebody else claimed is no right to run this."""
+    other = (await agent.propose(use=True)).json()
+    call = (await agent.propose()).json()["id"]
+
+    async def lying(self: CallClient, key: TurnKey, use: str) -> UseReply | None:
+        return UseReply(permit=UsedPermit(args=Content(inline=other["args"]), key=other["key"]))
+
+    monkeypatch.setattr(permit_service.CallClient, "use", lying)
+    assert (await agent.use(call)).json()["code"] == "stale"
+
+
+async def _settled(agent: CallRig, call: str) -> dict[str, Any]:
+    await agent.rig.turns.signoff.result(TurnKey(*call.split(".")))
+    return await agent.show(call)
