@@ -18,7 +18,7 @@ PAGE = ROOT / "docs" / "operations.md"
 SECONDS = 1_200
 """For some forty commands, each of which loads all of Signoff."""
 PASSWORD = "superuser0123456789"
-SERVICE = re.compile(r"^env .* signoff (worker|gateway|codec)$", re.MULTILINE)
+SERVICE = re.compile(r"^env \$\(cat common\.env (\S+)\.env\) signoff (worker|gateway|codec)$", re.MULTILINE)
 NOT_TYPED = ("pip install",)
 """What is there already where the tests run."""
 BEFORE_RESTORING = "pg_restore"
@@ -29,14 +29,16 @@ stop() { kill $running; wait $running || true; running=""; }
 trap 'test -z "$running" || kill $running' EXIT
 start() {
   rm -f $1.log
-  env $(cat common.env $1.env) signoff $1 > $1.log 2>&1 &
+  env $(cat common.env $1.env) signoff $2 > $1.log 2>&1 &
   running="$running $!"
   until grep -qs 'Ctrl-C stops it' $1.log; do
     kill -0 $! || { cat $1.log; exit 1; }
     sleep 0.1
   done
 }
-start_all() { for each in worker gateway codec; do start $each; done; }
+start_all() {
+  for each in worker worker-2 gateway gateway-2 codec; do start $each ${each%-2}; done
+}
 decide() {
   asked="$(SIGNOFF_TOKEN="$(head -n 1 rui.token)" signoff ask "give Ana $1 % off" --no-wait --json)"
   turn="$(echo "$asked" | python -c 'import json, sys; print(json.load(sys.stdin)["turn"])')"
@@ -62,7 +64,7 @@ def path_script(places: dict[str, str]) -> str:
         typed.append(f"echo '== {text.splitlines()[0].replace(chr(39), '')}'\n")
         if BEFORE_RESTORING in text:
             typed.append("decide 60\nstop\n")
-        typed.append(SERVICE.sub(r"start \1", text))
+        typed.append(SERVICE.sub(r"start \1 \2", text))
         if BEFORE_RESTORING in text:
             typed.append("start_all\ndecide 70\n")
     # The new signing key counts once the gateway is started again, and the new tables with the new processes.
@@ -82,10 +84,9 @@ async def test_the_path_leads_to_production(tmp_path: Path) -> None:
                 "db.example.com": database,
                 "temporal.example.com:7233": server.address,
                 "https://approvals.example.com": f"http://127.0.0.1:{port}",
-                "9464": str(free_port()),
-                "9465": str(free_port()),
             }
-            code, printed = await typed(path_script(places), tmp_path, port)
+            places |= {written: str(free_port()) for written in ("8301", "8310", "9464", "9465", "9466", "9467")}
+            code, printed = await typed(path_script(places), tmp_path, port, places["8301"])
     assert code == 0, printed
     for percent in (60, 70, 80):
         assert f"Ana gets {percent} % off, agreed by ana" in printed, printed
@@ -94,7 +95,7 @@ async def test_the_path_leads_to_production(tmp_path: Path) -> None:
     assert b"agreed by ana" not in kept
 
 
-async def typed(script: str, folder: Path, port: int) -> tuple[int, str]:
+async def typed(script: str, folder: Path, port: int, codec_port: str) -> tuple[int, str]:
     """What a shell prints that is given the script, and how it ends."""
     there = (sys.executable, find_temporal(), shutil.which("psql"))
     programs = [Path(each).parent for each in there if each is not None]
@@ -104,7 +105,7 @@ async def typed(script: str, folder: Path, port: int) -> tuple[int, str]:
         "HOME": str(folder),
         "PGPASSWORD": PASSWORD,
         "SIGNOFF_PORT": str(port),
-        "SIGNOFF_CODEC_PORT": str(free_port()),
+        "SIGNOFF_CODEC_PORT": codec_port,
     }
     log = folder / "path.log"
     with log.open("wb") as words:

@@ -118,9 +118,8 @@ def export(
             return 0
         write_public(keys, to)
         found = {"public_keys": str(to), "keys": [key.id for key in keys.keys]}
-        out.show(
-            found, f"{to} holds {plural(len(keys.keys), 'public key')}; name it in SIGNOFF_PUBLIC_KEYS of each worker"
-        )
+        where = "each worker has it in its SIGNOFF_STATE_DIR, or names it in SIGNOFF_PUBLIC_KEYS"
+        out.show(found, f"{to} holds {plural(len(keys.keys), 'public key')}; {where}")
         return 0
 
     run(body, as_json=as_json)
