@@ -15,6 +15,7 @@ import typer
 from rich.table import Table
 from temporalio.client import Client, WorkflowExecutionStatus
 
+from signoff.approvals.argument_rows import plural
 from signoff.approvals.audit_events import admin_entry
 from signoff.audit.agentack_export import trace
 from signoff.audit.checkpoints import Checkpoint, Checkpoints
@@ -301,11 +302,13 @@ def _report_json(report: VerificationReport, notes: Iterable[str]) -> dict[str, 
 def _report_words(report: VerificationReport) -> list[str]:
     if report.finding is not None:
         return [f"{report.finding.fault}: {report.finding.message}"]
-    words = [f"verified: {report.records} records in {report.streams} streams, none changed, missing or out of place"]
+    records, streams = plural(report.records, "record"), plural(report.streams, "stream")
+    words = [f"verified: {records} in {streams}, none changed, missing or out of place"]
     if report.covered_at is None:
         return [*words, _NO_CHECKPOINT] if report.records else ["nothing is recorded yet"]
     since = _time(report.covered_at)
-    words.append(f"{report.checkpoints} checkpoints, the last of {since}; {report.uncovered} records are newer")
+    checkpoints, newer = plural(report.checkpoints, "checkpoint"), plural(report.uncovered, "newer record")
+    words.append(f"{checkpoints}, the last of {since}; {newer}")
     return words
 
 
