@@ -46,7 +46,8 @@ decide() {
   code="$(SIGNOFF_TOKEN="$(head -n 1 ana.token)" signoff inbox --json |
     python -c "import json, sys; print(next(each['id'] for each in json.load(sys.stdin) if each['turn'] == '$turn'))")"
   SIGNOFF_TOKEN="$(head -n 1 ana.token)" signoff approve "$code"
-  SIGNOFF_TOKEN="$(head -n 1 rui.token)" signoff watch "$turn"
+  # A busy machine may not answer one question in time.
+  until SIGNOFF_TOKEN="$(head -n 1 rui.token)" signoff watch "$turn"; do sleep 0.1; done
 }
 """
 """What somebody does who reads the sentences between the commands."""
