@@ -13,6 +13,7 @@ import shutil
 import signal
 import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
+from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,8 +31,9 @@ PASSWORDS: Final = {f"{name}_PASSWORD": f"{name.lower()}0123456789abcdef" for na
 """What `.env` holds."""
 _VARIABLE: Final = re.compile(r"\$(?:\$|\{(\w+)(?:(:[-+?])([^}]*))?\})")
 _ENTRYPOINT: Final = re.compile(r"^ENTRYPOINT (\[.*\])$", re.MULTILINE)
-PUBLISHED: Final = ("8300", "8301", "8080", "9464")
-"""The ports by which processes are reached in their containers."""
+METRICS: Final = "9464"
+PUBLISHED: Final = ("8300", "8301", "8080")
+"""The ports by which processes are reached in their containers; each container has one more of its own, `METRICS`."""
 _READY_SECONDS: Final = 60.0
 
 
@@ -70,6 +72,7 @@ class Box:
     server: ServerHandle
     env: dict[str, str]
     ports: dict[str, int] = field(default_factory=lambda: {name: free_port() for name in PUBLISHED})
+    metrics: dict[str, int] = field(default_factory=lambda: defaultdict(free_port))
 
     @property
     def services(self) -> dict[str, dict[str, Any]]:
@@ -86,7 +89,7 @@ class Box:
     def environment(self, name: str, **more: str) -> dict[str, str]:
         """What a service is told, with the places of this machine for those in its container; `more` besides."""
         service = self.services[name]
-        told = {key: self._here(service, str(value)) for key, value in service["environment"].items()}
+        told = {key: self._here(name, service, str(value)) for key, value in service["environment"].items()}
         if told.get("PGHOST") == "postgres":
             told["PGHOST"], _, told["PGPORT"] = self.postgres.partition(":")
         programs = [Path(sys.executable).parent, *_programs()]
@@ -103,7 +106,7 @@ class Box:
         """The health check of a service."""
         kind, *words = self.services[name]["healthcheck"]["test"]
         assert kind == "CMD"
-        return [self._here(self.services[name], word) for word in words]
+        return [self._here(name, self.services[name], word) for word in words]
 
     async def run(self, name: str, *words: str, **more: str) -> str:
         """Runs a service, or `words` in its place as `docker compose exec` does, to its end. Raises with its words."""
@@ -136,7 +139,7 @@ class Box:
             *words, cwd=place, env=self.environment(name, **more), stdout=out, stderr=STDOUT
         )
 
-    def _here(self, service: Mapping[str, Any], text: str) -> str:
+    def _here(self, name: str, service: Mapping[str, Any], text: str) -> str:
         """The places of a container, as this machine has them."""
         places = {"postgres:5432": self.postgres, "temporal:7233": self.server.address, "/app": str(ROOT)}
         for mount in service.get("configs", ()):
@@ -150,12 +153,13 @@ class Box:
             places[target] = str(self.volume(volume))
         if text == "0.0.0.0":
             return "127.0.0.1"
-        if text in self.ports:
-            return str(self.ports[text])
+        ports = self.ports | {METRICS: self.metrics[name]}
+        if text in ports:
+            return str(ports[text])
         # The longest first: one folder's name begins with another's.
         found = re.compile("|".join(map(re.escape, sorted(places, key=len, reverse=True))))
         text = found.sub(lambda each: places[each.group()], text)
-        return re.sub(r"(?<=127\.0\.0\.1:)(8300|8301|8080|9464)", lambda each: str(self.ports[each.group()]), text)
+        return re.sub(r"(?<=127\.0\.0\.1:)(8300|8301|8080|9464)", lambda each: str(ports[each.group()]), text)
 
 
 @dataclass

@@ -13,6 +13,7 @@ import asyncpg
 import compose_spec
 import httpx
 import pytest
+import yaml
 from compose_box import PASSWORDS, RAW, ROOT, Box, read_compose, running_box
 from pydantic_core import from_json
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest, RemoveSearchAttributesRequest
@@ -24,6 +25,7 @@ from signoff.temporal.embedded_server import (
     find_temporal,
     free_port,
     run_server,
+    server_arguments,
 )
 
 COMPOSE: dict[str, Any] = read_compose(PASSWORDS)
@@ -166,6 +168,28 @@ def test_temporals_ui_reads_by_the_codec_server() -> None:
     assert {url.host for url in urls} == {"127.0.0.1"}
     published = [port.rpartition(":")[0].partition(":")[2] for s in SERVICES.values() for port in s.get("ports", ())]
     assert {str(url.port) for url in urls} <= set(published)
+
+
+def test_metrics_are_reached_on_the_network_alone() -> None:
+    """Worker and gateway answer a scraper that joins them, at a port that the machine does not publish."""
+    for name in ("signoff-worker", "signoff-gateway"):
+        told = SERVICES[name]["environment"]
+        assert (told["SIGNOFF_METRICS_HOST"], SERVICES[name]["expose"]) == ("0.0.0.0", [told["SIGNOFF_METRICS_PORT"]])
+        assert not any(told["SIGNOFF_METRICS_PORT"] in port for port in SERVICES[name].get("ports", ()))
+    assert {SERVICES[name]["environment"]["SIGNOFF_LOG"] for name in PROCESSES} == {"json"}
+    told = read_compose(PASSWORDS | {"SIGNOFF_LOG": "text"})["services"]["signoff-codec"]["environment"]
+    assert told["SIGNOFF_LOG"] == "text"
+
+
+def test_temporal_switches_on_what_the_embedded_server_does() -> None:
+    """Tenants share the workers where tasks queue up, and an activity comes with the answer that asked for it."""
+    embedded = server_arguments(ServerOptions(Path("temporal.db"), port=1, ui_port=None, fair=True))
+    switched = {word.removesuffix("=true") for word in embedded if re.fullmatch(r"[\w.]+=true", word)}
+    file = SERVICES["temporal"]["environment"]["DYNAMIC_CONFIG_FILE_PATH"]
+    (source,) = [each["source"] for each in SERVICES["temporal"]["configs"] if each["target"] == file]
+    values = yaml.safe_load(COMPOSE["configs"][source]["content"])
+    on = {name for name, given in values.items() if given == [{"value": True, "constraints": {}}]}
+    assert on == switched == {"matching.enableFairness", "system.enableActivityEagerExecution"}
 
 
 @pytest.mark.postgres

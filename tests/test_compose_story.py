@@ -78,7 +78,8 @@ class Stage:
     async def start_gateway(self, number: int) -> None:
         """Starts one at its own port, as a container has its own address, until it is well."""
         port = self.ports[number]
-        self.gateways[number] = started = await self.box.start(GATEWAY, SIGNOFF_PORT=str(port))
+        own = {"SIGNOFF_PORT": str(port), "SIGNOFF_METRICS_PORT": str(free_port())}
+        self.gateways[number] = started = await self.box.start(GATEWAY, **own)
         await dataclasses.replace(self.box, ports=self.box.ports | {"8300": port}).healthy(GATEWAY, started)
 
     async def kill(self, processes: list[Running | None], number: int) -> None:

@@ -117,6 +117,10 @@ def test_kubernetes_would_take_it(place: str, version: str) -> None:
         ({"worker": {"env": [{"name": "SIGNOFF_PROFILE", "value": "development"}]}}, "worker.env.0|worker/env/0"),
         ({"gateway": {"env": [{"name": "SIGNOFF_PUBLIC_KEYS", "value": "/tmp"}]}}, "gateway.env.0|gateway/env/0"),
         ({"worker": {"replicas": 0}}, "replicas"),
+        ({"log": "xml"}, "log"),
+        ({"settings": {"SIGNOFF_LOG": "text"}}, "SIGNOFF_LOG"),
+        ({"metrics": {"podMonitor": {"interval": "often"}}}, "interval"),
+        ({"metrics": {"port": 1}}, "port"),
         ({"worker": {"terminationGracePeriodSeconds": 30}}, "terminationGracePeriodSeconds"),
         ({"ingress": {"enabled": True}}, "ingress.host"),
     ],
@@ -185,6 +189,54 @@ def test_what_processes_are_told_is_what_they_know(monkeypatch: pytest.MonkeyPat
     by_key = pods(render(PLACES["cloud by key"]))["worker"]
     assert secrets_of(by_key)["TEMPORAL_API_KEY"] == "temporal-key"
     assert plain_env(by_key)["TEMPORAL_NAMESPACE"] == "my.a1b2c"
+
+
+def test_a_scraper_finds_the_metrics() -> None:
+    """By annotations of worker and gateway, which may be off; the codec server has none, and no monitor is made."""
+
+    def deployed(changes: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        found = [each for each in render(changes) if each["kind"] == "Deployment"]
+        return {each["metadata"]["name"].removeprefix("signoff-"): each["spec"]["template"] for each in found}
+
+    wanted = {"prometheus.io/scrape": "true", "prometheus.io/port": "9464", "prometheus.io/path": "/metrics"}
+    found = deployed({})
+    for name in ("worker", "gateway"):
+        assert found[name]["metadata"]["annotations"] == wanted
+        told = plain_env(found[name]["spec"])
+        assert (told["SIGNOFF_METRICS_HOST"], told["SIGNOFF_METRICS_PORT"]) == ("0.0.0.0", wanted["prometheus.io/port"])
+    assert "annotations" not in found["codec"]["metadata"]
+    assert {plain_env(found[name]["spec"])["SIGNOFF_LOG"] for name in PROCESSES} == {"json"}
+    off = deployed({"metrics": {"annotations": False}, "podAnnotations": {"a": "b"}})
+    assert {name: each["metadata"]["annotations"] for name, each in off.items()} == {
+        name: {"a": "b"} for name in PROCESSES
+    }
+    of_the_user = deployed({"podAnnotations": {"prometheus.io/scrape": "false"}})["worker"]["metadata"]["annotations"]
+    assert of_the_user["prometheus.io/scrape"] == "false"
+    assert not [each for each in render({}) if each["kind"] == "PodMonitor"]
+
+
+def test_a_pod_monitor_selects_the_pods_with_metrics() -> None:
+    """By their labels and the name of a port that they have; it bears the labels by which a Prometheus selects it."""
+    wanted = {"enabled": True, "interval": "15s", "labels": {"release": "prometheus"}}
+    made = render({"metrics": {"podMonitor": wanted}})
+    (monitor,) = [each for each in made if each["kind"] == "PodMonitor"]
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert (endpoint["path"], endpoint["interval"]) == ("/metrics", "15s")
+    (expression,) = monitor["spec"]["selector"]["matchExpressions"]
+    assert expression["operator"] == "In"
+    selected = set()
+    for each in made:
+        template = each["spec"]["template"] if each["kind"] == "Deployment" else None
+        if template is None:
+            continue
+        labels = template["metadata"]["labels"]
+        ours = monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
+        if ours and labels[expression["key"]] in expression["values"]:
+            ports = [port["name"] for port in template["spec"]["containers"][0]["ports"]]
+            assert endpoint["port"] in ports
+            selected.add(labels[expression["key"]])
+    assert selected == {"worker", "gateway"}
 
 
 def test_the_values_of_the_document_are_right() -> None:

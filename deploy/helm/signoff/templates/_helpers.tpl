@@ -16,6 +16,18 @@ labels:
   helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
+{{/* Annotations of a pod; those by which a scraper finds metrics, where `.metrics` says that it has any. */}}
+{{- define "signoff.annotations" -}}
+{{- $scraped := dict -}}
+{{- if and .metrics .Values.metrics.annotations -}}
+{{- $scraped = dict "prometheus.io/scrape" "true" "prometheus.io/port" "9464" "prometheus.io/path" "/metrics" -}}
+{{- end -}}
+{{- with merge (deepCopy .Values.podAnnotations) $scraped }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{/* What of a pod is the same for every process. */}}
 {{- define "signoff.pod" -}}
 automountServiceAccountToken: false
@@ -86,6 +98,8 @@ securityContext:
   value: /etc/signoff/keys/public-keys.json
 - name: SIGNOFF_ENCRYPTION_KEYS
   value: file:/etc/signoff/keys/encryption-keys.json
+- name: SIGNOFF_LOG
+  value: {{ .Values.log }}
 - name: SIGNOFF_TASK_QUEUE
   value: {{ .Values.worker.taskQueue | quote }}
 - name: SIGNOFF_PUBLIC_URL
