@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from datetime import date
 from pathlib import Path
@@ -97,6 +98,19 @@ def test_a_build_that_makes_links_is_no_release(tmp_path: Path) -> None:
     subprocess.run(("git", *names, "commit", "--quiet", "-am", "links"), cwd=clone, check=True)
     with pytest.raises(BuildFault):
         build(clone, tmp_path / "scratch", tmp_path / "out", commit_time(clone))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_every_extra_can_be_installed_in_the_pinned_versions() -> None:
+    """All at once, which is harder than each by itself: pip finds one version of everything, and installs nothing."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = f"{ROOT}[{','.join(project['optional-dependencies'])}]"
+    # What builds the package is here already: an environment of its own for it would be downloaded.
+    how = ("--dry-run", "--no-build-isolation", "--disable-pip-version-check", "-c", str(ROOT / "constraints.txt"))
+    done = subprocess.run((sys.executable, "-m", "pip", "install", *how, wanted), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "bedrock" in project["optional-dependencies"]
 
 
 def test_links_in_what_was_built_are_found(tmp_path: Path) -> None:
