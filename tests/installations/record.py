@@ -2,14 +2,17 @@
 
 Run by hand once for each release, at the version to be released, and until 0.1.0 is released whenever a shape changes:
 
-    PYTHONPATH=tests .venv/bin/python tests/installations/record.py
+    PYTHONPATH=tests unshare --uts --map-root-user \\
+        sh -c 'hostname recorder; .venv/bin/python tests/installations/record.py'
 
-It writes `tests/installations/<version>/`. What a released version recorded is never changed: such are out there.
+Workers and server write the machine's name down, so it runs under another one, and refuses to under the machine's. It
+writes `tests/installations/<version>/`. What a released version recorded is never changed: such are out there.
 """
 
 import asyncio
 import gzip
 import json
+import socket
 import sqlite3
 import sys
 import tempfile
@@ -34,6 +37,8 @@ from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text,
 
 HERE = Path(__file__).parent
 QUEUE = "recorded"
+HOST = "recorder"
+"""The machine's name in what is recorded."""
 SERVER, STORE, TURNS = "temporal.db", "signoff.db", "turns.json"
 _YEARS = 50 * 365 * 86_400.0
 """How long the recorded requests may be answered: they are as long as there are versions."""
@@ -119,7 +124,10 @@ def keep(database: Path, path: Path) -> None:
 
 
 def main() -> int:
-    """Records this version."""
+    """Records this version, or says what to run."""
+    if socket.gethostname() != HOST:
+        print(f"record: this machine's name would be in the recording, run it as {HOST}:\n{__doc__}", file=sys.stderr)
+        return 1
     with tempfile.TemporaryDirectory() as folder:
         turns, kept = asyncio.run(play(Path(folder))), HERE / VERSION
         kept.mkdir(exist_ok=True)

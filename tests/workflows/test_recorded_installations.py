@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import json
 import re
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -50,6 +51,20 @@ def recorded_turns(version: str) -> dict[str, TurnKey]:
     """The turns that waited, by what is to become of them."""
     turns = json.loads((FOLDER / version / record.TURNS).read_text(encoding="utf-8"))["turns"]
     return {name: TurnKey(*workflow_id.split("/")[1:]) for name, workflow_id in turns.items()}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_no_recording_names_the_machine_it_was_made_on(version: str, tmp_path: Path) -> None:
+    """Whatever speaks to the server is called by process and machine, as are the queues of each worker's own."""
+    recorded = gzip.decompress((FOLDER / version / f"{record.SERVER}.gz").read_bytes())
+    (tmp_path / record.SERVER).write_bytes(recorded)
+    with contextlib.closing(sqlite3.connect(tmp_path / record.SERVER)) as server:
+        queues = [bytes(row[0]) for row in server.execute("SELECT CAST(task_queue_id AS BLOB) FROM task_queues")]
+    own = [name[1] for name in (re.search(rb"([\w.-]+):[0-9a-f]{8}-[0-9a-f]{4}-", each) for each in queues) if name]
+    # One byte before the name may look like a letter of it: its length.
+    assert own != []
+    assert [name for name in own if not name.endswith(record.HOST.encode())] == []
+    assert {*re.findall(rb"\d@([\w.-]+)@", recorded)} == {record.HOST.encode()}
 
 
 def test_every_released_version_has_its_recording_and_this_one_too() -> None:
