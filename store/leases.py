@@ -36,17 +36,19 @@ def claim_rows(
     if connection.execute(due.limit(1)).first() is None:
         # Who only looks, twice a second, does not take SQLite's one lock for writing.
         return []
-    chosen = due.limit(limit)
+    chosen = due.limit(limit).with_for_update(skip_locked=True)
     if share_by is not None:
         place = func.row_number().over(partition_by=share_by, order_by=(table.c.due_at, key))
         ranked = due.order_by(None).add_columns(table.c.due_at, place.label("place")).subquery()
-        first = select(ranked.c[key.name]).order_by(ranked.c.place, ranked.c.due_at, ranked.c[key.name]).limit(limit)
-        # Apart: PostgreSQL locks no rows of a query that ranks them.
-        chosen = select(key).where(key.in_(first))
+        # Apart, as PostgreSQL locks no rows of a query that ranks them; and all that are ranked, of which those that
+        # somebody claims just now are passed over: of the first ones alone nothing might be left.
+        chosen = select(key).join(ranked, ranked.c[key.name] == key)
+        chosen = chosen.order_by(ranked.c.place, ranked.c.due_at, ranked.c[key.name]).limit(limit)
+        chosen = chosen.with_for_update(skip_locked=True, of=table)
     claiming = (
         update(table)
         # Asked again where the row is changed: whoever waited for it there finds it taken.
-        .where(key.in_(chosen.with_for_update(skip_locked=True)), free)
+        .where(key.in_(chosen), free)
         # Counted with the claim, not with its failure: a row that kills its claimers has its attempts counted, too.
         .values(claimed_until=in_seconds(LEASE_SECONDS), attempts=table.c.attempts + 1)
         .returning(table)

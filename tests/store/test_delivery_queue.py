@@ -4,6 +4,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import asyncpg
 import pytest
 from sqlalchemy import update
 
@@ -101,6 +102,23 @@ async def test_two_senders_share_the_work(store_url: str) -> None:
     assert sorted(row.person for rows in found for row in rows) == sorted(people)
     for store in stores:
         await store.close()
+
+
+@pytest.mark.postgres
+async def test_who_claims_beside_another_gets_what_that_one_leaves(postgres_url: str) -> None:
+    """A claim that has not ended yet holds the first ten cards: the next ten are claimed, and not none."""
+    async with open_store(postgres_url) as store:
+        deliveries = DeliveryQueue(store)
+        await deliveries.plan([a_card(f"p{number}") for number in range(20)])
+        other = await asyncpg.connect(postgres_url)
+        try:
+            async with other.transaction():
+                held = await other.fetch("SELECT token FROM deliveries ORDER BY due_at, token LIMIT 10 FOR UPDATE")
+                found = await deliveries.claim_due(10, ON)
+                assert len(found) == 10
+                assert {row.token for row in found}.isdisjoint(row["token"] for row in held)
+        finally:
+            await other.close()
 
 
 async def test_what_did_not_get_out_is_due_again(store: Store) -> None:
