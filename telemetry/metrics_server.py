@@ -2,14 +2,10 @@
 
 import asyncio
 import contextlib
-import errno
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
-import uvicorn
-
-from signoff.contracts.errors import ServerUnavailable
+from signoff.telemetry.http_server import HttpServer, open_listener
 
 PATH: Final = "/metrics"
 HEALTH: Final = "/healthz"
@@ -28,32 +24,20 @@ async def running_metrics_server(
 
     Raises `ServerUnavailable` naming the setting where it cannot listen.
     """
-    with _listen(host, port) as listener:
-        config = uvicorn.Config(
+    settings = {"host_setting": "SIGNOFF_METRICS_HOST", "port_setting": "SIGNOFF_METRICS_PORT"}
+    with open_listener(host, port, **settings) as listener:
+        server = HttpServer(
             _application(scrape, is_ready),
-            log_config=None,
-            log_level="warning",
             lifespan="off",
-            ws="none",
             limit_concurrency=_CONNECTIONS,
-            access_log=False,
-            server_header=False,
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
-        server = _Server(config)
         running = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             yield
         finally:
             server.should_exit = True
             await asyncio.gather(running, return_exceptions=True)
-
-
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        """Catches no signals: they are those of the process that is measured."""
-        yield
 
 
 def _application(scrape: Scrape, is_ready: Callable[[], bool]) -> Any:
@@ -78,15 +62,3 @@ def _application(scrape: Scrape, is_ready: Callable[[], bool]) -> Any:
 
 def _accept(headers: list[tuple[bytes, bytes]]) -> str:
     return next((value.decode("latin-1") for name, value in headers if name == b"accept"), "")
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            why = f"port {port} of `{host}` is taken: each process needs one of its own"
-        else:
-            why = f"nothing can listen at `{host}` port {port} ({error.strerror})"
-        raise ServerUnavailable(f"{why}; correct SIGNOFF_METRICS_HOST or SIGNOFF_METRICS_PORT") from None

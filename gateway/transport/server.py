@@ -2,20 +2,18 @@
 
 import asyncio
 import contextlib
-import errno
 import logging
 import resource
 import socket
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
-import uvicorn
 from fastapi import FastAPI
 
-from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.limits import CONNECTIONS, IDLE_SECONDS
 from signoff.gateway.live import Live
 from signoff.gateway.transport.connection_limit import BoundedConnection
+from signoff.telemetry.http_server import HttpServer, open_listener
 
 _log = logging.getLogger(__name__)
 _OWN_FILES: Final = 200
@@ -38,21 +36,8 @@ async def serve(
     `ready` is called once the port answers; `setting` names the port. Signals are the caller's matter. Raises
     `ServerUnavailable` naming the setting when the port is taken or the address is not this machine's.
     """
-    with _listen(host, port, setting) as listener:
-        config = uvicorn.Config(
-            app,
-            # Its words go where all others go: uvicorn's own handlers would print tracebacks.
-            log_config=None,
-            log_level="warning",
-            http=BoundedConnection,
-            ws="none",
-            limit_concurrency=allow_connections(),
-            timeout_keep_alive=round(IDLE_SECONDS),
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=GRACE_SECONDS,
-        )
-        server = _Server(config, app.state.live, ready)
+    with open_listener(host, port, host_setting="SIGNOFF_HOST", port_setting=setting) as listener:
+        server = _Server(app, ready)
         running = asyncio.create_task(server.serve(sockets=[listener]))
         asked = asyncio.create_task((stop or asyncio.Event()).wait())
         try:
@@ -103,18 +88,19 @@ def allow_connections() -> int:
     return most
 
 
-class _Server(uvicorn.Server):
-    """Leaves signals alone, says when it answers, and ends live streams before it waits for requests."""
+class _Server(HttpServer):
+    """Says when it answers, and ends live streams before it waits for requests."""
 
-    def __init__(self, config: uvicorn.Config, live: Live, ready: Callable[[], None] | None) -> None:
-        super().__init__(config)
-        self._live = live
+    def __init__(self, app: FastAPI, ready: Callable[[], None] | None) -> None:
+        super().__init__(
+            app,
+            http=BoundedConnection,
+            limit_concurrency=allow_connections(),
+            timeout_keep_alive=round(IDLE_SECONDS),
+            timeout_graceful_shutdown=GRACE_SECONDS,
+        )
+        self._live: Live = app.state.live
         self._ready = ready
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        """Catches no signals: the process that serves may have more to stop than this."""
-        yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts as uvicorn does, then tells the caller."""
@@ -126,17 +112,3 @@ class _Server(uvicorn.Server):
         """Ends the streams, which never end by themselves, then stops as uvicorn does."""
         self._live.close()
         await super().shutdown(sockets)
-
-
-def _listen(host: str, port: int, setting: str) -> socket.socket:
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise ServerUnavailable(
-                f"port {port} of `{host}` is taken: stop what listens there, or name another port in {setting}"
-            ) from None
-        raise ServerUnavailable(
-            f"nothing can listen at `{host}` port {port} ({error.strerror}): correct SIGNOFF_HOST or {setting}"
-        ) from None

@@ -1,0 +1,45 @@
+"""Listens at an address and serves HTTP there; signals stay those of the process, which may have more to stop."""
+
+import contextlib
+import errno
+import socket
+from collections.abc import Generator
+from typing import Any, Final
+
+import uvicorn
+
+from signoff.contracts.errors import ServerUnavailable
+
+_BACKLOG: Final = 2_048
+
+
+class HttpServer(uvicorn.Server):
+    """Serves one application by uvicorn, which tells no stranger what it is and writes no line for a request.
+
+    `options` are uvicorn's own.
+    """
+
+    def __init__(self, app: Any, **options: Any) -> None:
+        # Its words go where all others go: uvicorn's own handlers would print tracebacks.
+        fixed: dict[str, Any] = {"log_config": None, "log_level": "warning", "ws": "none"}
+        super().__init__(uvicorn.Config(app, access_log=False, server_header=False, **fixed, **options))
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Catches no signals: the process that serves may have more to stop than this."""
+        yield
+
+
+def open_listener(host: str, port: int, *, host_setting: str, port_setting: str) -> socket.socket:
+    """Opens a socket that listens. Raises `ServerUnavailable` naming the settings where it cannot."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ServerUnavailable(
+                f"port {port} of `{host}` is taken: stop what listens there, or name another port in {port_setting}"
+            ) from None
+        raise ServerUnavailable(
+            f"nothing can listen at `{host}` port {port} ({error.strerror}): correct {host_setting} or {port_setting}"
+        ) from None
