@@ -247,6 +247,7 @@ class SignoffPlugin(SimplePlugin):
         self._encryption = encryption
         self._fence = QueryFence()
         self._sweep = ReplySweep(deps.store)
+        deps.store.counts.tenants.declare(person.tenant for person in deps.people.all())
         super().__init__(
             "signoff.SignoffPlugin",
             data_converter=_our_converter,

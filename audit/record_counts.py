@@ -3,13 +3,17 @@ it.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from signoff.contracts.audit import AuditEntry
+from signoff.contracts.turn import FinalState
 from signoff.telemetry.counts import Count
+from signoff.telemetry.metric_table import OTHER
 
 _ASKED: Final = ("request", "revision", "in_doubt")
 _TIMED: Final = ("remind", "escalate", "deadline")
+_ENDS: Final = frozenset((*get_args(FinalState), "failed", "terminated", "timed_out"))
+"""States in which turns end, and those in which Temporal ends them."""
 _CARDS: Final = {
     "sent": "sent",
     "reminded": "reminded",
@@ -35,7 +39,9 @@ def _of_turn(tenant: str, facts: Mapping[str, Any]) -> Iterator[Count]:
     if "session_event" in facts or "stop" in facts:
         return
     if "ended" in facts:
-        yield Count("signoff_turns_ended", (tenant, str(facts["ended"])))
+        # A turn says so itself: whoever may write to Temporal could use up all series by words of their own.
+        state = str(facts["ended"])
+        yield Count("signoff_turns_ended", (tenant, state if state in _ENDS else OTHER))
     else:
         yield Count("signoff_turns_started", (tenant,))
 

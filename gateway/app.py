@@ -221,6 +221,7 @@ def _hold(app: FastAPI, deps: GatewayDeps, receiver: InboundReceiver | None, *, 
     policypool.install()
     has_people = any(person.active for person in deps.people.all()) or bool(login_roles(deps.settings))
     require_ready(deps.settings, people=has_people, signing_keys=deps.signer is not None or not signs)
+    deps.store.counts.tenants.declare(person.tenant for person in deps.people.all())
     logins, live, visitors = ProviderPeople(deps), Live(), Visitors(deps)
     authenticator = Authenticator(deps, logins)
     app.state.deps, app.state.live, app.state.receiver = deps, live, receiver

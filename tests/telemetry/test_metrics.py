@@ -115,6 +115,8 @@ async def test_bad_input_is_counted_by_its_kind(rig: GatewayRig) -> None:
         ("turn", {"by": "turn", "session_event": "turn"}, []),
         ("turn", {"stop": "asked"}, []),
         ("turn", {"by": "turn", "ended": "error", "error": "x"}, [("signoff_turns_ended", ("main", "error"))]),
+        ("turn", {"by": "turn", "ended": "terminated"}, [("signoff_turns_ended", ("main", "terminated"))]),
+        ("turn", {"by": "turn", "ended": "no state"}, [("signoff_turns_ended", ("main", OTHER))]),
         ("attempt", {"by": "turn", "verdict": "approved", "status": "accepted"}, []),
         (
             "attempt",
@@ -158,6 +160,26 @@ def test_series_are_bounded_whatever_becomes_a_label() -> None:
     found = gauges_from_backlog(Backlog(waiting, {}, 0), counts.tenants)
     assert found.values["signoff_waiting_requests"][OTHER,] == 3.0
     assert found.values["signoff_waiting_requests"]["t0",] == 0.0
+
+
+def test_made_up_tenants_take_no_declared_tenants_place() -> None:
+    """Whoever may write to Temporal starts turns of tenants that there are not; those declared keep their series."""
+    counts = ProcessCounts()
+    counts.tenants.declare(("main", "acme"))
+    for name in (*(f"t{number}" for number in range(TENANTS + 1)), "acme", "main"):
+        counts.count("signoff_turns_started", name)
+    started = counts.counters["signoff_turns_started"]
+    assert (started["main",], started["acme",], started[OTHER,]) == (1.0, 1.0, 3.0)
+    assert len(started) == TENANTS + 1
+
+
+async def test_a_gateway_declares_the_tenants_of_its_people(rig: GatewayRig) -> None:
+    """As does a worker, which has the same people and here the same store."""
+    labels = rig.deps.store.counts.tenants
+    for number in range(TENANTS + 1):
+        labels.label(f"t{number}")
+    assert {labels.label(person.tenant) for person in rig.deps.people.all()} == {"main"}
+    assert labels.label("made-up") == OTHER
 
 
 async def test_the_store_is_read_once_in_a_while_however_often_it_is_asked(store: Store) -> None:
