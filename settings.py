@@ -32,6 +32,7 @@ from signoff.contracts.names import (
     ENV_PREFIX,
     SETTINGS_FILE,
 )
+from signoff.formats.tenant_limits import parse_tenant_limits
 from signoff.formats.web_address import address_of, is_loopback, web_address
 from signoff.keys.secret_references import FORMS, is_reference
 
@@ -82,6 +83,11 @@ def _issuer(text: str) -> str:
 def _reference(text: str) -> str:
     if not is_reference(text):
         raise ValueError(f"write where the secret is, {FORMS}, never the secret itself")
+    return text
+
+
+def _limits(text: str) -> str:
+    parse_tenant_limits(text)
     return text
 
 
@@ -167,6 +173,8 @@ class Settings(BaseSettings):
     """The values of the claim `acr`, each in full, by which the provider says that a second factor was used."""
     oidc_days: int = Field(default=7, ge=1, le=90)
     """For how many days what a sign-in said of somebody who is not declared is believed."""
+    tenant_limits: Annotated[str, AfterValidator(_limits)] = ""
+    """How much a tenant may begin, have waiting and be sent, see `parse_tenant_limits`; without it what it likes."""
     result_chars: int = Field(default=RESULT_CHARS_PER_BATCH, ge=1, le=RESULT_BYTES)
     """How many characters of results a model reads of one completion's calls together, where its actor says nothing."""
     trace: bool = False

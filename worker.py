@@ -50,6 +50,7 @@ from signoff.engine.connection import check_client, connect_installation, open_e
 from signoff.engine.credential_check import check_public_keys, check_store_role
 from signoff.engine.metrics_endpoint import MetricsEndpoint
 from signoff.engine.span_process import open_spans
+from signoff.formats.tenant_limits import NO_LIMITS, TenantLimits, parse_tenant_limits
 from signoff.keys.key_files import FileVerifier
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Verifier
@@ -94,6 +95,7 @@ async def build_deps(
     secrets: SecretProvider | None = None,
     public_url: str = "",
     result_chars: int = RESULT_CHARS_PER_BATCH,
+    tenant_limits: TenantLimits = NO_LIMITS,
     task_queue: str = "",
     trace: bool = False,
 ) -> WorkerDeps:
@@ -102,10 +104,11 @@ async def build_deps(
     `verifier` checks what the gateway signed; without one no signature is believed. `backends` are for the
     capabilities that tools declare, by kind; left out, those that need no setting up. `secrets` reads secrets; left
     out, one without a source of one's own. `public_url` leads from what Temporal shows to the inbox.
-    `result_chars` are shared by the results of one completion's calls, where their actor says no other number. With
-    `trace` log and record tell of each call which tool its name means. Raises
-    `ConfigError` for a model that has no driver, for a backend of `secrets`, for a program or folder that a tool of
-    `task_queue` declares and this machine lacks, and in the production profile without a verifier that knows a key.
+    `result_chars` are shared by the results of one completion's calls, where their actor says no other number;
+    `tenant_limits` say how many requests of a tenant may wait. With `trace` log and record tell of each call which tool
+    its name means. Raises `ConfigError` for a model that has no driver, for a backend of `secrets`, for a program or
+    folder that a tool of `task_queue` declares and this machine lacks, and in the production profile without a verifier
+    that knows a key.
     """
     policypool.install()
     verifier, secrets = verifier or Verifier(), secrets or SecretProvider()
@@ -133,6 +136,7 @@ async def build_deps(
         secrets=secrets,
         public_url=public_url,
         result_chars=result_chars,
+        tenant_limits=tenant_limits,
         trace=trace,
     )
 
@@ -164,6 +168,7 @@ async def prepared_deps(installation: Installation, store: Store, where: str) ->
         # Made of this machine's own name an address leads nobody anywhere who looks at Temporal's UI elsewhere.
         public_url=settings.public_url if named or settings.profile == "development" else "",
         result_chars=settings.result_chars,
+        tenant_limits=parse_tenant_limits(settings.tenant_limits),
         task_queue=settings.task_queue,
         trace=settings.trace,
     )

@@ -53,6 +53,7 @@ from signoff.registry.hooks import override_hash
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 from signoff.store.content_store import load_in
+from signoff.store.questions.questions import QuestionRefused
 from signoff.store.questions.request_lists import TurnRows
 from signoff.store.tickets import Ticket, ticket_key
 
@@ -328,7 +329,15 @@ class GateActivity:
         return ticket if (ticket.workflow, ticket.call, ticket.tool) == own else None
 
     async def _ask_people(self, task: GateTask, about: Subject) -> ApprovalRequest | CallOutcome:
-        """Returns the request of a call about which people are asked, or why it cannot be asked as it was changed."""
+        """Returns the request of a call about which people are asked, or how it ends: as it may not be asked as it was
+        changed, or as too much waits.
+        """
+        try:
+            return await self._ask(task, about)
+        except QuestionRefused as error:
+            return _end_limited(about.call, error.message)
+
+    async def _ask(self, task: GateTask, about: Subject) -> ApprovalRequest | CallOutcome:
         if task.edit is None:
             return await self._questions.ask(task, about)
         edit = await self._questions.edit(task, task.edit, about.tool)
@@ -455,6 +464,13 @@ def settled_outcome(found: LocalGateDecision) -> CallOutcome:
 
 def _end_unasked(call: CallPart, why: str) -> CallOutcome:
     return CallOutcome(call=call.call, tool=call.tool, code="refused", gate="approval", value=Content(inline=why))
+
+
+def _end_limited(call: CallPart, why: str) -> CallOutcome:
+    text = f"Not asked: {why}. Do without it, or say that it has to be asked later"
+    return CallOutcome(
+        call=call.call, tool=call.tool, code="too_many_calls", gate="approval", value=Content(inline=text)
+    )
 
 
 def _quiet(found: LocalGateDecision, secrets: Collection[str]) -> LocalGateDecision:

@@ -72,14 +72,17 @@ class QuestionWriter:
         self._rows = Questions(deps.store)
 
     async def ask(self, task: GateTask, about: Subject) -> ApprovalRequest:
-        """Asks about a call; the request has revision, code and times from the store. Raises `StoreUnavailable`."""
+        """Asks about a call; the request has revision, code and times from the store.
+
+        Raises `QuestionRefused`, but for a call in doubt, and `StoreUnavailable`.
+        """
         asked = await self._ask(task, about, None)
         if asked is None:
             raise RuntimeError(f"what is no change of arguments is always asked: {about.call.call}")
         return asked
 
     async def ask_changed(self, task: GateTask, about: Subject, edit: Edit) -> ApprovalRequest | str:
-        """Asks about a call in the place of the question that `edit` changed, or says why not."""
+        """Asks about a call in the place of the question that `edit` changed, or says why not. Raises as `ask`."""
         return await self._ask(task, about, edit) or _NOT_ANY_MORE
 
     async def _ask(self, task: GateTask, about: Subject, edit: Edit | None) -> ApprovalRequest | None:
@@ -100,7 +103,9 @@ class QuestionWriter:
             return entry_writer([audit_events.question_entry(new[0], asked.opened_at or self._deps.clock())])
 
         body = canonical_json(declaration)
-        asked = await self._rows.ask(question, body, also, spent=task.spent, since=task.asked_since)
+        # What may have happened is always asked: that something was begun is for the store to say, and not for a turn.
+        waiting = None if task.doubt else self._deps.tenant_limits.of(question.tenant).waiting
+        asked = await self._rows.ask(question, body, also, spent=task.spent, since=task.asked_since, waiting=waiting)
         # Its hash takes a while: once a question is enough.
         return new[0] if new else None if asked is None else make_request(asked)
 

@@ -9,8 +9,8 @@ from signoff.contracts.usage import LimitedUse, exhausted_message
 from signoff.registry.catalog import Catalog
 from signoff.registry.scopes.position import owner_of
 from signoff.registry.tool import Tool
+from signoff.store.limits.usage_counts import UsageCounts
 from signoff.store.store import Store
-from signoff.store.usage_counts import UsageCounts
 
 
 def use_of(catalog: Catalog, tool: Tool, ctx: CallContext, call: str) -> LimitedUse | None:

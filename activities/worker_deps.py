@@ -12,6 +12,7 @@ from signoff.contracts.clock import Clock, system_clock
 from signoff.contracts.completion import Driver
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
+from signoff.formats.tenant_limits import NO_LIMITS, TenantLimits
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Verifier
 from signoff.people.directory import Directory
@@ -36,8 +37,9 @@ class WorkerDeps:
     here. `secrets` reads what tools and models need, and hides it in all that is told here.
     `clock` tells whether it is within the hours of a tool. `public_url` is where people reach the inbox, "" where
     nobody named an address: it only leads there from what Temporal shows. `result_chars` are the characters of results
-    that a model reads of one completion's calls together, where its actor does not say how many. `permission_cache`
-    holds what permission checks said, for a while. With `trace` each call is traced, see `traces`.
+    that a model reads of one completion's calls together, where its actor does not say how many. `tenant_limits` say
+    how many requests of a tenant may wait. `permission_cache` holds what permission checks said, for a while. With
+    `trace` each call is traced, see `traces`.
     `spans` sends the spans of activities, where they are wanted.
     """
 
@@ -53,6 +55,7 @@ class WorkerDeps:
     clock: Clock = system_clock
     public_url: str = ""
     result_chars: int = RESULT_CHARS_PER_BATCH
+    tenant_limits: TenantLimits = NO_LIMITS
     trace: bool = False
     permission_cache: PermissionCache = field(default_factory=PermissionCache, repr=False)
     spans: "SpanSender | None" = field(default=None, repr=False)

@@ -8,9 +8,11 @@ from signoff.audit.event_stream import DAY_MILLISECONDS, NEWEST, read_event
 from signoff.contracts.audit import CloudEvent
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.frozen_model import FrozenModel
+from signoff.formats.tenant_limits import NO_LIMITS, TenantLimits
 from signoff.registry.manifest.subscription_sections import Subscription
 from signoff.store.claim_conditions import insert_or_hold
 from signoff.store.leases import claim_readable, clip_text, in_seconds, readable
+from signoff.store.limits.counted_acts import DeliveryLimit
 from signoff.store.store import Store
 from signoff.store.tables import EVENT_DELIVERIES, EVENTS, SUBSCRIPTIONS, StoreClock
 
@@ -42,8 +44,10 @@ class EventDelivery(FrozenModel):
 class EventDeliveries:
     """Reads and writes the queue in a store. All methods raise `StoreUnavailable` when the database fails."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, limits: TenantLimits = NO_LIMITS) -> None:
         self._store = store
+        limited = limits.limit_deliveries
+        self._limit = DeliveryLimit("event", limits, EVENT_DELIVERIES.c.tenant, _try_name) if limited else None
 
     async def add(self, wanted: Subscription) -> int:
         """Adds the events that a subscription wants since the last time; a new one begins with what is to come.
@@ -53,14 +57,16 @@ class EventDeliveries:
         return await self._store.run(lambda connection: _add(connection, wanted))
 
     async def claim(self, wanted: Subscription, limit: int) -> list[EventDelivery]:
-        """Claims what is due to a subscription, for as long as a lease lasts.
+        """Claims what is due to a subscription, for as long as a lease lasts, and no more than its tenant has left.
 
         Nothing of another tenant that had a subscription of this name; and of no other one, which may be slow.
         """
         table = EVENT_DELIVERIES.c
         own = (table.state == "new", table.subscription == wanted.name, table.tenant == wanted.tenant)
         return await self._store.run(
-            lambda connection: claim_readable(connection, EVENT_DELIVERIES, *own, limit=limit, read=_delivery)
+            lambda connection: claim_readable(
+                connection, EVENT_DELIVERIES, *own, limit=limit, read=_delivery, within=self._limit
+            )
         )
 
     async def read(self, key: str) -> EventDelivery | None:
@@ -152,6 +158,11 @@ def _add(connection: Connection, wanted: Subscription) -> int:
 def _key(wanted: Subscription, number: int) -> str:
     """Makes the key of what a subscription is owed: the same whoever adds it, and sorted like the events."""
     return f"{number:020d}.{sha256_hex([wanted.name, wanted.tenant, number])[:_KEY_HEX]}"
+
+
+def _try_name(row: Row[Any]) -> str:
+    # Whoever asks again how a handler does, each second, tries nothing anew: its attempt is the same.
+    return f"{row.key}.{row.attempts}"
 
 
 def _delivery(row: Row[Any]) -> EventDelivery:

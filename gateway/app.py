@@ -50,7 +50,7 @@ from signoff.gateway.auth.sign_in import SignIn
 from signoff.gateway.auth.streams import Streams
 from signoff.gateway.codec import routes as codec_routes
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.errors import BadRequest, fault_of, sentence, status_of
+from signoff.gateway.errors import BadRequest, fault_of, headers_of, sentence, status_of
 from signoff.gateway.languages import language_for
 from signoff.gateway.live import Live
 from signoff.gateway.pages import api_docs, batch, edit, inbox, link, sign_in, site
@@ -266,7 +266,9 @@ def _answer_errors(app: FastAPI, routes: RouteTable) -> None:
     async def ours(request: Request, error: SignoffError) -> Response:
         if isinstance(error, SignInNeeded) and not _wants_json(request.url.path):
             return to_login(request)
-        return await answer(request, fault_of(error), status_of(error))
+        response = await answer(request, fault_of(error), status_of(error))
+        response.headers.update(headers_of(error))
+        return response
 
     @app.exception_handler(RequestValidationError)
     async def unreadable(request: Request, error: RequestValidationError) -> Response:

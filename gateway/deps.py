@@ -13,12 +13,14 @@ from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
 from signoff.engine.turn_client import TurnClient
+from signoff.formats.tenant_limits import TenantLimits, parse_tenant_limits
 from signoff.gateway.act_spans import ActSpans
 from signoff.gateway.approvals.decision_writer import DecisionWriter
 from signoff.gateway.approvals.open_requests import add_requests_to_turn
 from signoff.gateway.approvals.turn_proof import proved_view
 from signoff.gateway.refused_attempts import AttemptRecords
 from signoff.gateway.signed_start import SignedStart, signed_start_of
+from signoff.gateway.start_limit import StartLimit
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Signer, Verifier
 from signoff.people.directory import Directory
@@ -75,6 +77,16 @@ class GatewayDeps:
     def acts(self) -> ActSpans:
         """Returns what makes spans of starts and answers."""
         return ActSpans(self.store, self.spans)
+
+    @cached_property
+    def limits(self) -> TenantLimits:
+        """Returns the limits of tenants."""
+        return parse_tenant_limits(self.settings.tenant_limits)
+
+    @cached_property
+    def starts(self) -> StartLimit:
+        """Returns what holds starts to the limit of their tenant."""
+        return StartLimit(self.store, self.limits)
 
     @cached_property
     def events(self) -> EventStream:

@@ -26,11 +26,15 @@ _REFUSED_STATUS: Final[Mapping[str, int]] = {"unauthenticated": 401, "too_large"
 
 
 class BadRequest(Refused):
-    """Raised for a request that cannot be understood; answered 422, or the `status` given."""
+    """Raised for a request that cannot be understood; answered 422, or the `status` given.
 
-    def __init__(self, message: str, *, status: int = 422, code: str = "malformed") -> None:
+    `after` is in how many seconds the same request may be taken, where that is known.
+    """
+
+    def __init__(self, message: str, *, status: int = 422, code: str = "malformed", after: int = 0) -> None:
         super().__init__(message, code=code)
         self.status = status
+        self.after = after
 
 
 def status_of(error: SignoffError) -> int:
@@ -49,6 +53,11 @@ def status_of(error: SignoffError) -> int:
         case ConfigError():
             return 422
     return 500
+
+
+def headers_of(error: SignoffError) -> dict[str, str]:
+    """Returns the headers of the answer to one of our errors."""
+    return {"retry-after": str(error.after)} if isinstance(error, BadRequest) and error.after else {}
 
 
 def fault_of(error: SignoffError) -> Fault:

@@ -33,7 +33,7 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
     """Starts a turn; when this returns it is in Temporal.
 
     Raises `NotFound` (actor, its route and step, person), `Conflict` (same id, other input), `Refused` (`frozen`),
-    `BadRequest`, `Unavailable`.
+    `BadRequest` (also `too_many_starts`), `Unavailable`.
     """
     turn = await turn_input(deps, body, chosen_actor(deps, body.actor), channel)
     async with deps.acts.start(turn):
@@ -56,6 +56,8 @@ async def turn_input(
         raise BadRequest(f"`context` cannot be taken: {why}; send less, or send it as a string")
     # Also where it is the turn's own: an id that Temporal has forgotten is still that of its requester's requests.
     session = own_session(SessionKey(body.tenant, body.session or turn_id), person, development=deps.development)
+    # Before anything of it is kept: what is refused leaves nothing behind.
+    await deps.starts.take(session.tenant, session.session, turn_id)
     messages = tuple([await _message(deps, each, session) for each in body.all_messages])
     key = TurnKey(*session, turn_id)
     ctx = CallContext(
@@ -97,7 +99,7 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
 
     Of an actor that only the session knows, route and step are not looked up here: a turn that cannot begin there ends.
     Raises `NotFound` (actor, its route and step, person), `Conflict` (same id, other words), `Refused` (another's
-    session, `frozen`), `BadRequest`, `Unavailable`.
+    session, `frozen`), `BadRequest` (also `too_many_starts`), `Unavailable`.
     """
     await Freezes(deps.store).refuse_new(key.tenant)
     person = known_person(deps.people, body.user, key.tenant)
@@ -113,6 +115,7 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
     actor = chosen_actor(deps, body.actor) if body.actor is not None else ""
     if actor:
         check_position(deps.catalog, actor, body)
+    await deps.starts.take(key.tenant, key.session, message_id)
     ctx = CallContext(
         actor=actor,
         session=key.session,
@@ -147,11 +150,14 @@ async def add_result(deps: GatewayDeps, body: ResultBody, key: SessionKey) -> Se
     """Hands a late result to a turn of a session. The receipt is never `refused`.
 
     Raises `NotFound` (session, turn), `Conflict` (same id, other words), `Refused` (`frozen`: it may begin a turn),
-    `BadRequest`, `Unavailable`.
+    `BadRequest` (also `too_many_starts`), `Unavailable`.
     """
     await Freezes(deps.store).refuse_new(key.tenant)
+    result_id = body.id or new_id(deps)
+    # Counted, though it may reach a turn that goes on: where that has ended, another one begins.
+    await deps.starts.take(key.tenant, key.session, body.turn, result_id)
     message = await _message(deps, MessageBody(text=body.text), key)
-    injection = LateResult(id=body.id or new_id(deps), turn=body.turn, message=message)
+    injection = LateResult(id=result_id, turn=body.turn, message=message)
     return _take(await deps.client.inject(key, injection))
 
 

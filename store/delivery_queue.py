@@ -12,8 +12,10 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, case, delete, or_, 
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.frozen_model import FrozenModel
+from signoff.formats.tenant_limits import NO_LIMITS, TenantLimits
 from signoff.store.claim_conditions import insert_new
 from signoff.store.leases import claim_readable, clip_text, in_seconds, readable
+from signoff.store.limits.counted_acts import DeliveryLimit
 from signoff.store.store import Store
 from signoff.store.tables import DELIVERIES, StoreClock, millis_from_time, time_from_millis
 from signoff.telemetry.counts import ProcessCounts
@@ -110,11 +112,13 @@ class DeliveryQueue:
     """Plans, claims and settles the cards in a store. All methods raise `StoreUnavailable` when the database fails.
 
     A claimed card is left to its claimer for a minute, and every claim counts as an attempt. Cards that this version
-    cannot read are passed over.
+    cannot read are passed over. Of each tenant no more is claimed to be sent than its `limits` allow.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, limits: TenantLimits = NO_LIMITS) -> None:
         self._store = store
+        limited = limits.limit_deliveries
+        self._limit = DeliveryLimit("card", limits, DELIVERIES.c.tenant, _try_name) if limited else None
 
     @property
     def counts(self) -> ProcessCounts:
@@ -131,12 +135,13 @@ class DeliveryQueue:
     async def claim_due(self, limit: int, channels: Collection[str]) -> list[DeliveryRow]:
         """Claims cards to be sent on these channels: planned cards, and reminders of sent ones.
 
-        The longest due of each tenant comes first, then the second of each.
+        The longest due of each tenant comes first, then the second of each, as long as it has any left by its limit.
         """
         waiting = or_(
             DELIVERIES.c.state == "planned", and_(DELIVERIES.c.state.in_(_OUT), DELIVERIES.c.remind_at.is_not(None))
         )
-        return await self._take(limit, waiting, DELIVERIES.c.ended_at.is_(None), DELIVERIES.c.channel.in_(channels))
+        which = (waiting, DELIVERIES.c.ended_at.is_(None), DELIVERIES.c.channel.in_(channels))
+        return await self._take(limit, *which, within=self._limit)
 
     async def record_sent(
         self, token: str, vendor_id: str, handle: Mapping[str, Any], *, kind: Literal["ask", "digest"] = "ask"
@@ -328,11 +333,13 @@ class DeliveryQueue:
 
         return await self._store.run(write)
 
-    async def _take(self, limit: int, *which: ColumnElement[bool]) -> list[DeliveryRow]:
+    async def _take(
+        self, limit: int, *which: ColumnElement[bool], within: DeliveryLimit | None = None
+    ) -> list[DeliveryRow]:
         # Tenants in turn: what thousands of one tenant's cards wait for, another's few need not.
         return await self._store.run(
             lambda connection: claim_readable(
-                connection, DELIVERIES, *which, limit=limit, read=_row, share_by=DELIVERIES.c.tenant
+                connection, DELIVERIES, *which, limit=limit, read=_row, share_by=DELIVERIES.c.tenant, within=within
             )
         )
 
@@ -397,6 +404,11 @@ def _new(key: bytes, row: NewDelivery) -> dict[str, Any]:
         "request": request.model_dump_json(),
         **({} if row.due_at is None else {"due_at": millis_from_time(row.due_at)}),
     }
+
+
+def _try_name(row: Row[Any]) -> str:
+    # Attempts are counted anew once a card is sent, leases never end at the same moment.
+    return f"{row.token}.{row.claimed_until}"
 
 
 def _with_request(row: Row[Any]) -> tuple[Row[Any], ApprovalRequest]:

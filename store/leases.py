@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Row, Table, func, select, update
 
+from signoff.store.limits.counted_acts import DeliveryLimit
 from signoff.store.tables import StoreClock
 
 LEASE_SECONDS: Final = 60.0
@@ -24,25 +25,37 @@ def claim_rows(
     *which: ColumnElement[bool],
     limit: int,
     share_by: ColumnElement[Any] | None = None,
+    within: DeliveryLimit | None = None,
 ) -> Sequence[Row[Any]]:
     """Claims at most `limit` rows that are due, unclaimed, and match `which`; the longest due come first.
 
     With `share_by`, such as a column of tenants, they come in turn: the longest due of each, then the second of each.
+    `within` a limit tenants come so as well, and of each no more than it has left.
     """
+    if within is not None:
+        share_by = within.tenant
     key = next(iter(table.primary_key))
     free = table.c.claimed_until <= StoreClock()
     # By the store's clock, as all that claim have that one in common: the clocks of their machines may differ.
     due = select(key).where(*which, table.c.due_at <= StoreClock(), free).order_by(table.c.due_at, key)
+    if within is not None:
+        # Left where they are, in the order in which they are due, until their tenant has something left again.
+        due = due.where(within.tenant.not_in(within.select_exhausted()))
     if connection.execute(due.limit(1)).first() is None:
         # Who only looks, twice a second, does not take SQLite's one lock for writing.
         return []
+    if within is not None:
+        within.hold(connection)
     chosen = due.limit(limit).with_for_update(skip_locked=True)
     if share_by is not None:
         place = func.row_number().over(partition_by=share_by, order_by=(table.c.due_at, key))
-        ranked = due.order_by(None).add_columns(table.c.due_at, place.label("place")).subquery()
+        columns = (table.c.due_at, place.label("place"), share_by.label("share"))
+        ranked = due.order_by(None).add_columns(*columns).subquery()
         # Apart, as PostgreSQL locks no rows of a query that ranks them; and all that are ranked, of which those that
         # somebody claims just now are passed over: of the first ones alone nothing might be left.
         chosen = select(key).join(ranked, ranked.c[key.name] == key)
+        if within is not None:
+            chosen = within.restrict(chosen, ranked.c.place, ranked.c.share)
         chosen = chosen.order_by(ranked.c.place, ranked.c.due_at, ranked.c[key.name]).limit(limit)
         chosen = chosen.with_for_update(skip_locked=True, of=table)
     claiming = (
@@ -54,7 +67,10 @@ def claim_rows(
         .returning(table)
     )
     # RETURNING promises no order.
-    return sorted(connection.execute(claiming).all(), key=lambda row: (row.due_at, row._mapping[key.name]))
+    rows = sorted(connection.execute(claiming).all(), key=lambda row: (row.due_at, row._mapping[key.name]))
+    if within is not None:
+        within.count(connection, rows)
+    return rows
 
 
 def claim_readable(
@@ -64,12 +80,13 @@ def claim_readable(
     limit: int,
     read: Callable[[Row[Any]], _T],
     share_by: ColumnElement[Any] | None = None,
+    within: DeliveryLimit | None = None,
 ) -> list[_T]:
     """Claims rows as `claim_rows`, and converts each by `read`. A row that `read` refuses (`ValueError`) is set aside:
     it stops nothing.
     """
     key = next(iter(table.primary_key))
-    rows = claim_rows(connection, table, *which, limit=limit, share_by=share_by)
+    rows = claim_rows(connection, table, *which, limit=limit, share_by=share_by, within=within)
     found, odd = _read(rows, read)
     if odd:
         _log.error("%d rows of `%s` cannot be read, and are left for %g s", len(odd), table.name, ASIDE_SECONDS)

@@ -22,6 +22,7 @@ from signoff.store.tables import (
     BLOB_SESSIONS,
     BLOBS,
     COMPLETIONS,
+    COUNTED_ACTS,
     DELIVERIES,
     EVENT_DELIVERIES,
     EVENT_FACTS,
@@ -104,7 +105,7 @@ _ADD: Final = Rights(select=True, insert=True)
 _COUNTS: Final = Rights(select=True, insert=True, update=_only(REFUSALS, "number"), delete=True)
 _KEEP: Final = Rights(select=True, insert=True, update=_only(BLOB_SESSIONS, "kept_at"))
 _PROBE: Final = Rights(select=True, insert=True, update=_only(PROBES, "at"))
-_END: Final = _only(QUESTIONS, "ended_at", "ended_as")
+_END: Final = _only(QUESTIONS, "ended_at", "ended_as", "settled_at")
 # An ending is set once: taken away, a call that was withdrawn after its approval could run.
 _NOT_ENDED: Final = "ended_at IS NULL"
 _NO_CHAIN: Final = "stream <> 'checkpoints'"
@@ -160,6 +161,8 @@ _WORKER: Final = {
     REFUSALS: _COUNTS,
     # Taken back, what may have run before a restoration would run without a question.
     RESTORATIONS: _READ,
+    # What a tenant begins and is sent is the gateway's to count.
+    COUNTED_ACTS: NOTHING,
     PROBES: _PROBE,
 }
 
@@ -193,6 +196,7 @@ _GATEWAY: Final = {
     EVENT_DELIVERIES: Rights(select=True, insert=True, update=_not_key(EVENT_DELIVERIES), delete=True),
     SUBSCRIPTIONS: Rights(select=True, insert=True, update=_only(SUBSCRIPTIONS, "number")),
     REFUSALS: _COUNTS,
+    COUNTED_ACTS: Rights(select=True, insert=True, delete=True),
     RESTORATIONS: _READ,
     PROBES: _PROBE,
 }

@@ -15,6 +15,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST: Final = text("revision = 1")
 _GROWN: Final = text("seq > numbered")
 _OPEN: Final = text("ended_at IS NULL")
+_UNSETTLED: Final = text("ended_at IS NULL AND settled_at IS NULL")
 
 
 class StoreClock(FunctionElement[int]):
@@ -95,10 +96,13 @@ QUESTIONS: Final = Table(
     Column("ended_at", BigInteger, nullable=True),
     Column("ended_as", String(16), nullable=True),
     Column("readers", Text, nullable=True),
+    Column("settled_at", BigInteger, nullable=True),
     # A code means one approval of a tenant, as long as its row is kept; later revisions have the code of the first.
     Index("questions_codes", "tenant", "code", unique=True, sqlite_where=_FIRST, postgresql_where=_FIRST),
     # In the order of lists, so that of many only those are read that are shown.
     Index("questions_waiting", "tenant", "last_at", "approval", sqlite_where=_OPEN, postgresql_where=_OPEN),
+    # What waits is counted by it, and it holds nothing else.
+    Index("questions_unsettled", "tenant", "last_at", "approval", sqlite_where=_UNSETTLED, postgresql_where=_UNSETTLED),
     Index("questions_turns", "tenant", "session", "turn"),
     Index("questions_opened", "opened_at", "approval"),
     Index("questions_ended", "ended_at"),
@@ -106,7 +110,8 @@ QUESTIONS: Final = Table(
 """What people were asked. `body` is a `Question` as JSON; `last_at` is when its deadline passes at the latest.
 `readers` repeats of it whom it may ever concern, as approver entries, one a line: lists leave out by it what somebody
 cannot read, without reading that. Nobody may read a question because of it.
-Rows are inserted and never changed, but for the ending, which is set once."""
+Rows are inserted and never changed, but for the ending, which is set once, and `settled_at`: when an answer settled it
+or it was asked anew. What waits is counted by that; nobody is asked, told or let by it."""
 
 ANSWERS: Final = Table(
     "answers",
@@ -467,6 +472,17 @@ RESTORATIONS: Final = Table(
     Column("at", BigInteger, primary_key=True, autoincrement=False, default=StoreClock()),
 )
 """When the store was restored from a backup: what ran after that was taken has no ticket here. Its owner adds rows."""
+
+COUNTED_ACTS: Final = Table(
+    "counted_acts",
+    METADATA,
+    Column("key", String(300), primary_key=True),
+    Column("kind", String(8), nullable=False),
+    Column("tenant", String(64), nullable=False),
+    Column("at", BigInteger, nullable=False, default=StoreClock()),
+    Index("counted_acts_lately", "kind", "tenant", "at"),
+)
+"""What tenants with limits did within the time of the limit: `kind` is `start`, `card` or `event`."""
 
 PROBES: Final = Table(
     "probes",

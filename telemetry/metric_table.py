@@ -49,6 +49,9 @@ METRICS: Final[Mapping[str, Metric]] = MappingProxyType(
         "signoff_queue_entries": Metric("gauge", ("queue",), "Entries of a queue that are due, or were tried before."),
         "signoff_queue_oldest_age_seconds": Metric("gauge", ("queue",), "For how long the oldest of them has waited."),
         "signoff_turns_started": Metric("counter", ("tenant",), "Turns that began."),
+        "signoff_starts_refused": Metric(
+            "counter", ("tenant",), "Starts that a tenant's limit refused: turns, messages and late results."
+        ),
         "signoff_turns_ended": Metric("counter", ("tenant", "state"), "Turns that ended, by the state they ended in."),
         "signoff_gate_outcomes": Metric(
             "counter",

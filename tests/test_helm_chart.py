@@ -44,7 +44,11 @@ PLACES: Final = {
     "with everything": {
         "ingress": {"enabled": True, "className": "nginx", "host": "approvals.example.com", "tlsSecret": "tls"},
         "secrets": {"oidc": {"secret": "oidc"}},
-        "settings": {"SIGNOFF_OIDC_ISSUER": "https://login.example.com", "SIGNOFF_OIDC_CLIENT_ID": "signoff"},
+        "settings": {
+            "SIGNOFF_OIDC_ISSUER": "https://login.example.com",
+            "SIGNOFF_OIDC_CLIENT_ID": "signoff",
+            "SIGNOFF_TENANT_LIMITS": "starts=100/minute, waiting=2000; acme: waiting=off",
+        },
         "worker": {"env": [{"name": "DESK", "value": "1"}], "envFrom": [{"secretRef": {"name": "models"}}]},
         "podAnnotations": {"prometheus.io/port": "9464"},
         "imagePullSecrets": [{"name": "registry"}],

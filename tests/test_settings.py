@@ -71,6 +71,11 @@ def test_store_and_address_follow_what_they_are_made_of(clean_env: pytest.Monkey
         ("SIGNOFF_RESULT_CHARS", "0", ("`SIGNOFF_RESULT_CHARS` is `0`", "greater")),
         ("SIGNOFF_RESULT_CHARS", "1048577", ("`SIGNOFF_RESULT_CHARS` is `1048577`", "1048576")),
         ("SIGNOFF_RETENTION", "0", ("`SIGNOFF_RETENTION` is `0`", "greater")),
+        (
+            "SIGNOFF_TENANT_LIMITS",
+            "starts=10",
+            ("`SIGNOFF_TENANT_LIMITS` is `starts=10`: `10` is not", "write limits as"),
+        ),
         ("SIGNOFF_PROFLE", "production", ("`SIGNOFF_PROFLE` is not known", "did you mean `SIGNOFF_PROFILE`?")),
     ],
 )

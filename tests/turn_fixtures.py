@@ -27,6 +27,7 @@ from signoff.contracts.message import ResultPart, user_message
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import TurnInput, TurnView
 from signoff.engine.turn_client import TurnClient
+from signoff.formats.tenant_limits import NO_LIMITS, TenantLimits
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Verifier
 from signoff.people.directory import Directory
@@ -248,6 +249,7 @@ async def running_turns(
     max_cached_workflows: int = 5_000,
     spans: SpanSender | None = None,
     deployment: WorkerDeploymentConfig | None = None,
+    tenant_limits: TenantLimits = NO_LIMITS,
 ) -> AsyncIterator[RunningTurns]:
     """A running worker for `catalog` whose actors all use `model`."""
     driver = steps(model) if isinstance(model, Sequence) else model
@@ -263,6 +265,7 @@ async def running_turns(
         secrets=secrets or SecretProvider(),
         public_url=public_url,
         spans=spans,
+        tenant_limits=tenant_limits,
     )
     cached = max_cached_workflows
     async with build_worker(client, deps, task_queue=task_queue, max_cached_workflows=cached, deployment=deployment):

@@ -14,10 +14,17 @@ _FAULTS: Final = {
     409: "The id is taken by something with other input.",
     413: "More than 1 MiB.",
     422: "The request cannot be understood.",
+    429: "The tenant, or whoever asks, has as many as they may.",
     503: "The server, the store or every worker is away.",
 }
 FAULTS: Final[Responses] = {status: {"model": Fault, "description": words} for status, words in _FAULTS.items()}
 """Of every route."""
+FAULTS[429]["headers"] = {
+    "Retry-After": {
+        "description": "In how many seconds there is room, where that is known.",
+        "schema": {"type": "integer"},
+    }
+}
 
 _RECEIPTS: Final = {
     200: "Accepted, counted, or a repetition of the same answer.",

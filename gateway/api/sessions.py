@@ -30,7 +30,10 @@ router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=FAULTS)
 _TAKEN: Final[dict[int | str, dict[str, Any]]] = {
     200: {"model": SessionMessageReply, "description": "It was sent before; this changes nothing."},
     202: {"model": SessionMessageReply, "description": "No worker is there; it is stored and taken in later."},
-    429: {"description": "Too much waits for an answer in this session."},
+    429: {
+        **FAULTS[429],
+        "description": "Too much waits for an answer in this session, or the tenant has begun as many turns as it may.",
+    },
 }
 
 

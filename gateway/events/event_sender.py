@@ -48,7 +48,7 @@ class EventSender:
     def __init__(self, deps: GatewayDeps, to: Subscription) -> None:
         self._deps = deps
         self._to = to
-        self._queue = EventDeliveries(deps.store)
+        self._queue = EventDeliveries(deps.store, deps.limits)
         self._target: EventTarget = WebhookTarget(deps, to) if to.handler is None else HandlerTarget(deps, to)
 
     async def run(self) -> None:

@@ -114,7 +114,7 @@ def _dispatcher(deps: GatewayDeps, channels: Mapping[str, Channel], rules: Routi
         await record(deps.store, entry)
 
     sender_deps = SenderDeps(
-        deliveries=DeliveryQueue(deps.store),
+        deliveries=DeliveryQueue(deps.store, deps.limits),
         people=deps.people,
         links=link_of,
         record=note,

@@ -8,7 +8,8 @@ from sqlalchemy import Connection, bindparam, func, insert, select, update
 from signoff.contracts.approval import Vote
 from signoff.contracts.ids import TurnKey
 from signoff.store.questions.approval_rows import ApprovalRows
-from signoff.store.questions.questions import Questions, has_begun
+from signoff.store.questions.questions import Questions, has_begun, settle_question
+from signoff.store.questions.request_lists import waits
 from signoff.store.store import Store
 from signoff.store.tables import ANSWERS, QUESTIONS, StoreClock
 
@@ -118,6 +119,8 @@ class Answers:
             if any(has_begun(connection, each) for each in asked):
                 return False
             connection.execute(change)
+            waiting = (QUESTIONS.c.approval == approval, QUESTIONS.c.revision.in_(numbers), *waits())
+            connection.execute(update(QUESTIONS).where(*waiting).values(settled_at=None))
             return True
 
         return await Questions(self._store).run_locked(approval, write)
@@ -146,6 +149,8 @@ def add_answer(connection: Connection, rows: ApprovalRows, vote: Vote, *, settle
         answered_at=StoreClock(),
     )
     connection.execute(row)
+    if settles:
+        settle_question(connection, decision.approval_id, decision.revision or 1)
 
 
 def _owe_again(connection: Connection, approval: str, revision: int, older_than: float) -> int:

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeVar
 
-from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, func, insert, or_, select, text, update
 
 from signoff.approvals.deadlines import last_moment
 from signoff.approvals.digest import question_hash
 from signoff.approvals.earlier_questions import is_asked_still
 from signoff.approvals.request_state import edit_stands, request_of
 from signoff.contracts.approval import JUDGED_SECONDS, Ending, Question
+from signoff.contracts.errors import Refused
 from signoff.contracts.ids import TurnKey, new_code
 from signoff.store.claim_conditions import LIVE
 from signoff.store.questions.approval_rows import (
@@ -41,11 +42,31 @@ _END: Final = (
     .values(ended_at=StoreClock(), ended_as=bindparam("how"))
 )
 _INSERT: Final = insert(QUESTIONS)
+_SETTLE: Final = (
+    update(QUESTIONS)
+    .where(
+        QUESTIONS.c.approval == bindparam("of"),
+        QUESTIONS.c.revision <= bindparam("up_to"),
+        QUESTIONS.c.ended_at.is_(None),
+        QUESTIONS.c.settled_at.is_(None),
+    )
+    .values(settled_at=StoreClock())
+)
 _TAKEN: Final = select(QUESTIONS.c.approval).where(
     QUESTIONS.c.tenant == bindparam("of"), QUESTIONS.c.code == bindparam("named")
 )
 _CLOCK: Final = select(StoreClock())
+# Two that ask in one tenant would not see each other's row. Taken after the lock of the approval, and before whatever
+# is written with the question.
+_ASKING: Final = text("SELECT pg_advisory_xact_lock(7310278, hashtext(:tenant))")
 _CLOCK_AND_TAKEN: Final = select(StoreClock(), _TAKEN.exists())
+
+
+class QuestionRefused(Refused):
+    """Raised for a question that would be one more than may wait in its tenant."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"{limit} requests of this tenant wait for people, which is all that may", "too_many_calls")
 
 
 class ApprovalProgress(NamedTuple):
@@ -78,6 +99,7 @@ class Questions:
         *,
         spent: int = 0,
         since: datetime | None = None,
+        waiting: int | None = None,
     ) -> Question | None:
         """Inserts a question; returns its row, which has its revision, code and time from the store.
 
@@ -88,6 +110,8 @@ class Questions:
         twice, and a turn be reset. It is not the same row where its revision is `spent`: an answer that only the turn
         knows has been used up by then. A question asked at `since` or later is the same row also where it was answered.
         `declaration` is the text whose hash is `question.definition`. `also` is written with a new row.
+
+        Raises `QuestionRefused` where as many other approvals as `waiting` wait in the tenant.
         """
 
         def write(connection: Connection) -> Question | None:
@@ -99,6 +123,8 @@ class Questions:
             # Under the lock: whoever says no while a change is judged is heard before it is asked.
             if about.edit_of and (rows is None or not _takes_edit(rows, about)):
                 return None
+            if waiting is not None:
+                _check_room(connection, question, waiting)
             now, code = _time_and_code(connection, question.tenant, "" if rows is None else rows.latest.code)
             asked = about.model_copy(
                 update={
@@ -112,6 +138,8 @@ class Questions:
                 _log.warning("a call was judged %.0f s from the store's time: set this clock", asked.judging_delay)
                 asked = asked.model_copy(update={"judged_at": None})
             add_blob(connection, Blob(question.definition, declaration), None)
+            if rows is not None:
+                settle_question(connection, asked.id, rows.latest.revision)
             connection.execute(_INSERT, _values(asked, now))
             if also is not None:
                 also(asked)(connection)
@@ -199,6 +227,11 @@ def end_question(connection: Connection, approval: str, revision: int, ending: E
     return connection.execute(_END, {"of": approval, "number": revision, "how": ending}).rowcount == 1
 
 
+def settle_question(connection: Connection, approval: str, revision: int) -> None:
+    """Records that a question, and those before it of the same approval, are not counted among what waits."""
+    connection.execute(_SETTLE, {"of": approval, "up_to": revision})
+
+
 def has_begun(connection: Connection, question: Question) -> bool:
     """Returns whether the action that a question is about was begun or done: its call, or the attempt that it asks
     about.
@@ -256,6 +289,23 @@ def _is_same(rows: ApprovalRows, question: Question, since: datetime | None) -> 
     return question.edit_delivery != "" or is_asked_still(rows.request(latest), since)
 
 
+def _check_room(connection: Connection, question: Question, limit: int) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(_ASKING, {"tenant": question.tenant})
+    others = (
+        QUESTIONS.c.tenant == question.tenant,
+        QUESTIONS.c.ended_at.is_(None),
+        QUESTIONS.c.settled_at.is_(None),
+        # Read once, as a query of its own: PostgreSQL looks nothing up by a clock that moves while it looks.
+        QUESTIONS.c.last_at >= select(StoreClock()).scalar_subquery(),
+        # Of its own approval nothing waits any more once this is asked.
+        QUESTIONS.c.approval != question.id,
+    )
+    counted = select(QUESTIONS.c.approval).where(*others).limit(limit).subquery()
+    if (connection.scalar(select(func.count()).select_from(counted)) or 0) >= limit:
+        raise QuestionRefused(limit)
+
+
 def _time_and_code(connection: Connection, tenant: str, code: str) -> tuple[int, str]:
     """Returns the store's clock in ms, and `code`, or where that is "" one that no question of the tenant has."""
     while True:
@@ -279,6 +329,7 @@ def _values(question: Question, now: int) -> dict[str, Any]:
         "last_at": now if last is None else now + (last - time_from_millis(now)) // timedelta(milliseconds=1),
         "ended_at": None,
         "ended_as": None,
+        "settled_at": None,
         "readers": _readers(question),
     }
 

@@ -1,5 +1,6 @@
 """`signoff.gate`, asked about a call that a person changed, or of which nobody knows whether it happened."""
 
+import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -33,6 +34,7 @@ from signoff.contracts.limits import INLINE_BYTES
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
 from signoff.formats.json_schema import SchemaProblem
+from signoff.formats.tenant_limits import parse_tenant_limits
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.hooks import Correction
 from signoff.store.content_store import load
@@ -423,3 +425,52 @@ async def test_a_doubt_that_nobody_could_answer_is_left_as_it_is(store: Store) -
         assert settled.outcome == CallOutcome(
             call="c1.1", tool=tool, code="in_doubt", gate="execute", value=Content(inline=IN_DOUBT_TEXT)
         )
+
+
+def limited_deps(store: Store, limits: str, *tools: Any) -> WorkerDeps:
+    """Dependencies of a worker that holds tenants to limits."""
+    return dataclasses.replace(worker_deps(store, *tools), tenant_limits=parse_tenant_limits(limits))
+
+
+async def test_what_may_not_wait_any_more_is_not_asked(store: Store) -> None:
+    """The model is told why; whoever waits already is asked on, and another tenant's limit is nobody else's."""
+    deps = limited_deps(store, "waiting=1", pay_tool(LEDGER))
+    waits = await gate_decision(deps)
+    found = await gate_decision(deps, call="c1.2")
+    assert (waits.kind, found.kind, found.request, code_of(found)) == ("ask", "settled", None, "too_many_calls")
+    assert found.outcome is not None
+    assert (found.outcome.type, found.outcome.gate) == ("ToolLimited", "approval")
+    assert found.outcome.value.inline == (
+        "Not asked: 1 requests of this tenant wait for people, which is all that may. Do without it, or say that it "
+        "has to be asked later"
+    )
+    assert (await gate_decision(deps)).request == waits.request
+    others = limited_deps(store, "acme: waiting=1", pay_tool(LEDGER))
+    assert (await gate_decision(others, call="c1.2")).kind == "ask"
+
+
+async def test_a_change_is_asked_in_the_place_of_what_it_changes(store: Store) -> None:
+    """It is not one more that waits; beside another one that does it is."""
+    deps = limited_deps(store, "waiting=1", pay_tool(LEDGER, ApprovalPolicy(edit="approve")))
+    assert (await edited(deps, {"amount": 1})).kind == "ask"
+    assert code_of(await gate_decision(deps, call="c1.2")) == "too_many_calls"
+
+
+async def test_a_change_that_may_not_wait_ends_its_call(store: Store) -> None:
+    """Where the limit has become a lower one since the call was asked."""
+    deps = worker_deps(store, pay_tool(LEDGER, ApprovalPolicy(edit="approve")))
+    request = await asked(deps, deps.catalog.tool_view(pinned()).tool("pay"))
+    assert (await gate_decision(deps, call="c1.2")).kind == "ask"
+    deps = dataclasses.replace(deps, tenant_limits=parse_tenant_limits("waiting=1"))
+    found = await gate_decision(deps, {"amount": 1}, edit=about(request, edited_args={"amount": 1}))
+    assert code_of(found) == "too_many_calls"
+
+
+async def test_a_doubt_is_asked_though_nothing_more_may_wait(store: Store) -> None:
+    """What may have happened is never left unasked; of what was not begun nobody is asked."""
+    tool = pay_tool(LEDGER)
+    deps, digest = limited_deps(store, "waiting=1", tool), permit_for(tool).digest
+    assert (await gate_decision(deps, call="c1.2")).kind == "ask"
+    assert code_of(await gate_decision(deps, doubt=1, doubt_of=digest)) == "refused"
+    await begun(store, digest)
+    assert (await gate_decision(deps, doubt=1, doubt_of=digest)).kind == "ask"

@@ -31,9 +31,9 @@ from signoff.registry.gates.pipeline import GateFacts, judge
 from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.scopes.route import Route, Step
 from signoff.registry.tool import Tool
+from signoff.store.limits.usage_counts import UsageCounts
 from signoff.store.store import Also, Store
 from signoff.store.tickets import Claim
-from signoff.store.usage_counts import UsageCounts
 
 OFFICE = ("Mo-Fr 08:00-18:00 Europe/Lisbon",)
 MONDAY_NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)

@@ -185,11 +185,13 @@ async def test_a_setting_that_needs_an_extra_is_named(
     assert checks[-1]["message"] == f"{variable} needs an extra of Signoff: pip install 'signoff[{extra}]'"
 
 
-async def test_wrong_settings_are_said_first(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "value"), [("PROFILE", "produktion"), ("TENANT_LIMITS", "starts=many")])
+async def test_wrong_settings_are_said_first(cli: Cli, clean_env: pytest.MonkeyPatch, name: str, value: str) -> None:
     """Where settings cannot be read nothing else can be checked."""
-    clean_env.setenv("SIGNOFF_PROFILE", "produktion")
+    clean_env.setenv(f"SIGNOFF_{name}", value)
     checks = (await cli("doctor", "--json")).data
     assert [(check["name"], check["ok"]) for check in checks] == [("python", True), ("settings", False)]
+    assert checks[-1]["message"].startswith(f"the variable `SIGNOFF_{name}` is `{value}`: ")
 
 
 async def test_second_logins_are_told_with_their_remedy(

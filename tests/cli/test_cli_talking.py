@@ -5,6 +5,9 @@ import io
 import pytest
 from cli_kit import Cli, assert_one_sentence
 from pydantic_core import from_json
+from served_stack import gateway_alone
+
+from signoff.temporal.embedded_server import ServerHandle
 
 
 async def test_a_conversation_is_said_listed_and_read(served_cli: Cli) -> None:
@@ -52,6 +55,18 @@ async def test_what_says_nothing_is_no_invocation(cli: Cli, words: tuple[str, ..
     """Refused before anything is reached."""
     ran = await cli(*words)
     assert (ran.code, ran.out, expected in " ".join(ran.err.split())) == (2, "", True)
+
+
+async def test_what_a_tenant_may_not_begin_is_one_sentence(
+    cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, task_queue: str
+) -> None:
+    """By both commands that begin something, with the time at which there is room."""
+    clean_env.setenv("SIGNOFF_TENANT_LIMITS", "starts=1/hour")
+    async with gateway_alone(clean_env, cli_server, task_queue):
+        assert (await cli("ask", "pay 5", "--no-wait")).code == 0
+        for command in ("ask", "chat"):
+            message = assert_one_sentence(await cli(command, "pay 5"))
+            assert message.startswith("the tenant `main` has begun as many turns as it may (1/hour): try again in ")
 
 
 async def test_a_conversation_that_cannot_be(served_cli: Cli) -> None:

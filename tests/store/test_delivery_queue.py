@@ -9,9 +9,10 @@ import pytest
 from sqlalchemy import update
 
 from signoff.contracts.content import Content
+from signoff.formats.tenant_limits import parse_tenant_limits
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow, NewDelivery, Reported, delivery_token
 from signoff.store.store import Store, open_store
-from signoff.store.tables import DELIVERIES
+from signoff.store.tables import COUNTED_ACTS, DELIVERIES
 from signoff.testing import a_request
 
 ON = ("slack", "mail")
@@ -401,3 +402,60 @@ async def test_a_tenant_with_thousands_of_cards_keeps_no_other_waiting(store: St
     assert sorted(row.person for row in first if row.tenant == "main") == ["q0", "q1", "q2"]
     assert len(first) == 20
     assert {row.tenant for row in await deliveries.claim_due(20, ON)} == {"acme"}
+
+
+def cards_of(tenant: str, number: int) -> list[NewDelivery]:
+    """So many cards of one tenant."""
+    request = a_request(tenant=tenant, id=f"{tenant}.s.t.c1.1")
+    return [a_card(f"p{each}", request=request) for each in range(number)]
+
+
+async def let_the_time_of_limits_pass(store: Store) -> None:
+    """As if an hour had passed."""
+    earlier = update(COUNTED_ACTS).values(at=COUNTED_ACTS.c.at - 3_600_000)
+    await store.run(lambda connection: connection.execute(earlier).close())
+
+
+async def test_a_tenant_is_sent_no_more_cards_than_its_limit(store: Store) -> None:
+    """Others are sent theirs meanwhile, one without a limit all of them; once the time is over it goes on."""
+    limits = parse_tenant_limits("deliveries=3/hour; acme: deliveries=off; beta: deliveries=1/hour")
+    deliveries = DeliveryQueue(store, limits)
+    for tenant, number in (("main", 8), ("acme", 6), ("beta", 3), ("calm", 2)):
+        await deliveries.plan(cards_of(tenant, number))
+    first = [row.tenant for row in await deliveries.claim_due(50, ON)]
+    assert {each: first.count(each) for each in first} == {"main": 3, "acme": 6, "beta": 1, "calm": 2}
+    assert await deliveries.claim_due(50, ON) == []
+    await let_the_time_of_limits_pass(store)
+    again = [row.tenant for row in await deliveries.claim_due(50, ON)]
+    assert (again.count("main"), again.count("beta"), len(again)) == (3, 1, 4)
+
+
+async def test_what_is_tried_again_counts_again(store: Store) -> None:
+    """A vendor that takes nothing is asked no more often than one that does."""
+    deliveries = DeliveryQueue(store, parse_tenant_limits("deliveries=3/hour"))
+    await deliveries.plan(cards_of("main", 2))
+    for row in await deliveries.claim_due(9, ON):
+        await deliveries.record_failure(row.token, "busy", "", again_after=0)
+    assert len(await deliveries.claim_due(9, ON)) == 1
+
+
+async def test_what_is_over_is_shown_so_whatever_was_sent(store: Store) -> None:
+    """A card with buttons that do nothing any more is nobody's to keep."""
+    deliveries = DeliveryQueue(store, parse_tenant_limits("deliveries=1/hour"))
+    row = await out(deliveries)
+    await deliveries.end(row.approval, 1, row.request)
+    assert [each.token for each in await deliveries.claim_to_close(9, ON)] == [row.token]
+
+
+async def test_senders_at_once_keep_the_limit_together(store_url: str) -> None:
+    """Six looks of three processes at two tenants' many cards."""
+    limits = parse_tenant_limits("deliveries=7/hour")
+    async with open_store(store_url) as one, open_store(store_url) as two, open_store(store_url) as three:
+        queues = [DeliveryQueue(each, limits) for each in (one, two, three)]
+        for tenant in ("main", "acme"):
+            await queues[0].plan(cards_of(tenant, 30))
+        found = await asyncio.gather(*(queues[at % 3].claim_due(5, ON) for at in range(6)))
+        # Two that looked at the same rows at once had to share them.
+        found += [await queues[0].claim_due(5, ON) for _ in range(3)]
+        tenants = [row.tenant for rows in found for row in rows]
+        assert (tenants.count("main"), tenants.count("acme")) == (7, 7)

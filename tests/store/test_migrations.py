@@ -101,6 +101,27 @@ async def test_cards_that_were_to_be_reminded_of_still_are(store_url: str) -> No
         assert [tuple(row) for row in found] == [("ask", 7)]
 
 
+async def test_what_waited_in_an_older_store_is_counted(store_url: str) -> None:
+    """Not what an answer has settled or was asked anew; an answer that was voided settles nothing."""
+
+    def before(connection: Connection) -> None:
+        migrate(connection, VERSION_TABLE, "r0025")
+        asked = "INSERT INTO questions VALUES (:of, :number, 'main', 's', 't', :code, '{}', 7, 9, NULL, NULL, NULL)"
+        answered = "INSERT INTO answers VALUES (:of, 1, :number, 'ana', :of, '{}', :settles, 8, NULL, :voided)"
+        rows = [("waits", 1), ("settled", 1), ("voided", 1), ("counted", 1), ("anew", 1), ("anew", 2)]
+        for place, (name, number) in enumerate(rows):
+            connection.execute(text(asked), {"of": name, "number": number, "code": f"C{place}"})
+        for name, settles, voided in (("settled", True, None), ("voided", True, 8), ("counted", False, None)):
+            values = {"of": name, "number": 1, "settles": settles, "voided": voided}
+            connection.execute(text(answered), values)
+
+    await on(store_url, before)
+    async with open_store(store_url) as store:
+        unsettled = "SELECT approval, revision FROM questions WHERE settled_at IS NULL ORDER BY approval"
+        found = await store.run(lambda connection: connection.execute(text(unsettled)).all())
+        assert [tuple(row) for row in found] == [("anew", 2), ("counted", 1), ("voided", 1), ("waits", 1)]
+
+
 async def test_openers_at_the_same_time_migrate_once(store_url: str) -> None:
     """Twelve openers of an old database all get a working store."""
     await on(store_url, first_version)

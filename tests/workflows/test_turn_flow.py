@@ -14,6 +14,7 @@ from signoff.contracts.errors import ConfigError, Conflict, NotFound
 from signoff.contracts.limits import CALLS_PER_COMPLETION, MAX_CALLS_PER_TOOL, MAX_COMPLETIONS, MAX_IDENTICAL_CALLS
 from signoff.contracts.message import user_message
 from signoff.contracts.turn import TurnInput, TurnView
+from signoff.formats.tenant_limits import parse_tenant_limits
 from signoff.policy.approval_policy import GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.results.tool_result import ToolFailure
@@ -268,6 +269,26 @@ async def test_a_turn_has_at_most_twenty_completions_and_five_identical_calls(
     assert result.completions == MAX_COMPLETIONS == 20
     assert len(ledger.rows) == MAX_IDENTICAL_CALLS == 5
     assert [outcome.code for outcome in result.calls] == ["ok"] * 5 + ["too_many_calls"] * 15
+
+
+async def test_a_call_beyond_what_may_wait_is_told_to_the_model_and_the_turn_goes_on(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Of two calls that ask where one may wait the second ends at once, and never runs."""
+    ledger = Ledger()
+    script = [calls(PAY, ("pay", {"amount": 2, "to": "Bo"})), respond("done")]
+    limits = parse_tenant_limits("waiting=1")
+    async with running_turns(
+        client, store, task_queue, catalog_of([pay_tool(ledger)]), script, tenant_limits=limits
+    ) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key))
+        result = await turns.signoff.result(key)
+        results = await turns.results(key)
+    assert [outcome.code for outcome in result.calls] == ["ok", "too_many_calls"]
+    assert [part.code for part in results] == ["ok", "too_many_calls"]
+    assert len(ledger.rows) == 1
 
 
 @pytest.mark.row("E48")

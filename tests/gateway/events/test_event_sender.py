@@ -23,6 +23,7 @@ from signoff.contracts.person import Person
 from signoff.gateway.events.event_sender import RETRY_SECONDS, EventSender, send_events
 from signoff.gateway.events.event_task import keep_events
 from signoff.registry.manifest.subscription_sections import Subscription
+from signoff.settings import Settings
 from signoff.store.store import Store
 
 KEY = b"k" * 32
@@ -275,3 +276,16 @@ def test_a_specialist_is_told_to_its_own_actors_subscription() -> None:
         assert not any(is_for(other, each) for each in (dispatched, asked, nobodys))
         assert is_for(other, asked.model_copy(update={"private": False}))
     assert not is_for(Subscription("feed", ("grant.*",), "https://a.example", "env:A", actor="desk"), dispatched)
+
+
+async def test_a_tenant_is_sent_no_more_events_than_its_limit(rig: GatewayRig, receiver: Receiver) -> None:
+    """The rest stays in its order until there is room; a limit of another tenant holds nothing back."""
+    limited = replace(rig.deps, settings=Settings(tenant_limits="deliveries=3/hour; acme: deliveries=1/day"))
+    sender = EventSender(limited, limited.catalog.subscriptions["feed"])
+    for reason in ("one", "two"):
+        await froze(rig, reason)
+    assert [await sender.step() for _ in range(3)] == [3, 0, 0]
+    earlier = text("UPDATE counted_acts SET at = at - 3600000")
+    await rig.deps.store.run(lambda connection: connection.execute(earlier))
+    assert [await sender.step() for _ in range(2)] == [1, 0]
+    assert [event["type"] for event in receiver.events] == ["freeze.started", "freeze.lifted"] * 2

@@ -1,5 +1,6 @@
 """Questions in the store: one row a question, and one ending each."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -10,8 +11,9 @@ from signoff.approvals.digest import question_hash
 from signoff.contracts.approval import Question
 from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.ids import read_code
-from signoff.store.questions.questions import Questions
-from signoff.store.store import Store
+from signoff.store.questions.answers import Answers
+from signoff.store.questions.questions import QuestionRefused, Questions
+from signoff.store.store import Store, open_store
 
 
 async def test_the_same_question_is_the_same_row_while_it_is_open(store: Store) -> None:
@@ -83,3 +85,65 @@ async def test_an_ending_is_set_once(store: Store) -> None:
     assert rows is not None
     assert (rows.latest.ended_as, rows.request(rows.latest).state) == ("cancelled", "cancelled")
     assert await Questions(store).read("main.s.t.c9.9") is None
+
+
+def question_of(turn: str, tenant: str = "main", **fields: Any) -> Question:
+    """A question of a turn of its own."""
+    return question(f"{tenant}.s.{turn}.c1.1", tenant=tenant, turn=turn, **fields)
+
+
+async def ask_within(store: Store, asked: Question, waiting: int) -> Question | None:
+    """The row of a question where no more than `waiting` may wait; None where it is not asked."""
+    try:
+        return await Questions(store).ask(asked, canonical_json(DECLARED), waiting=waiting)
+    except QuestionRefused:
+        return None
+
+
+async def test_no_more_wait_in_a_tenant_than_may(store_url: str) -> None:
+    """Of twenty that ask at once, by two processes; those of another tenant are asked."""
+    async with open_store(store_url) as one, open_store(store_url) as other:
+        asking = [ask_within((one, other)[at % 2], question_of(f"t{at}"), 6) for at in range(20)]
+        asking += [ask_within((one, other)[at % 2], question_of(f"t{at}", "acme"), 6) for at in range(3)]
+        asked = [each for each in await asyncio.gather(*asking) if each is not None]
+        tenants = [each.tenant for each in asked]
+        assert (tenants.count("main"), tenants.count("acme")) == (6, 3)
+
+
+async def test_an_answer_that_counts_no_more_leaves_its_question_waiting(store: Store) -> None:
+    """It is counted again among those that wait, unless another answer settles it or it was asked anew."""
+    first = await ask_within(store, question_of("t1"), 1)
+    assert first is not None
+    assert await take(store, "ana", approval=first.id)
+    assert await Answers(store).void(first.id, "ana")
+    assert await ask_within(store, question_of("t2"), 1) is None
+    assert await take(store, "bo", approval=first.id)
+    assert await ask_within(store, question_of("t2"), 1) is not None
+
+
+@pytest.mark.parametrize("how", ["answered", "ended", "expired"])
+async def test_what_waits_no_more_makes_room(store: Store, how: str) -> None:
+    """By an answer that settles it, by its turn, and by the time of its deadline."""
+    first = await ask_within(store, question_of("t1", timeout=0.05 if how == "expired" else 3600.0), 1)
+    assert first is not None
+    if how != "expired":
+        assert await ask_within(store, question_of("t2"), 1) is None
+    if how == "answered":
+        assert await take(store, "ana", approval=first.id)
+    elif how == "ended":
+        assert await Questions(store).end(first.id, 1, "cancelled")
+    else:
+        await asyncio.sleep(0.1)
+    assert await ask_within(store, question_of("t2"), 1) is not None
+
+
+async def test_what_was_asked_is_asked_again_though_nothing_more_may_wait(store: Store) -> None:
+    """The same question is the same row, and one in its place is not one more."""
+    first = await ask_within(store, question_of("t1"), 1)
+    assert first is not None
+    assert await ask_within(store, question_of("t1"), 1) == first
+    changed = await ask_within(store, question_of("t1", agent_says="please"), 1)
+    assert changed is not None
+    assert changed.revision == 2
+    assert await ask_within(store, question_of("t2"), 1) is None
+    assert await Questions(store).read("main.s.t2.c1.1") is None

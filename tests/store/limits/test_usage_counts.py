@@ -14,10 +14,10 @@ from signoff.contracts.grant import GrantScope
 from signoff.contracts.usage import LimitedUse, UsageLimit
 from signoff.store.claim_conditions import SWEPT
 from signoff.store.grants import Grants, write_grant
+from signoff.store.limits.usage_counts import UsageCounts
 from signoff.store.store import Store
 from signoff.store.tables import USES, StoreClock
 from signoff.store.tickets import Claim
-from signoff.store.usage_counts import UsageCounts
 
 DAY = 86_400.0
 

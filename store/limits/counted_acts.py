@@ -1,0 +1,142 @@
+"""Counts what tenants with limits do within a time, for all processes together: turns begun, cards and events sent."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Literal
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, case, delete, func, literal, select, text
+
+from signoff.formats.tenant_limits import RateLimit, TenantLimit, TenantLimits
+from signoff.store.claim_conditions import begin_writing, insert_new
+from signoff.store.tables import COUNTED_ACTS, StoreClock
+
+ActKind = Literal["start", "card", "event"]
+SWEPT: Final = 100
+"""How many that no limit counts any more go with each that is counted, at most."""
+_UNBOUNDED: Final = 2**31 - 1
+# Two that take the last of one limit would not see each other's row: their keys differ. SQLite has one writer anyway.
+_COUNTING: Final = text("SELECT pg_advisory_xact_lock(7310277, hashtext(:counted))")
+
+
+class StartCounts:
+    """Counts the turns that one tenant with a limit begins."""
+
+    def __init__(self, tenant: str, rate: RateLimit) -> None:
+        self._tenant = tenant
+        self._rate = rate
+
+    def take(self, connection: Connection, name: str) -> float:
+        """Counts one start under its `name`; returns 0, or in how many seconds one is possible where none is now.
+
+        The same name again is the same start.
+        """
+        begin_writing(connection)
+        _hold(connection, f"start {self._tenant}")
+        again = self.possible_in(connection, name)
+        if again == 0:
+            insert_new(connection, COUNTED_ACTS, _act("start", self._tenant, name))
+            _sweep(connection, "start", self._tenant, self._rate)
+        return again
+
+    def possible_in(self, connection: Connection, name: str) -> float:
+        """Returns in how many seconds a start of this name is possible; 0 where it is now, or was counted already."""
+        acts, rate = COUNTED_ACTS.c, self._rate
+        if connection.scalar(select(acts.at).where(acts.key == _key("start", self._tenant, name))) is not None:
+            return 0.0
+        # The oldest that is in the way: once it is out of the period, there is room for another.
+        oldest = (
+            select(acts.at + rate.milliseconds - StoreClock())
+            .where(acts.kind == "start", acts.tenant == self._tenant, acts.at > StoreClock() - rate.milliseconds)
+            .order_by(acts.at.desc())
+            .offset(rate.count - 1)
+            .limit(1)
+        )
+        left = connection.scalar(oldest)
+        return 0.0 if left is None else max(left, 1) / 1000
+
+
+class DeliveryLimit:
+    """Limits how many rows of each tenant are claimed to be sent, by what was claimed in the time before.
+
+    `tenant` is the column of the rows' tenants; `name` makes the name of a row's try: the same name is counted once.
+    """
+
+    def __init__(
+        self,
+        kind: Literal["card", "event"],
+        limits: TenantLimits,
+        tenant: ColumnElement[str],
+        name: Callable[[Row[Any]], str],
+    ) -> None:
+        self.tenant = tenant
+        self._kind = kind
+        self._limits = limits
+        self._name = name
+
+    def hold(self, connection: Connection) -> None:
+        """Has everybody else who claims under the limit wait until the transaction ends."""
+        begin_writing(connection)
+        _hold(connection, self._kind)
+
+    def select_exhausted(self) -> Select[Any]:
+        """Selects the tenants that have nothing left."""
+        used = self._select_used()
+        return used.having(func.count() >= self._count_of(COUNTED_ACTS.c.tenant))
+
+    def restrict(self, chosen: Select[Any], place: ColumnElement[int], tenant: ColumnElement[str]) -> Select[Any]:
+        """Restricts a selection of rows to those whose `place` in their tenant is left."""
+        used = self._select_used().add_columns(func.count().label("number")).subquery()
+        joined = chosen.outerjoin(used, used.c.tenant == tenant)
+        return joined.where(place <= self._count_of(tenant) - func.coalesce(used.c.number, 0))
+
+    def count(self, connection: Connection, rows: Iterable[Row[Any]]) -> None:
+        """Counts what was claimed."""
+        tenants = set()
+        for row in rows:
+            if self._limits.of(row.tenant).deliveries is not None:
+                insert_new(connection, COUNTED_ACTS, _act(self._kind, row.tenant, self._name(row)))
+                tenants.add(row.tenant)
+        for tenant in sorted(tenants):
+            rate = self._limits.of(tenant).deliveries
+            if rate is not None:
+                _sweep(connection, self._kind, tenant, rate)
+
+    def _select_used(self) -> Select[Any]:
+        acts = COUNTED_ACTS.c
+        # Nothing of a tenant without a limit, whose rows are of a time when it had one.
+        began = StoreClock() - self._case(acts.tenant, lambda rate: 0 if rate is None else rate.milliseconds)
+        return select(acts.tenant).where(acts.kind == self._kind, acts.at > began).group_by(acts.tenant)
+
+    def _count_of(self, tenant: ColumnElement[str]) -> ColumnElement[int]:
+        return self._case(tenant, lambda rate: _UNBOUNDED if rate is None else rate.count)
+
+    def _case(self, tenant: ColumnElement[str], value: Callable[[RateLimit | None], int]) -> ColumnElement[int]:
+        def of(limit: TenantLimit) -> int:
+            return value(limit.deliveries)
+
+        own = {name: of(limit) for name, limit in self._limits.own.items()}
+        rest = literal(of(self._limits.each))
+        return case(own, value=tenant, else_=rest) if own else rest
+
+
+def _hold(connection: Connection, counted: str) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(_COUNTING, {"counted": counted})
+
+
+def _key(kind: ActKind, tenant: str, name: str) -> str:
+    return f"{kind}/{tenant}/{name}"
+
+
+def _act(kind: ActKind, tenant: str, name: str) -> dict[str, Any]:
+    return {"key": _key(kind, tenant, name), "kind": kind, "tenant": tenant}
+
+
+def _sweep(connection: Connection, kind: ActKind, tenant: str, rate: RateLimit) -> None:
+    acts = COUNTED_ACTS.c
+    old = (
+        select(acts.key)
+        .where(acts.kind == kind, acts.tenant == tenant, acts.at <= StoreClock() - rate.milliseconds)
+        .order_by(acts.at)
+        .limit(SWEPT)
+    )
+    connection.execute(delete(COUNTED_ACTS).where(acts.key.in_(old)))
