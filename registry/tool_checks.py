@@ -146,7 +146,8 @@ def _peer_exposed(tool: Tool) -> Iterator[FieldProblem]:
 
 def _words(tool: Tool) -> Iterator[FieldProblem]:
     if not tool.description.strip():
-        yield FieldProblem("description", tool.description, "needs a `description`: it is what the model reads")
+        why = "needs a `description` or a handler with a docstring: it is what the model reads"
+        yield FieldProblem("description", tool.description, why)
     if not tool.version.strip():
         yield FieldProblem("version", tool.version, "needs a `version`, such as `1`")
     if not all(tool.tags):

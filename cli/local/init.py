@@ -43,7 +43,11 @@ import re
 from signoff.testing import Completion, CompletionRequest, ScriptedModel
 from signoff.testing import calls, last_user_text, respond, results, text_of
 
-WISH = re.compile(r"give (\\w+) (\\d+) ?%", re.IGNORECASE)
+EXAMPLES = ["give Ana 50 % off", "give Bo 5 % off"]
+# What is said, the tool that it calls, and the tool's arguments in the order of the groups: a line for each tool.
+WISHES = [
+    (r"give (\\w+) (\\d+) ?%", "give_discount", {"customer": str, "percent": int}),
+]
 
 
 def react(request: CompletionRequest) -> Completion:
@@ -51,13 +55,14 @@ def react(request: CompletionRequest) -> Completion:
     settled = results(request)
     if settled:
         return respond("; ".join(text_of(part.value) or f"not done: {part.code}" for part in settled))
-    wish = WISH.search(last_user_text(request))
-    if wish is None:
-        return respond("Say for instance: give Ana 50 % off", "clarifying")
-    return calls(("give_discount", {"customer": wish[1], "percent": int(wish[2])}), text="A customer asked for it.")
+    for words, tool, kinds in WISHES:
+        if found := re.search(words, last_user_text(request), re.IGNORECASE):
+            args = {name: kind(said) for (name, kind), said in zip(kinds.items(), found.groups(), strict=True)}
+            return calls((tool, args), text="A customer asked for it.")
+    return respond(f"No line of WISHES in clerk_script.py fits. Say for instance: {EXAMPLES[0]}", "clarifying")
 
 
-model = ScriptedModel(react, examples=["give Ana 50 % off", "give Bo 5 % off"])
+model = ScriptedModel(react, examples=EXAMPLES)
 ''',
     "test_discounts.py": '''\
 # test_discounts.py

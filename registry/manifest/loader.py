@@ -250,7 +250,8 @@ def _declare(target: Any, name: str, input_schema: Mapping[str, Any] | None, fie
         return _override(target, name, input_schema, fields)
     # Only a function lacks one; a tool declared in code brings its own, which the manifest may leave alone.
     if "scope" not in fields:
-        raise ConfigError(f"tool `{name}` needs `scope`: `generalist` or `specialist`", tool_name=name, field="scope")
+        why = "needs `scope`: `generalist`, the application's, or `specialist`, one actor's alone"
+        raise ConfigError(f"tool `{name}` {why}", tool_name=name, field="scope")
     if not callable(target):
         raise ConfigError(
             f"`handler` of tool `{name}` is neither a function nor a tool", tool_name=name, field="handler"

@@ -7,16 +7,20 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_kit import Cli, assert_one_sentence
 from documents import ROOT, blocks, shell_lines
 
 from signoff.cli.local.init import FILES
+from signoff.contracts.completion import CompletionRequest
+from signoff.contracts.message import user_message
 from signoff.temporal.embedded_server import free_port
 
 START_SECONDS = 60
 CODE = "K7Q-2FM"
+TURN = "01a2188b-98cc-7584-a95d-7f12353c3478"
 
 
 async def test_init_writes_a_project_and_no_second_one(cli: Cli, tmp_path: Path) -> None:
@@ -46,6 +50,26 @@ async def test_the_test_that_it_writes_passes(cli: Cli, tmp_path: Path) -> None:
     assert (await asyncio.to_thread(tried)).returncode == 1
 
 
+async def test_a_tool_of_ones_own_takes_a_function_an_entry_and_a_line_of_the_script(cli: Cli, tmp_path: Path) -> None:
+    """The README's three steps: the manifest is right, and the script calls each tool for its own words."""
+    await cli("init")
+    tool = 'async def refund_order(order: str, euros: int) -> str:\n    """Refund an order."""\n    return order\n'
+    (tmp_path / "refunds.py").write_text(tool, encoding="utf-8")
+    entry = '  refund_order: {handler: "refunds:refund_order", scope: generalist, requires_approval: true}\n'
+    manifest, script = tmp_path / "signoff.yaml", tmp_path / "clerk_script.py"
+    text = manifest.read_text(encoding="utf-8").replace("tools: [give_discount", "tools: [give_discount, refund_order")
+    manifest.write_text(text + entry, encoding="utf-8")
+    assert (await cli("manifest", "validate")).code == 0
+    line = '    (r"refund (\\d+) of order (\\w+)", "refund_order", {"euros": int, "order": str}),\n]\n'
+    namespace: dict[str, Any] = {}
+    exec(script.read_text(encoding="utf-8").replace("]\n\n\ndef", f"{line}\n\ndef", 1), namespace)
+    expected = {"refund 30 of order 7": ("refund_order", {"euros": 30, "order": "7"})}
+    expected["Give Bo 5%"] = ("give_discount", {"customer": "Bo", "percent": 5})
+    for words, call in expected.items():
+        proposed = namespace["react"](CompletionRequest("", "", (user_message(words),), (None,), ()))
+        assert [(each.tool, each.args) for each in proposed.calls] == [call]
+
+
 def test_the_readme_shows_what_is_written() -> None:
     """Tool and manifest, to the letter."""
     shown = {block.file: block.text for block in blocks(ROOT / "README.md") if block.file}
@@ -53,10 +77,10 @@ def test_the_readme_shows_what_is_written() -> None:
 
 
 def typed() -> list[list[str]]:
-    """The commands of the README's first section, from `init` to `approve`, as words."""
+    """The commands of the README's first section, from `init` to `watch`, as words."""
     lines = [words for line in shell_lines(ROOT / "README.md") if (words := shlex.split(line, comments=True))]
     first = next(at for at, words in enumerate(lines) if words[1:] == ["init"])
-    last = next(at for at, words in enumerate(lines) if words[1:2] == ["approve"])
+    last = next(at for at, words in enumerate(lines) if words[1:2] == ["watch"])
     return lines[first : last + 1]
 
 
@@ -64,7 +88,7 @@ def typed() -> list[list[str]]:
 async def test_the_readme_is_typed_word_for_word_in_an_empty_folder(
     clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Without a key, outside the clone: asked, listed and approved; the code alone is the one that was shown."""
+    """Without a key, outside the clone: asked, listed, approved, watched; code and turn are those that were shown."""
     program = Path(sys.executable).with_name("signoff")
     ports = {f"SIGNOFF_{name}": str(free_port()) for name in ("PORT", "TEMPORAL_PORT", "UI_PORT")}
     env = {**os.environ, **ports}
@@ -78,7 +102,7 @@ async def test_the_readme_is_typed_word_for_word_in_an_empty_folder(
         assert ran.returncode == 0, complaint.decode()
         return output.decode()
 
-    init, dev, ask, inbox, approve = ([*words[1:]] for words in typed())
+    init, dev, ask, inbox, approve, watch = ([*words[1:]] for words in typed())
     assert "signoff dev" in await run(*init)
     server = await asyncio.create_subprocess_exec(
         program, *dev, cwd=tmp_path, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
@@ -100,7 +124,9 @@ async def test_the_readme_is_typed_word_for_word_in_an_empty_folder(
                 listed = await run(*inbox)
         code = next(line.split()[0] for line in listed.splitlines() if "Give Ana" in line)
         assert "approved: Give Ana 50 % off" in await run(*(code if word == CODE else word for word in approve))
-        assert "clerk: Ana gets 50 % off, agreed by approver" in await run("watch", turn)
+        assert "clerk: Ana gets 50 % off, agreed by approver" in await run(
+            *(turn if word == TURN else word for word in watch)
+        )
     finally:
         server.send_signal(signal.SIGINT)
         async with asyncio.timeout(START_SECONDS):

@@ -83,7 +83,7 @@ def test_a_file_that_omits_the_scope_is_rejected_and_not_silently_defaulted(tmp_
     text = "version: 1\ntools:\n  email_search:\n    handler: registry_kit:handler\n    inputSchema: {type: object}\n"
     file = tmp_path / "signoff.yaml"
     file.write_text(text)
-    with pytest.raises(ConfigError, match="tool `email_search` needs `scope`: `generalist` or `specialist`"):
+    with pytest.raises(ConfigError, match=r"tool `email_search` needs `scope`: `generalist`, .* or `specialist`, "):
         load_manifest(file)
     file.write_text(f"{text}    scope: generalist\n")
     assert [tool.scope for tool in load_manifest(file).tools()] == ["generalist"]

@@ -69,7 +69,7 @@ WRONG = [
     ),
     case("B03", {"name": "book flight"}, "name", "matches"),
     case("B03", {"name": "x" * 65}, "name", "matches"),
-    case("B04", {"description": "  "}, "description", "what the model reads"),
+    case("B04", {"description": "  "}, "description", "a handler with a docstring: it is what the model reads"),
     case("B07", {"handler": lambda args, ctx: None}, "handler", "but it is not `async def`; or declare"),
     case(
         "B07", {"handler": None}, "handler", "needs `handler` to be `async def (args, context)`, but it is no function"
