@@ -55,7 +55,9 @@ class AgentCards:
         ]
         found: dict[str, AgentCard] = {}
         for name, actor in self._catalog.actors.items():
-            if mine := [each for each in tools if self._has(actor, each)]:
+            # One that lives elsewhere is spoken to there: every message to it here would be refused.
+            mine = [] if actor.external is not None else [each for each in tools if self._has(actor, each)]
+            if mine:
                 card = agent_card(self._catalog, actor, mine, self._public_url)
                 body = json.dumps(card, ensure_ascii=False, separators=(",", ":")).encode()
                 found[name] = AgentCard(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')

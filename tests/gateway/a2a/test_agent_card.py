@@ -15,7 +15,7 @@ from turn_fixtures import Ledger, catalog_of, pay_tool
 
 from signoff.gateway.a2a.agent_card import CARD_PATH, PART, TOOLS, AgentCards, consumed_types
 from signoff.policy.approval_policy import GlobalRule
-from signoff.registry.actor import Actor, Surface
+from signoff.registry.actor import Actor, ExternalAgent, Surface
 from signoff.registry.catalog import Catalog
 
 URL = "https://signoff.example.com"
@@ -108,6 +108,15 @@ def test_what_is_not_exposed_is_in_no_card() -> None:
     assert card_of(catalog)["name"] == "second"
     assert AgentCards(catalog, URL).card("first") is None
     assert AgentCards(catalog_of(tools[:1], actors=actors[:1]), URL).card() is None
+
+
+def test_an_agent_that_lives_elsewhere_has_no_card() -> None:
+    """Nobody speaks to it here: it proposes its own calls, and the card of the next actor is the first."""
+    tools = [pay_tool(Ledger(), name="shown", peer_exposed=True)]
+    elsewhere = Actor(name="coder", model="", external=ExternalAgent(acts_for=("user:guest",)))
+    catalog = catalog_of(tools, actors=[elsewhere, Actor(name="desk", model="scripted")])
+    assert card_of(catalog)["name"] == "desk"
+    assert AgentCards(catalog, URL).card("coder") is None
 
 
 @pytest.mark.row("B79")
