@@ -98,9 +98,10 @@ def parse_request(body: bytes) -> RpcRequest:
         raise RpcError(PARSE, "the body is not JSON") from None
     if not isinstance(found, dict):
         raise RpcError(INVALID_REQUEST, "send one request, a JSON object; batches are not taken")
-    if found.get("jsonrpc") != _JSON_RPC or not isinstance(found.get("method"), str):
+    method = found.get("method")
+    if found.get("jsonrpc") != _JSON_RPC or not isinstance(method, str) or bounds_problem(method):
         raise RpcError(INVALID_REQUEST, f"a request has `jsonrpc`, which is `{_JSON_RPC}`, and a `method`")
-    return RpcRequest(request_id(found), found["method"], found.get("params", {}))
+    return RpcRequest(request_id(found), method, found.get("params", {}))
 
 
 def request_id(found: Mapping[str, Any]) -> str | int:
@@ -108,6 +109,9 @@ def request_id(found: Mapping[str, Any]) -> str | int:
     given = found.get("id")
     if isinstance(given, bool) or not isinstance(given, str | int):
         raise RpcError(INVALID_REQUEST, "a request has an `id`, a text or a whole number")
+    # It is sent back: what no answer can carry would make an answer of ours fail.
+    if bounds_problem(given) or (isinstance(given, str) and len(given) > _ID_CHARS):
+        raise RpcError(INVALID_REQUEST, f"an `id` is Unicode of at most {_ID_CHARS} characters, or within ±(2^53-1)")
     return given
 
 

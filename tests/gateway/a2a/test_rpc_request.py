@@ -42,6 +42,10 @@ def kind_of(call: Any, *args: Any) -> RpcErrorKind:
         (b'{"jsonrpc": "2.0", "method": "GetTask"}', INVALID_REQUEST),
         (b'{"jsonrpc": "2.0", "method": "GetTask", "id": true}', INVALID_REQUEST),
         (b'{"jsonrpc": "2.0", "method": "GetTask", "id": {}}', INVALID_REQUEST),
+        (b'{"jsonrpc": "2.0", "method": "GetTask", "id": "\\ud800"}', INVALID_REQUEST),
+        (b'{"jsonrpc": "2.0", "method": "GetTask", "id": "' + b"x" * 300 + b'"}', INVALID_REQUEST),
+        (b'{"jsonrpc": "2.0", "method": "GetTask", "id": 1' + b"0" * 300 + b"}", INVALID_REQUEST),
+        (b'{"jsonrpc": "2.0", "method": "\\ud800", "id": 1}', INVALID_REQUEST),
     ],
 )
 def test_garbage_is_no_request(body: bytes, kind: RpcErrorKind) -> None:
