@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 from typing import Final
 
 from signoff.contracts.canonical_json import canonical_json
@@ -11,6 +12,8 @@ from signoff.contracts.person import Person
 MARK_CHARS: Final = 11
 """Of 5 bits each: 55 bits, which nobody hits by choosing who they are, and room for a UUID before it in an id."""
 _NAME_CHARS: Final = 36
+_PEER_CHARS: Final = 26
+_PEER: Final = re.compile(rf"peer-[0-9a-f]{{{_PEER_CHARS}}}(-[a-z2-7]{{{MARK_CHARS}}})?")
 _SHOWN_CHARS: Final = 20
 
 
@@ -35,6 +38,16 @@ def is_own(key: SessionKey, person_id: str) -> bool:
     worker.
     """
     return key.session.endswith(f"-{_mark(key.tenant, person_id)}")
+
+
+def peer_session(tenant: str, seed: str) -> SessionKey:
+    """Names a conversation of another agent; `seed` is of hexadecimal digits."""
+    return SessionKey(tenant, f"peer-{seed[:_PEER_CHARS]}")
+
+
+def is_of_peer(key: SessionKey) -> bool:
+    """Returns whether a session is named as those are that other agents begin, and nobody else may speak in."""
+    return _PEER.fullmatch(key.session) is not None
 
 
 def _mark(tenant: str, person_id: str) -> str:

@@ -8,7 +8,7 @@ from signoff.contracts.errors import ConfigError, Conflict, NotFound, Refused
 from signoff.contracts.ids import SessionKey, TurnKey, is_id, parse_approval_id, uuid7
 from signoff.contracts.limits import MAX_TURNS_PER_MESSAGE
 from signoff.contracts.message import Message, TextPart
-from signoff.contracts.names import DEFAULT_TENANT, ENGINE
+from signoff.contracts.names import DEFAULT_TENANT, ENGINE, PEER
 from signoff.contracts.person import Person, Principal
 from signoff.contracts.requests import MessageBody, ResultBody, SayBody, TurnBody
 from signoff.contracts.session_messages import LateResult, MailboxMessage, SessionReceipt, turn_of
@@ -18,7 +18,7 @@ from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest
-from signoff.gateway.session_names import own_session
+from signoff.gateway.session_names import is_of_peer, own_session
 from signoff.keys.signature_form import new_nonce, principal_as_asked
 from signoff.people.directory import principal_of, turn_context
 from signoff.registry.catalog import Catalog
@@ -55,7 +55,8 @@ async def turn_input(
     if why := bounds_problem(body.context):
         raise BadRequest(f"`context` cannot be taken: {why}; send less, or send it as a string")
     # Also where it is the turn's own: an id that Temporal has forgotten is still that of its requester's requests.
-    session = own_session(SessionKey(body.tenant, body.session or turn_id), person, development=deps.development)
+    named = SessionKey(body.tenant, body.session or turn_id)
+    session = _space(own_session(named, person, development=deps.development), channel)
     # Before anything of it is kept: what is refused leaves nothing behind.
     await deps.starts.take(session.tenant, session.session, turn_id)
     messages = tuple([await _message(deps, each, session) for each in body.all_messages])
@@ -103,7 +104,7 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
     """
     await Freezes(deps.store).refuse_new(key.tenant)
     person = known_person(deps.people, body.user, key.tenant)
-    key = own_session(key, person, development=deps.development)
+    key = _space(own_session(key, person, development=deps.development), channel)
     check_settable(deps, person, body)
     if why := bounds_problem(body.context):
         raise BadRequest(f"`context` cannot be taken: {why}; send less, or send it as a string")
@@ -236,6 +237,15 @@ def read_session(text: str, tenant: str = DEFAULT_TENANT) -> SessionKey:
     if all(map(is_id, parts)) and len(parts) in (1, 2):
         return SessionKey(*parts) if len(parts) == 2 else SessionKey(tenant, text)
     raise NotFound(f"there is no session {quote_name(text)}")
+
+
+def _space(key: SessionKey, channel: str) -> SessionKey:
+    """Returns `key`. Raises `Refused` where people would speak in a conversation of another agent, or it in theirs."""
+    # An agent reads all of its conversation in its next turn, and what tools told people is not exposed to it.
+    if is_of_peer(key) != (channel == PEER):
+        whose = "another agent's" if channel != PEER else "not another agent's"
+        raise Refused(f"this conversation is {whose}; begin one of your own", code="not_allowed")
+    return key
 
 
 def _take(receipt: SessionReceipt) -> SessionReceipt:

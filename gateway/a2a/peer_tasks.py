@@ -46,13 +46,11 @@ from signoff.gateway.approvals.secret_masks import masked_view
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps, turn_name
 from signoff.gateway.live import HEARTBEAT_SECONDS, Live
-from signoff.gateway.session_names import is_own, own_session
+from signoff.gateway.session_names import is_of_peer, is_own, own_session, peer_session
 from signoff.gateway.turn_starter import say
 from signoff.store.content_store import load_in
 from signoff.store.questions.request_lists import RequestLists
 
-CONTEXT: Final = "peer-"
-"""Begins the session of every context: a peer's token reads none that the same person began elsewhere."""
 WAIT_SECONDS: Final = 300.0
 """How long the answer to a message may be waited for; after that the task is told as it stands."""
 STOP_SECONDS: Final = 10.0
@@ -61,7 +59,6 @@ LOOK_SECONDS: Final = 0.3
 LISTED: Final = 500
 """Of so many tasks, the newest, a list is made."""
 _NAMES: Final = uuid.UUID("6f0f4a0e-6a43-4f0e-9c0b-0f7f0c2f9d1a")
-_CONTEXT_CHARS: Final = 26
 
 
 class TaskUpdate(NamedTuple):
@@ -106,7 +103,8 @@ class PeerTasks:
         """Returns the turn of a task. Raises `RpcError` for one that is not this peer's with this actor."""
         parts = name.split(".")
         key = TurnKey(*parts) if len(parts) == 3 and all(map(is_id, parts)) else None
-        if key is None or not self._is_context(SessionKey(key.tenant, key.session)):
+        # A turn that follows one is no task of its own, nor is what a person sent who chose its id.
+        if key is None or not _is_turn_id(key.turn) or not self._is_context(SessionKey(key.tenant, key.session)):
             raise _not_found()
         try:
             given = await self._deps.client.input_of(key)
@@ -120,8 +118,8 @@ class PeerTasks:
             raise _not_found()
         return key
 
-    async def read(self, key: TurnKey) -> PeerTask:
-        """Returns a task as it stands: the turn that its message led to last."""
+    async def read(self, key: TurnKey, *, parts: bool = True) -> PeerTask:
+        """Returns a task as it stands: the turn that its message led to last; without `parts` no answer is loaded."""
         found: TurnView | None = None
         for number in range(1, MAX_TURNS_PER_MESSAGE + 1):
             try:
@@ -134,7 +132,7 @@ class PeerTasks:
                 break
         if found is None:
             return await self._read_waiting(key)
-        return await self._task(key, found)
+        return await self._task(key, found, parts=parts)
 
     async def wait_for(self, key: TurnKey, states: frozenset[str], seconds: float) -> PeerTask:
         """Returns a task once it is in one of `states`, or as it stands after so many seconds."""
@@ -187,18 +185,20 @@ class PeerTasks:
         )
         rows.sort(key=_place, reverse=True)
         if params.status:
-            found = [each for each in [await self._read_row(row) for row in rows] if each is not None]
+            # Their states alone: the answers of so many at once would fill the memory.
+            found = [each for each in [await self._read_row(row, parts=False) for row in rows] if each is not None]
             rows = [row for row, task in found if task.state == params.status]
         after = _read_page(params.page_token)
         rest = [row for row in rows if after is None or _place(row) < after]
-        page = [each for each in [await self._read_row(row) for row in rest[: params.page_size]] if each is not None]
+        shown = [await self._read_row(row, parts=params.include_artifacts) for row in rest[: params.page_size]]
+        page = [each for each in shown if each is not None]
         more = len(rest) > params.page_size
         return [task for _, task in page], _page_token(rest[params.page_size - 1]) if more else "", len(rows)
 
-    async def _read_row(self, row: TurnRow) -> tuple[TurnRow, PeerTask] | None:
+    async def _read_row(self, row: TurnRow, *, parts: bool) -> tuple[TurnRow, PeerTask] | None:
         try:
             key = await self.find(turn_name(TurnKey(row.tenant, row.session, row.turn)))
-            return row, await self.read(key)
+            return row, await self.read(key, parts=parts)
         except (NotFound, RpcError):
             return None
 
@@ -223,8 +223,8 @@ class PeerTasks:
 
     def _context(self, message: PeerMessage) -> SessionKey:
         if not message.context_id:
-            name = CONTEXT + uuid.uuid5(_NAMES, self._turn_id(message)).hex[:_CONTEXT_CHARS]
-            return own_session(SessionKey(self._person.tenant, name), self._person, development=self._deps.development)
+            key = peer_session(self._person.tenant, uuid.uuid5(_NAMES, self._turn_id(message)).hex)
+            return own_session(key, self._person, development=self._deps.development)
         key = SessionKey(self._person.tenant, message.context_id)
         if not is_id(message.context_id) or not self._is_context(key):
             raise RpcError(INVALID_PARAMS, "there is no such context; leave `contextId` out to begin one")
@@ -232,7 +232,7 @@ class PeerTasks:
 
     def _is_context(self, key: SessionKey) -> bool:
         mine = self._deps.development or is_own(key, self._person.id)
-        return key.tenant == self._person.tenant and key.session.startswith(CONTEXT) and mine
+        return key.tenant == self._person.tenant and is_of_peer(key) and mine
 
     def _turn_id(self, message: PeerMessage) -> str:
         words = [self._person.tenant, self._person.id, self._actor, message.context_id, message.message_id]
@@ -256,7 +256,7 @@ class PeerTasks:
                 return replace(lost, state=FAILED if turn.error is not None else SUBMITTED, at=turn.started_at)
         raise _not_found()
 
-    async def _task(self, key: TurnKey, view: TurnView) -> PeerTask:
+    async def _task(self, key: TurnKey, view: TurnView, *, parts: bool) -> PeerTask:
         ended = None
         if view.result is not None:
             one = TurnKey(view.tenant, view.session, view.turn)
@@ -264,9 +264,9 @@ class PeerTasks:
             ended = None if row is None else row.closed_at
         view = masked_view(view, self._deps.catalog)
         task = task_of(self._base(key), view, self._exposed, self._deps.settings.public_url, ended)
-        parts = () if view.result is None else view.result.parts
+        given = view.result.parts if parts and view.result is not None else ()
         place = SessionKey(key.tenant, key.session)
-        return replace(task, parts=tuple([await self._load(each, place) for each in parts if is_told(each.type)]))
+        return replace(task, parts=tuple([await self._load(each, place) for each in given if is_told(each.type)]))
 
     async def _load(self, part: ResponsePart, place: SessionKey) -> tuple[str, Any]:
         return part.type, await load_in(self._deps.store, part.content, place)
@@ -348,5 +348,5 @@ def _read_page(token: str) -> tuple[datetime, str] | None:
     try:
         at, turn = json.loads(base64.urlsafe_b64decode(token.encode()))
         return datetime.fromisoformat(at).astimezone(UTC), str(turn)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError, RecursionError):
         raise RpcError(INVALID_PARAMS, "`pageToken` is none that this list gave") from None

@@ -24,7 +24,7 @@ from signoff.gateway.a2a.rpc_request import (
 )
 from signoff.gateway.a2a.task_view import PeerTask
 from signoff.gateway.api.faults import FAULTS
-from signoff.gateway.auth.caller import acting_person, own_tenant
+from signoff.gateway.auth.caller import SignInNeeded, acting_person, own_tenant
 from signoff.gateway.auth.dependencies import OPEN, Deps, LiveUpdates, TokenPeer
 from signoff.gateway.auth.streams import Streams, stream_events
 from signoff.gateway.transport.middleware import PEERS
@@ -81,6 +81,8 @@ async def call_method(
         return await session.answer(named)
     except RpcError as error:
         return JSONResponse(_error(named, error))
+    except SignInNeeded:
+        raise
     except SignoffError as error:
         return JSONResponse(_error(named, rpc_error_of(error)))
 
@@ -98,10 +100,12 @@ class _PeerCall:
         match named.method:
             case "SendMessage":
                 params = parse_params(named, SendParams)
-                key = await self._tasks.send(params)
-                return self._result(named, {"task": self._json(await self._first_state(key, params))})
+                return self._result(named, {"task": self._json(await self._first_state(params))})
             case "SendStreamingMessage":
-                return self._stream(named, await self._tasks.send(parse_params(named, SendParams)))
+                params = parse_params(named, SendParams)
+                # Before it: what is refused must not have begun.
+                self._streams.refuse_more(self._request)
+                return self._stream(named, await self._tasks.send(params))
             case "SubscribeToTask":
                 return await self._subscribe(named)
             case "GetTask":
@@ -111,20 +115,27 @@ class _PeerCall:
                 key = await self._tasks.find(parse_params(named, TaskParams).id)
                 return self._result(named, self._json(await self._tasks.cancel(key)))
             case "ListTasks":
-                return self._result(named, await self._list(parse_params(named, ListParams)))
+                wanted = parse_params(named, ListParams)
+                # Each asks for the state of up to as many tasks as are listed.
+                async with self._streams.hold(self._request):
+                    return self._result(named, await self._list(wanted))
             case "GetExtendedAgentCard":
                 raise RpcError(UNSUPPORTED, "there is no extended card: the public one tells all that is exposed")
         if named.method in _PUSH:
             raise RpcError(NO_PUSH, "this agent sends no push notifications; follow the task, or read it again")
         raise RpcError(METHOD_NOT_FOUND, f"there is no method `{named.method[:60]}`")
 
-    async def _first_state(self, key: TurnKey, params: SendParams) -> PeerTask:
-        if params.configuration.return_immediately:
-            return await self._tasks.read_at_once(key)
+    @property
+    def _streams(self) -> Streams:
         streams: Streams = self._request.app.state.streams
+        return streams
+
+    async def _first_state(self, params: SendParams) -> PeerTask:
+        if params.configuration.return_immediately:
+            return await self._tasks.read_at_once(await self._tasks.send(params))
         # Each asks a worker again and again for as long as it waits.
-        async with streams.hold(self._request):
-            return await self._tasks.wait_for_answer(key)
+        async with self._streams.hold(self._request):
+            return await self._tasks.wait_for_answer(await self._tasks.send(params))
 
     async def _list(self, params: ListParams) -> dict[str, Any]:
         found, following, total = await self._tasks.list_page(params)

@@ -13,7 +13,7 @@ from signoff.contracts.errors import SignoffError
 from signoff.contracts.limits import STREAMS_OF_ONE
 from signoff.contracts.person import Person
 from signoff.gateway.auth.authenticator import Authenticator
-from signoff.gateway.auth.caller import AuthenticatedCaller, caller_of
+from signoff.gateway.auth.caller import AuthenticatedCaller, SignInNeeded, caller_of
 from signoff.gateway.auth.dependencies import access_of_request
 from signoff.gateway.errors import BadRequest
 
@@ -35,7 +35,7 @@ class Streams:
         self, request: Request, events: AsyncGenerator[str, None], allowed: Allowed | None = None
     ) -> StreamingResponse:
         """Streams `events` to whoever sent `request`. Raises `BadRequest` (429): each stream holds a connection."""
-        self._refuse_more(caller_of(request))
+        self.refuse_more(request)
         # nginx holds back what it proxies until a buffer is full; events would come late and in heaps.
         headers = {"x-accel-buffering": "no"}
         known = self._yield_while_known(request, events, allowed)
@@ -43,12 +43,19 @@ class Streams:
 
     @contextlib.asynccontextmanager
     async def hold(self, request: Request) -> AsyncIterator[None]:
-        """Counts an answer that is long in coming as a stream. Raises `BadRequest` (429) as `respond`."""
-        self._refuse_more(caller_of(request))
+        """Counts an answer that is long in coming as a stream.
+
+        Raises `BadRequest` (429) as `respond`, and at its end `SignInNeeded` for who is not let in any more.
+        """
+        self.refuse_more(request)
         async with self._count(caller_of(request)):
             yield
+        if caller_of(request) is not None and not await self._still(request, None):
+            raise SignInNeeded("this is not let in any more")
 
-    def _refuse_more(self, caller: AuthenticatedCaller | None) -> None:
+    def refuse_more(self, request: Request) -> None:
+        """Raises `BadRequest` (429) where whoever sent `request` follows as many streams as one may."""
+        caller = caller_of(request)
         if caller is not None and self._open[_owner(caller)] >= STREAMS_OF_ONE:
             message = f"you follow {STREAMS_OF_ONE} streams already; close some first"
             raise BadRequest(message, status=429, code="streams")

@@ -1,7 +1,9 @@
 """Tasks of peers, by A2A's own client, against a gateway and a worker that run."""
 
 import asyncio
+import base64
 import contextlib
+import json
 from typing import Any
 
 import httpx
@@ -27,10 +29,15 @@ from a2a.utils.errors import (
 )
 from gateway_login import bearer, token_of
 from google.protobuf.json_format import MessageToDict
-from peer_rig import PeerClient, PeerRig, answer_of, fresh_id, key_of, message, state_of
+from peer_rig import PARTNER, PeerClient, PeerRig, answer_of, fresh_id, key_of, message, state_of
+from starlette.requests import Request
 
+from signoff.contracts.limits import STREAMS_OF_ONE
 from signoff.contracts.names import PEER
 from signoff.gateway.a2a.agent_card import PART, TOOLS
+from signoff.gateway.a2a.peer_tasks import PeerTasks
+from signoff.gateway.a2a.rpc_request import ListParams
+from signoff.gateway.auth.dependencies import TokenAccess
 
 
 async def read(client: PeerClient, task: Task, **fields: Any) -> Task:
@@ -45,6 +52,11 @@ async def over(client: PeerClient, task: Task) -> Task:
         async for _ in client.live.subscribe(SubscribeToTaskRequest(id=task.id)):
             pass
     return await read(client, task)
+
+
+def page_of(at: str) -> str:
+    """A token of a list's page as a peer makes one up."""
+    return base64.urlsafe_b64encode(json.dumps([at, "x"]).encode()).decode()
 
 
 def told(task: Task) -> list[dict[str, Any]]:
@@ -180,6 +192,22 @@ async def test_a_turn_that_its_person_began_elsewhere_is_no_task(peers: PeerRig)
     assert started["id"] not in [each.id for each in listed.tasks]
 
 
+async def test_people_and_peers_share_no_conversation(peers: PeerRig) -> None:
+    """Else a peer would hear in its next turn what tools told that are not for it, by the same person's other token."""
+    headers = bearer(await token_of(peers.gateway, "partner"))
+    async with httpx.AsyncClient(headers=headers, timeout=60) as http, peers.agent() as client:
+        context = (await client.send("hello")).context_id
+        body = {"text": "hidden", "actor": "desk"}
+        for path, more in ((f"/v1/sessions/{context}/messages", {}), ("/v1/turns", {"session": context})):
+            answer = await http.post(peers.url + path, json=body | more)
+            assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed"), path
+        # Nor one that a person named so; its name is as free as any other.
+        answer = await http.post(f"{peers.url}/v1/sessions/peer-review/messages", json=body)
+        assert answer.status_code == 201, answer.text
+        with pytest.raises(InvalidParamsError, match="no such context"):
+            await client.send("before", context_id=answer.json()["session"].rpartition(".")[2])
+
+
 async def test_a_context_is_one_conversation(peers: PeerRig) -> None:
     """What was said before is known in it; a context that nobody began is refused."""
     async with peers.agent() as client:
@@ -300,8 +328,40 @@ async def test_tasks_are_listed_a_page_at_a_time_newest_first(peers: PeerRig) ->
         )
         assert [each.id for each in rejected.tasks] == [denied.id]
         assert rejected.tasks[0].artifacts
-        with pytest.raises(InvalidParamsError, match="pageToken"):
-            await client.sdk.list_tasks(ListTasksRequest(page_token="made up"))
+        for made_up in ("made up", page_of("0001-01-01T00:00:00+14:00"), base64.b64encode(b"[" * 100_000).decode()):
+            with pytest.raises(InvalidParamsError, match="pageToken"):
+                await client.sdk.list_tasks(ListTasksRequest(page_token=made_up))
+
+
+async def test_a_list_loads_no_answers_that_nobody_asked_for(peers: PeerRig) -> None:
+    """Those of 500 tasks would fill a gateway's memory at one request."""
+    async with peers.agent() as client:
+        context = (await client.send("hello")).context_id
+    tasks = PeerTasks(peers.gateway.deps, peers.gateway.app.state.live, "desk", PARTNER)
+    for asked, parts in ((False, 0), (True, 1)):
+        params = ListParams(context_id=context, status="TASK_STATE_COMPLETED", include_artifacts=asked)
+        found, _, total = await tasks.list_page(params)
+        assert ([len(each.parts) for each in found], total) == ([parts], 1)
+
+
+async def test_who_follows_too_much_begins_nothing(peers: PeerRig) -> None:
+    """Refused, a message has not become a turn: the answer says that it was not taken."""
+    headers = [(b"authorization", f"Bearer {await peers.token()}".encode())]
+    app = peers.gateway.app
+    request = Request({"type": "http", "method": "POST", "path": "/a2a/desk", "headers": headers, "app": app})
+    await TokenAccess("token", "peer").admit(request)
+    async with peers.agent() as client, contextlib.AsyncExitStack() as held:
+        for _ in range(STREAMS_OF_ONE):
+            await held.enter_async_context(app.state.streams.hold(request))
+        name = fresh_id()
+        for send in (client.send("small", message_id=name), anext(client.stream("small", message_id=name))):
+            with pytest.raises(A2AClientError, match="streams already"):
+                await send
+        with pytest.raises(A2AClientError, match="streams already"):
+            await client.sdk.list_tasks(ListTasksRequest())
+        await held.aclose()
+        # Other words under its id: nothing of the first was kept.
+        assert answer_of(await client.send("hello", message_id=name)) == "You said: hello"
 
 
 async def test_a_passed_turn_goes_on_as_the_same_task_with_exposed_tools_alone(peers: PeerRig) -> None:
