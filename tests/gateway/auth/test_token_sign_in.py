@@ -180,7 +180,7 @@ async def test_the_description_names_the_token(locked: GatewayRig) -> None:
         for path, methods in shut.items()
         for method, route in methods.items()
     }
-    assert {scope for scopes in needed.values() for scope in scopes} == {"read", "start", "decide", "peer"}
+    assert {scope for scopes in needed.values() for scope in scopes} == {"read", "start", "decide", "peer", "call"}
     assert needed["post", "/v1/turns/{turn}/cancel"] == ["start"]
     assert needed["delete", "/v1/grants/{grant}"] == ["decide"]
 
