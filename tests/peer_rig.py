@@ -72,7 +72,14 @@ def peer_catalog(ledger: Ledger) -> Catalog:
     """`desk` has exposed and other tools, `other` has none that is exposed."""
     exposed: dict[str, Any] = {"peer_exposed": True, "input_schema": SCHEMA}
     tools = [
-        pay_tool(ledger, ApprovalPolicy(timeout=3600.0), title="Pay", tags=("money",), output_schema=OUTPUT, **exposed),
+        pay_tool(
+            ledger,
+            ApprovalPolicy(timeout=3600.0, allow_remember=True),
+            title="Pay",
+            tags=("money",),
+            output_schema=OUTPUT,
+            **exposed,
+        ),
         pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount < 1000.0"), name="small", **exposed),
         pay_tool(ledger, ApprovalPolicy(deny_if="args.amount > 100.0"), name="refund", **exposed),
         pay_tool(ledger, False, name="hidden", effect=""),

@@ -10,6 +10,7 @@ from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.grant import Grant
+from signoff.contracts.names import PEER
 from signoff.people.directory import Directory, humans_of
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.grant_predicate import GrantPredicate, compile_where
@@ -128,11 +129,20 @@ class GrantMatcher:
 
 def _serves(grant: Grant, ctx: CallContext, people: Directory) -> bool:
     """Returns whether the grant is for the session and the human of `ctx`, or for everybody."""
-    if not grant.like.session:
+    if not is_personal(grant, ctx):
         return True
     # A session's name is anybody's to name: what was given for one person in it is nobody else's.
     humans = {people.person_id(each, ctx.tenant) for each in (grant.requester, ctx.user.user)}
-    return grant.like.session == ctx.session and len(humans) == 1
+    return grant.like.session in ("", ctx.session) and len(humans) == 1
+
+
+def is_personal(grant: Grant, ctx: CallContext) -> bool:
+    """Returns whether in `ctx` the grant serves nobody but whose call it was given for.
+
+    So does each that is for a session. And each approval where another agent asks: whoever approved calls of the tenant
+    in advance thought of its own people.
+    """
+    return grant.like.session != "" or (ctx.channel == PEER and grant.verdict == "approved")
 
 
 def _still_given(

@@ -163,7 +163,7 @@ async def test_a_task_is_there_for_its_own_peer_alone(peers: PeerRig) -> None:
         task = await client.send("small")
         for person, tenant in (("rival", "main"), ("zoe", "acme")):
             async with peers.agent(person, tenant=tenant) as other:
-                assert (await other.sdk.list_tasks(ListTasksRequest())).total_size == 0
+                assert task.id not in [each.id for each in (await other.sdk.list_tasks(ListTasksRequest())).tasks]
                 with pytest.raises(TaskNotFoundError):
                     await read(other, task)
                 with pytest.raises(TaskNotFoundError):
@@ -206,6 +206,24 @@ async def test_people_and_peers_share_no_conversation(peers: PeerRig) -> None:
         assert answer.status_code == 201, answer.text
         with pytest.raises(InvalidParamsError, match="no such context"):
             await client.send("before", context_id=answer.json()["session"].rpartition(".")[2])
+
+
+async def test_what_people_approved_in_advance_for_others_lets_no_call_of_a_peer_run(peers: PeerRig) -> None:
+    """They thought of calls of their own people: for a peer somebody is asked, and may remember that for it."""
+    wish = {"remember": {"scope": "tenant", "uses": 1}}
+    headers = bearer(await token_of(peers.gateway, "guest"))
+    async with httpx.AsyncClient(headers=headers, timeout=60) as http, peers.agent("rival") as client:
+        begun = (await http.post(f"{peers.url}/v1/turns", json={"text": "pay", "actor": "desk"})).json()
+        await client.decide(Task(id=begun["id"]), **wish)
+        task = await client.send("pay")
+        assert state_of(task) == "AUTH_REQUIRED"
+        await client.decide(task, **wish)
+        await over(client, task)
+        async with peers.agent() as other:
+            task = await other.send("pay")
+            assert state_of(task) == "AUTH_REQUIRED"
+            await other.sdk.cancel_task(CancelTaskRequest(id=task.id))
+        assert state_of(await client.send("pay")) == "COMPLETED"
 
 
 async def test_a_context_is_one_conversation(peers: PeerRig) -> None:
