@@ -15,6 +15,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.grant import Grant, GrantScope
 from signoff.contracts.limits import MAX_REMEMBERED_USES
+from signoff.contracts.names import PEER
 from signoff.contracts.person import Person, Principal
 from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy
@@ -239,6 +240,18 @@ def test_no_grant_applies_to_another_call(fields: dict[str, Any], verdict: Any) 
     """Another tenant, tool, session, person or other arguments: each alone is another call, also for a denial."""
     found = judged()
     assert not applies(found, grant(found, verdict=verdict, **fields))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "requester", "serves"),
+    [("approved", "somebody", False), ("denied", "somebody", True), ("approved", "guest", True)],
+)
+def test_an_approval_for_everybody_serves_no_other_agent(verdict: Any, requester: str, serves: bool) -> None:
+    """It serves a peer only whose own call was approved; a denial denies whoever asks."""
+    found = judged()
+    given = grant(found, verdict=verdict, requester=requester)
+    assert applies(found, given)
+    assert applies(found, given, channel=PEER) == serves
 
 
 @pytest.mark.parametrize(
