@@ -13,7 +13,7 @@ import pytest
 from cli_kit import Cli, assert_one_sentence
 from documents import ROOT, blocks, shell_lines
 
-from signoff.cli.local.init import FILES
+from signoff.cli.local.project_files import EXAMPLE_SIGNATURE, FILES
 from signoff.contracts.completion import CompletionRequest
 from signoff.contracts.message import user_message
 from signoff.temporal.embedded_server import free_port
@@ -68,6 +68,34 @@ async def test_a_tool_of_ones_own_takes_a_function_an_entry_and_a_line_of_the_sc
     for words, call in expected.items():
         proposed = namespace["react"](CompletionRequest("", "", (user_message(words),), (None,), ()))
         assert [(each.tool, each.args) for each in proposed.calls] == [call]
+
+
+async def test_a_tool_of_ones_own_is_written_whole(cli: Cli, tmp_path: Path) -> None:
+    """From its name and parameters: a manifest that is right, a script that calls it, and tests that pass."""
+    ran = await cli("init", "--tool", EXAMPLE_SIGNATURE)
+    assert (ran.code, ran.err) == (0, "")
+    assert 'signoff ask "refund_order A7 30.5"' in ran.out
+    assert (await cli("manifest", "validate")).code == 0
+    namespace: dict[str, Any] = {}
+    exec((tmp_path / "own_script.py").read_text(encoding="utf-8"), namespace)
+    proposed = namespace["react"](CompletionRequest("", "", (user_message("refund_order B9 12"),), (None,), ()))
+    assert [(each.tool, each.args) for each in proposed.calls] == [("refund_order", {"order": "B9", "euro": 12.0})]
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_own_tools.py")
+    passed = await asyncio.to_thread(subprocess.run, command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (passed.returncode, "2 passed" in passed.stdout) == (0, True), passed.stdout
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "refund", "refund order(a: str)", "refund(a)", "refund(a: list)", "refund(*a: str)", "refund(a: str = '1')",
+        "refund(a: str, a: int)", "refund(ctx: str)", "refund(): import os\nasync def f()", "f" * 65 + "()", "(a: str)",
+    ],
+)  # fmt: skip
+async def test_what_is_no_tool_with_its_parameters_is_refused(cli: Cli, tmp_path: Path, signature: str) -> None:
+    """In one sentence that shows how it is written, and nothing is."""
+    assert EXAMPLE_SIGNATURE in assert_one_sentence(await cli("init", "--tool", signature))
+    assert os.listdir(tmp_path) == []
 
 
 def test_the_readme_shows_what_is_written() -> None:
