@@ -12,7 +12,7 @@ from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
 from a2a.client.client import ClientCallContext
 from a2a.types.a2a_pb2 import AgentCard, Message, Part, Role, SendMessageRequest, StreamResponse, Task, TaskState
 from app_server import running_app
-from gateway_login import STRANGER, bearer, locked_rig, token_of
+from gateway_login import bearer, locked_rig, token_of
 from gateway_rig import PEOPLE, GatewayRig, gateway_rig
 from google.protobuf.json_format import ParseDict
 from temporalio.client import Client as TemporalClient
@@ -33,8 +33,10 @@ from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text,
 
 PARTNER: Final = Person(id="partner", name="The agent of a partner")
 RIVAL: Final = Person(id="rival", name="Another agent")
-BOSS: Final = Person(id="boss", name="Boss", tenant="acme", roles=("admin",))
-PEERS: Final = (*PEOPLE, STRANGER, BOSS, PARTNER, RIVAL)
+# A tenant of their own: of what is begun in that of other tests' stranger those would find turns in its lists.
+FAR: Final = Person(id="far", name="Another tenant's agent", tenant="globex")
+BOSS: Final = Person(id="boss", name="Boss", tenant="globex", roles=("admin",))
+PEERS: Final = (*PEOPLE, FAR, BOSS, PARTNER, RIVAL)
 MONEY: Final = {"amount": 420, "to": "Ana"}
 SCHEMA: Final = {
     "type": "object",

@@ -161,7 +161,7 @@ async def test_a_task_is_there_for_its_own_peer_alone(peers: PeerRig) -> None:
     """Another agent of the tenant and one of another tenant find nothing, whatever they do with its id."""
     async with peers.agent() as client:
         task = await client.send("small")
-        for person, tenant in (("rival", "main"), ("zoe", "acme")):
+        for person, tenant in (("rival", "main"), ("far", "globex")):
             async with peers.agent(person, tenant=tenant) as other:
                 assert task.id not in [each.id for each in (await other.sdk.list_tasks(ListTasksRequest())).tasks]
                 with pytest.raises(TaskNotFoundError):
@@ -409,11 +409,11 @@ async def test_what_cannot_be_taken_is_refused_before_anything_begins(peers: Pee
 
 async def test_a_freeze_is_told_and_begins_nothing(peers: PeerRig) -> None:
     """Of the peer's own tenant, in the protocol's form; after it the same peer is answered."""
-    headers = bearer(await token_of(peers.gateway, "boss", tenant="acme"))
-    async with httpx.AsyncClient(headers=headers, timeout=60) as http, peers.agent("zoe", tenant="acme") as client:
-        body = {"tenant": "acme", "reason": "looked into"}
+    headers = bearer(await token_of(peers.gateway, "boss", tenant="globex"))
+    async with httpx.AsyncClient(headers=headers, timeout=60) as http, peers.agent("far", tenant="globex") as client:
+        body = {"tenant": "globex", "reason": "looked into"}
         assert (await http.post(f"{peers.url}/v1/freezes", json=body)).status_code in (200, 201)
         with pytest.raises(A2AClientError, match="looked into"):
             await client.send("hello")
-        await http.request("DELETE", f"{peers.url}/v1/freezes/acme", json={})
+        await http.request("DELETE", f"{peers.url}/v1/freezes/globex", json={})
         assert answer_of(await client.send("hello")) == "You said: hello"
