@@ -1,27 +1,31 @@
-"""A catalog that changes under two hundred turns that wait: each goes on as the documents say, and none is lost."""
+"""A catalog that changes under a thousand turns that wait: each goes on as the documents say, and none is lost."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 import pytest
 from polling import pauses
 from temporalio.client import Client
-from turn_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
 
 from signoff.activities import tool_activity
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.ids import TurnKey
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.turn import TurnResult
+from signoff.store.gauges.backlog_reader import BacklogReader
 from signoff.store.questions.request_lists import RequestLists
 from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
 
-TURNS = 200
+TURNS = 1_000
 KINDS = ("same", "denying", "worded", "widened", "gone")
 ANEW = ("worded", "widened")
 """Tools whose definition becomes another one: who approved them is asked again."""
 AT_ONCE = 40
+"""So many turns go on at once. More of them than `CACHED` would drive each other out of memory between two tasks of
+one turn, which is then read anew several times for one answer: 600 turns were begun or read 2,855 times, not 1,200."""
 CACHED = 100
 """How many turns a worker keeps in memory: most are read anew from their histories, as after a deploy."""
 WIDER = AMOUNT_SCHEMA | {"properties": {**AMOUNT_SCHEMA["properties"], "memo": {"type": "string"}}}
@@ -32,28 +36,30 @@ def react(request: CompletionRequest) -> Completion:
     return respond("done") if results(request) else calls((last_user_text(request), {"amount": 20, "to": "Ana"}))
 
 
-async def all_of(work: Callable[[TurnKey], Any], keys: Iterable[TurnKey]) -> list[Any]:
-    """What `work` returns for each turn, some turns at once."""
-    places = asyncio.Semaphore(AT_ONCE)
-
-    async def one(key: TurnKey) -> Any:
-        async with places:
-            return await work(key)
-
-    return await asyncio.gather(*map(one, keys))
-
-
-async def waiting(store: Store, number: int, revision: int) -> None:
-    """Wait until so many requests of a revision wait, and not one more does."""
+async def waiting(store: Store, number: int) -> None:
+    """Wait until so many requests wait, and not one more does; what they are is not read, which takes longer."""
+    backlog = BacklogReader(store)
     for pause in pauses():
-        found = await RequestLists(store).list_waiting("main")
-        if sum(request.revision == revision for request in found) == number:
+        found = (await backlog.read()).requests.get("main")
+        if (found.requests if found is not None else 0) == number:
             return
         await asyncio.sleep(pause)
 
 
+async def ends_of(turns: RunningTurns, keys: Iterable[TurnKey]) -> list[TurnResult]:
+    """How turns end. Fails where one waits to be told what became of its call, as its worker was lost on the way."""
+    ends = asyncio.gather(*map(turns.signoff.result, keys))
+    for pause in pauses():
+        done, _ = await asyncio.wait((ends,), timeout=pause)
+        if done:
+            break
+        doubted = [each.id for each in await RequestLists(turns.store).list_waiting("main") if each.kind == "in_doubt"]
+        assert doubted == [], "an activity did not end in its time: the machine gave this process none"
+    return await ends
+
+
 @pytest.mark.long
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 async def test_a_catalog_changes_under_many_waiting_turns(
     client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,26 +69,29 @@ async def test_a_catalog_changes_under_many_waiting_turns(
     kinds: dict[TurnKey, str] = {}
     catalog = catalog_of([pay_tool(old, name=name) for name in KINDS])
     async with running_turns(client, store, task_queue, catalog, model, max_cached_workflows=CACHED) as turns:
-        for name in KINDS:
-            for _ in range(TURNS // len(KINDS) // AT_ONCE):
-                started = await asyncio.gather(*(turns.start(name) for _ in range(AT_ONCE)))
-                kinds |= dict.fromkeys(started, name)
-        await waiting(store, TURNS, 1)
+        for number in range(0, TURNS, AT_ONCE):
+            names = [KINDS[each % len(KINDS)] for each in range(number, number + AT_ONCE)]
+            kinds |= dict(zip(await asyncio.gather(*map(turns.start, names)), names, strict=True))
+            await waiting(store, len(kinds))
+    assert Counter(kinds.values()) == dict.fromkeys(KINDS, TURNS // len(KINDS))
     changed = [
         pay_tool(new, name="same"),
         pay_tool(new, ApprovalPolicy(deny_if="args.amount > 1.0"), name="denying"),
         pay_tool(new, name="worded", effect="Send {amount} to {to}"),
         pay_tool(new, name="widened", input_schema=WIDER),
     ]
-    again = [key for key, name in kinds.items() if name in ANEW]
+    receipts, ends = list[Receipt](), dict[TurnKey, TurnResult]()
     async with running_turns(
         client, store, task_queue, catalog_of(changed), model, max_cached_workflows=CACHED
     ) as turns:
-        first = await all_of(lambda key: turns.signoff.decide(yes(key)), kinds)
-        await waiting(store, len(again), 2)
-        second = await all_of(lambda key: turns.signoff.decide(yes(key, revision=2)), again)
-        ends = dict(zip(kinds, await all_of(turns.signoff.result, kinds), strict=True))
-    assert {receipt.status for receipt in (*first, *second)} <= {"accepted", "pending"}
+        for number in range(0, TURNS, AT_ONCE):
+            some = list(kinds)[number : number + AT_ONCE]
+            again = [key for key in some if kinds[key] in ANEW]
+            receipts += await asyncio.gather(*(turns.signoff.decide(yes(key)) for key in some))
+            await waiting(store, TURNS - number - len(some) + len(again))
+            receipts += await asyncio.gather(*(turns.signoff.decide(yes(key, revision=2)) for key in again))
+            ends |= dict(zip(some, await ends_of(turns, some), strict=True))
+    assert {receipt.status for receipt in receipts} <= {"accepted", "pending"}
     found = Counter((kinds[key], *(call.code for call in end.calls), end.state) for key, end in ends.items())
     codes = {"same": "ok", "denying": "denied", "worded": "ok", "widened": "ok", "gone": "not_available"}
     assert found == {(name, code, "complete"): TURNS // len(KINDS) for name, code in codes.items()}
