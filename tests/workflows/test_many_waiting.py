@@ -1,10 +1,15 @@
-"""A catalog that changes under a thousand turns that wait: each goes on as the documents say, and none is lost."""
+"""A catalog that changes under turns that wait: each goes on as the documents say, and none is lost.
+
+Under two hundred, and with `SIGNOFF_THOROUGH=1` under a thousand.
+"""
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Iterable
 
 import pytest
+from example_counts import THOROUGH
 from polling import pauses
 from temporalio.client import Client
 from turn_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
@@ -19,7 +24,7 @@ from signoff.store.questions.request_lists import RequestLists
 from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
 
-TURNS = 1_000
+TURNS = 1_000 if os.environ.get(THOROUGH) == "1" else 200
 KINDS = ("same", "denying", "worded", "widened", "gone")
 ANEW = ("worded", "widened")
 """Tools whose definition becomes another one: who approved them is asked again."""
