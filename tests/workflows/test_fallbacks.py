@@ -34,6 +34,7 @@ from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 from signoff.workflows.approval_flow import ApprovalFlow
 from signoff.workflows.call_loop import CallLoop
+from signoff.workflows.external_runner import ExternalRunner
 from signoff.workflows.tool_runner import ToolRunner
 from signoff.workflows.turn_state import TurnState
 
@@ -283,7 +284,9 @@ async def test_nobody_is_waited_for_who_was_never_asked() -> None:
         engine=ENGINE, session_id="s", turn_id="t", actor="desk", messages=(), principal=Principal(user="guest")
     )
     state = TurnState(turn)
-    loop = CallLoop(state, ApprovalFlow(state, lambda: None), ToolRunner(state), lambda: None)
+    approvals = ApprovalFlow(state, lambda: None)
+    tools = ToolRunner(state, ExternalRunner(state, approvals.hold_lock))
+    loop = CallLoop(state, approvals, tools, lambda: None)
     state.stopped = True
     call = CallPart(call="c1.1001", tool="older", args=Content(inline=ARGS))
     outcome = await loop._settle(call, GateDecision(call=call.call, kind="ask"))
