@@ -274,9 +274,11 @@ class _Writer:
 
     def note(self) -> str:
         request = self.request
+        words = cut_visible(remark_words(request.card.note, self.formatter.language), NOTE_CHARS)
         if request.revision < 2:
-            return ""
-        words = cut_visible(remark_words(request.card.note, self.formatter.language), NOTE_CHARS) or MISSING
+            # Who runs a call that is run outside of Signoff.
+            return "" if request.kind == "in_doubt" else words
+        words = words or MISSING
         return text("card.again", self.formatter.language, n=request.revision, note=words)
 
     def question(self) -> str:

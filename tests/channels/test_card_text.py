@@ -127,6 +127,7 @@ def test_a_card_is_whole_in_every_language_and_for_every_way_to_answer(language:
         ({"rule": PERMISSION_RULE}, "the tool's own check refuses this"),
         ({"quorum": 2}, "0 of 2 approvals so far"),
         ({"revision": 3, "card": Card(effect="x", note="the tool changed")}, "Asked again (revision 3): the tool ch"),
+        ({"card": Card(effect="x", note="run by `a` itself, outside Signoff")}, "run by `a` itself, outside Signoff"),
         ({"expires_at": NOW - timedelta(seconds=1)}, "the time is over"),
     ],
 )

@@ -53,6 +53,7 @@ async def test_a_call_that_waits_is_permitted_by_people_and_run_by_its_agent(age
     async with browser(agent.rig) as page:
         card = words((await page.get(f"/approvals/{approval_of(call)}")).text)
     assert "run by `coder` itself, outside Signoff" in card
+    assert "Asked again" not in card
     assert (await agent.decide(call, reason="charged twice")).json()["status"] == "accepted"
     permitted = await agent.show(call, wait=20)
     assert (permitted["state"], permitted["args"]) == ("permitted", {"order": "A7", "euro": 200})
