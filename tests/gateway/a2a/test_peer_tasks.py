@@ -296,12 +296,21 @@ async def test_who_subscribes_sees_the_task_and_what_follows(peers: PeerRig) -> 
     async with peers.agent() as client, peers.agent() as again:
         task = await client.send("pay")
 
-        async def followed(one: PeerClient) -> list[StreamResponse]:
-            return [each async for each in one.live.subscribe(SubscribeToTaskRequest(id=task.id))]
+        # Who subscribes after the decision may be told of a task that is over, and of nothing after it.
+        both_see_it = asyncio.Barrier(3)
 
-        running = [asyncio.ensure_future(followed(each)) for each in (client, again)]
+        async def follow(one: PeerClient) -> list[StreamResponse]:
+            events: list[StreamResponse] = []
+            async for each in one.live.subscribe(SubscribeToTaskRequest(id=task.id)):
+                events.append(each)
+                if len(events) == 1:
+                    await both_see_it.wait()
+            return events
+
+        running = asyncio.gather(*(follow(each) for each in (client, again)))
+        await both_see_it.wait()
         await client.decide(task)
-        first, second = await asyncio.gather(*running)
+        first, second = await running
         assert first[0].HasField("task")
         assert first[-1].status_update.status.state == TaskState.TASK_STATE_COMPLETED
         assert first[-2:] == second[-2:]
