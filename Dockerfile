@@ -4,7 +4,7 @@ WORKDIR /src
 COPY . .
 RUN python -m venv /opt/signoff \
     && /opt/signoff/bin/pip install --no-cache-dir -c constraints.txt \
-        '.[openai,anthropic,postgres,mail,slack,apprise,oidc,metrics,otel]' aiosqlite
+        '.[openai,anthropic,postgres,mail,slack,apprise,oidc,mcp,metrics,otel]' aiosqlite
 
 FROM python:3.13-slim
 RUN useradd --system --create-home --home-dir /var/lib/signoff --uid 10001 signoff \

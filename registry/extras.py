@@ -10,6 +10,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "mail": ("dkim", "dns", "aiosmtplib", "aiosmtpd", "imap_tools"),
     "slack": ("websockets",),
     "apprise": ("apprise",),
+    "mcp": ("mcp",),
     "metrics": ("prometheus_client",),
     "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
     "oidc": ("authlib", "joserfc", "httpx2"),

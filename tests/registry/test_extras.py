@@ -63,7 +63,7 @@ def test_a_model_needs_the_extra_of_its_provider(model: str, extra: str) -> None
     assert extra_of_model(model) == extra
 
 
-@pytest.mark.parametrize("extra", ["mail", "slack", "apprise", "oidc", "openai"])
+@pytest.mark.parametrize("extra", ["mail", "slack", "apprise", "oidc", "mcp", "openai"])
 def test_what_the_tests_install_lacks_nothing(extra: str) -> None:
     """Else each test of a missing one would prove nothing."""
     assert missing_extra(extra) == ""
