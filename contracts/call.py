@@ -213,6 +213,8 @@ class ProposedExternalCall(FrozenModel):
     """The agent's words beside the call."""
     report_within: float = 0.0
     """Within how many seconds a call that was used must be reported; 0 for the default."""
+    join_key: str = ""
+    """The digest by which equal proposals join it; "" of one that its agent named."""
 
 
 class ReportedOutcome(FrozenModel):

@@ -15,6 +15,7 @@ from signoff.contracts.errors import NotFound, ServerUnavailable, Unavailable
 from signoff.contracts.ids import TurnKey
 from signoff.engine.turn_list import turn_row, turns
 from signoff.gateway.deps import GatewayDeps
+from signoff.store.call_joins import CallJoins
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.opened_values import OpenedValues
 from signoff.store.questions.answers import OWED_SECONDS, Answers, OwedAnswer
@@ -129,6 +130,7 @@ class RequestSweep:
         if self._swept is None or now - self._swept >= CARDS_SWEPT:
             await self._cards.sweep(CARDS_KEPT)
             await OpenedValues(self._deps.store).sweep(CARDS_KEPT)
+            await CallJoins(self._deps.store).sweep(CARDS_KEPT)
             self._swept = now
         if amiss and self._dispatcher is not None:
             self._dispatcher.wake()

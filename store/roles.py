@@ -21,6 +21,7 @@ from signoff.store.tables import (
     AUDIT_RECORDS,
     BLOB_SESSIONS,
     BLOBS,
+    CALL_JOINS,
     COMPLETIONS,
     COUNTED_ACTS,
     DELIVERIES,
@@ -163,6 +164,8 @@ _WORKER: Final = {
     RESTORATIONS: _READ,
     # What a tenant begins and is sent is the gateway's to count.
     COUNTED_ACTS: NOTHING,
+    # Whose proposal is which call, the gateway says.
+    CALL_JOINS: NOTHING,
     PROBES: _PROBE,
 }
 
@@ -197,6 +200,7 @@ _GATEWAY: Final = {
     SUBSCRIPTIONS: Rights(select=True, insert=True, update=_only(SUBSCRIPTIONS, "number")),
     REFUSALS: _COUNTS,
     COUNTED_ACTS: Rights(select=True, insert=True, delete=True),
+    CALL_JOINS: Rights(select=True, insert=True, delete=True),
     RESTORATIONS: _READ,
     PROBES: _PROBE,
 }

@@ -484,6 +484,17 @@ COUNTED_ACTS: Final = Table(
 )
 """What tenants with limits did within the time of the limit: `kind` is `start`, `card` or `event`."""
 
+CALL_JOINS: Final = Table(
+    "call_joins",
+    METADATA,
+    Column("key", String(64), primary_key=True),
+    Column("turn", String(64), nullable=False),
+    Column("proposed_at", BigInteger, nullable=False, default=StoreClock()),
+    Index("call_joins_age", "proposed_at"),
+)
+"""By a digest of who proposes what, the turn of the call that equal proposals join; its row goes before its result is
+handed out, or once its permit was used."""
+
 PROBES: Final = Table(
     "probes",
     METADATA,

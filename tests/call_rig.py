@@ -1,6 +1,7 @@
 """A gateway with external agents: tools that they run themselves, and one that Signoff runs for them."""
 
 import contextlib
+import dataclasses
 import json
 import uuid
 from collections.abc import AsyncIterator
@@ -9,11 +10,12 @@ from datetime import timedelta
 from typing import Any
 
 import httpx
-from gateway_rig import PEOPLE, GatewayRig, gateway_rig
+from gateway_rig import BASE, PEOPLE, GatewayRig, gateway_rig
 from temporalio.client import Client
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
 from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.gateway.app import build_app
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import Actor, ExternalAgent
 from signoff.registry.catalog import Catalog
@@ -80,6 +82,11 @@ class CallRig:
         headers = {"idempotency-key": key or uuid.uuid4().hex}
         return await self.http.post("/v1/calls", json=body, headers=headers)
 
+    async def join(self, euro: float = 20, **fields: Any) -> httpx.Response:
+        """Propose a refund without a key: it joins an equal one."""
+        body = {"agent": "coder", "tool": "refund", "args": {"order": "A7", "euro": euro}} | fields
+        return await self.http.post("/v1/calls", json=body)
+
     async def show(self, call: str, **params: Any) -> dict[str, Any]:
         """The call as it stands."""
         answer = await self.http.get(f"/v1/calls/{call}", params={"agent": "coder"} | params)
@@ -123,6 +130,14 @@ class CallRig:
 def approval_of(call: str) -> str:
     """The id of the request that a call waits for."""
     return ApprovalKey(TurnKey(*call.split(".")), "c1.1").id
+
+
+def second_gateway(agent: CallRig) -> CallRig:
+    """Another gateway over the same store and server, which knows nothing but what those say."""
+    deps = dataclasses.replace(agent.rig.deps)
+    app = build_app(deps)
+    http = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60)
+    return CallRig(dataclasses.replace(agent.rig, http=http, app=app, deps=deps))
 
 
 async def call_token(rig: GatewayRig, name: str) -> str:

@@ -1,17 +1,19 @@
 """The API of external calls: propose, read, use once, report, withdraw."""
 
+from contextlib import suppress
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 
 from signoff.approvals.audit_events import stop_entry
+from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.requests import MAX_WAIT_SECONDS, CallBody, OutcomeBody
 from signoff.contracts.responses import CallAnswer, PermitAnswer
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.audit_writer import record
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
 from signoff.gateway.auth.dependencies import Deps, TokenAgent
-from signoff.gateway.calls.call_proposer import agent_of, propose
+from signoff.gateway.calls.call_proposer import agent_of, hand_out, propose
 from signoff.gateway.calls.call_reader import MOVING, ExternalTurn, confirm_call, load_call, make_used_answer, read_call
 from signoff.gateway.calls.permit_service import new_use, read_permit, report_outcome, use_permit
 from signoff.gateway.deps import GatewayDeps
@@ -29,15 +31,18 @@ UseKey = Annotated[
 Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for people's answer.")]
 Agent = Annotated[str | None, Query(description="In development, whose call it is; needless with one agent.")]
 _STOP_SECONDS = 5.0
+_SETTLED = ("denied", "ended")
 
 
 @router.post("", status_code=201, summary="Propose a call", response_model_exclude_defaults=True)
 async def propose_call(
-    body: CallBody, deps: Deps, caller: TokenAgent, response: Response, key: Key = None
+    body: CallBody, deps: Deps, caller: TokenAgent, request: Request, response: Response, key: Key = None
 ) -> CallAnswer:
-    """201 where it waits, 200 where it is settled. With `use` a call that is permitted is used in the same answer."""
-    if key is None:
-        raise BadRequest("send an `Idempotency-Key`, such as your own id of the call: it makes a retry the same call")
+    """201 where it waits, 200 where it is settled. With `use` a call that is permitted is used in the same answer.
+
+    Without an `Idempotency-Key` an equal proposal of the same agent, session and person joins a call that was not used
+    and whose result was not handed out yet.
+    """
     use = new_use() if body.use else ""
     turn, reply = await propose(deps, body, caller, key, use)
     if reply is not None and reply.permit is not None:
@@ -52,13 +57,16 @@ async def propose_call(
         answer = await _answer_used(deps, turn, await use_permit(deps, turn, use))
     response.status_code = 201 if answer.state in MOVING else 200
     response.headers["location"] = f"/v1/calls/{answer.id}"
-    return answer
+    return await _handed_out(request, deps, turn, answer)
 
 
 @router.get("/{call}", summary="One call as it stands", response_model_exclude_defaults=True)
-async def show_call(call: str, deps: Deps, caller: TokenAgent, wait: Wait = 0.0, agent: Agent = None) -> CallAnswer:
+async def show_call(
+    call: str, deps: Deps, caller: TokenAgent, request: Request, wait: Wait = 0.0, agent: Agent = None
+) -> CallAnswer:
     """Answers at once where it is settled; else when people have answered, after `wait` seconds at the latest."""
-    return await read_call(deps, await _load(deps, call, caller, agent), wait)
+    turn = await _load(deps, call, caller, agent)
+    return await _handed_out(request, deps, turn, await read_call(deps, turn, wait))
 
 
 @router.post("/{call}/use", summary="Use the permit of a call, once")
@@ -69,7 +77,9 @@ async def use_call(call: str, deps: Deps, caller: TokenAgent, key: UseKey = None
     try of its own.
     """
     turn = await _load(deps, call, caller, agent)
-    return await use_permit(deps, turn, new_use() if key is None else f"key:{key[:180]}")
+    permit = await use_permit(deps, turn, new_use() if key is None else f"key:{key[:180]}")
+    await _release_used(deps, turn)
+    return permit
 
 
 @router.post("/{call}/outcome", summary="Report what became of a used call", response_model_exclude_defaults=True)
@@ -79,12 +89,12 @@ async def report_call(call: str, body: OutcomeBody, deps: Deps, caller: TokenAge
 
 
 @router.delete("/{call}", summary="Withdraw a call that was not used", response_model_exclude_defaults=True)
-async def withdraw_call(call: str, deps: Deps, caller: TokenAgent, agent: Agent = None) -> CallAnswer:
+async def withdraw_call(call: str, deps: Deps, caller: TokenAgent, request: Request, agent: Agent = None) -> CallAnswer:
     """Nobody is asked any more, and its permit is worth nothing. 409 `used` where it was used before."""
     turn = await _load(deps, call, caller, agent)
     before = await read_call(deps, turn)
-    if before.state in ("denied", "ended"):
-        return before
+    if before.state in _SETTLED:
+        return await _handed_out(request, deps, turn, before)
     if before.state == "used":
         raise BadRequest("this permit was used already; report what became of it", status=409, code="used")
     await deps.client.cancel_turn(turn.key)
@@ -92,7 +102,7 @@ async def withdraw_call(call: str, deps: Deps, caller: TokenAgent, agent: Agent 
     answer = await read_call(deps, turn, _STOP_SECONDS)
     if answer.state == "used":
         raise BadRequest("this permit was used meanwhile; report what became of it", status=409, code="used")
-    return answer
+    return await _handed_out(request, deps, turn, answer)
 
 
 async def _load(deps: GatewayDeps, call: str, caller: AuthenticatedCaller | None, agent: str | None) -> ExternalTurn:
@@ -101,5 +111,20 @@ async def _load(deps: GatewayDeps, call: str, caller: AuthenticatedCaller | None
     return await load_call(deps, call, name, tenant)
 
 
+async def _handed_out(request: Request, deps: GatewayDeps, turn: ExternalTurn, answer: CallAnswer) -> CallAnswer:
+    """Returns an answer; one that tells a result, or a denial, only once no proposal joins its call any more."""
+    # Whoever went away while it waited is told nothing, and finds its result when it proposes the same again.
+    if answer.state in _SETTLED and not await request.is_disconnected():
+        await hand_out(deps, turn)
+    return answer
+
+
+async def _release_used(deps: GatewayDeps, turn: ExternalTurn) -> None:
+    # Its ticket says in any case that it was used: nobody who proposes the same later is kept by what fails here.
+    with suppress(StoreUnavailable):
+        await hand_out(deps, turn)
+
+
 async def _answer_used(deps: GatewayDeps, turn: ExternalTurn, permit: PermitAnswer) -> CallAnswer:
+    await _release_used(deps, turn)
     return make_used_answer(deps, turn, permit.args, permit.key, permit.note)

@@ -1,13 +1,15 @@
 """Proposes calls in the name of external agents: whose call it is, for whom it acts, and under which id."""
 
 import uuid
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from signoff.contracts.activity_messages import UseReply
 from signoff.contracts.call import ProposedExternalCall
 from signoff.contracts.canonical_json import NotCanonical, canonical_json, sha256_hex
-from signoff.contracts.errors import NotFound, Refused
-from signoff.contracts.ids import SessionKey
+from signoff.contracts.errors import Conflict, NotFound, Refused
+from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.limits import ARGUMENTS_BYTES, KIB
 from signoff.contracts.person import Person
 from signoff.contracts.requests import CallBody, TurnBody
@@ -17,13 +19,14 @@ from signoff.formats.durations import seconds
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
 from signoff.gateway.auth.person_lookup import known_person
-from signoff.gateway.calls.call_reader import ExternalTurn, make_external_turn
-from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.calls.call_reader import ExternalTurn, load_call, make_external_turn
+from signoff.gateway.deps import GatewayDeps, turn_name
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.session_names import own_session
-from signoff.gateway.turn_starter import turn_input
+from signoff.gateway.turn_starter import new_id, turn_input
 from signoff.people.eligibility import rights
 from signoff.registry.actor import ExternalAgent
+from signoff.store.call_joins import CallJoins
 from signoff.store.content_store import to_content
 
 CALLS: Final = uuid.UUID("5b0f7f5e-5d3c-5a7e-9c1b-2f0a4f6f1e11")
@@ -36,34 +39,125 @@ REPORT_SECONDS: Final = 30 * 86_400.0
 _USER: Final = "user:"
 
 
+@dataclass(frozen=True)
+class _Proposal:
+    """What an agent proposes, once it is checked."""
+
+    body: CallBody
+    tenant: str
+    agent: str
+    person: Person
+    args: dict[str, object]
+    timeout: float
+    use: str
+
+    @property
+    def digest(self) -> str:
+        """Says which proposals are equal: not the words beside a call, but in whose name it is."""
+        body = self.body
+        return sha256_hex([self.tenant, self.agent, body.session or "", self.person.id, body.tool, self.args])
+
+    def session(self, turn_id: str, *, development: bool) -> SessionKey:
+        """Returns the session of its turn; one of the call's own where none is named."""
+        named = SessionKey(self.tenant, self.body.session or turn_id)
+        return own_session(named, self.person, development=development)
+
+
 async def propose(
-    deps: GatewayDeps, body: CallBody, caller: AuthenticatedCaller | None, key: str, use: str
+    deps: GatewayDeps, body: CallBody, caller: AuthenticatedCaller | None, key: str | None, use: str
 ) -> tuple[ExternalTurn, UseReply | None]:
     """Proposes a call; when this returns it is in Temporal. Uses its permit with the try `use`, where nobody is asked.
 
-    The same `key` of the same agent and session is the same call. Raises `Conflict` for the same key with other
-    content, `NotFound` (agent, person), `Refused`, `BadRequest`, `Unavailable`.
+    The same `key` of the same agent and session is the same call. Without one it is that of an equal proposal whose
+    permit was not used and whose result was not handed out, else a new one. No reply comes of a call that was begun
+    before and may be over. Raises `Conflict` for the same key with other content, `NotFound` (agent, person),
+    `Refused`, `BadRequest`, `Unavailable`.
     """
     tenant = own_tenant(caller, body.tenant)
     name, agent = agent_of(deps, caller, body.agent)
     person = _asker(deps, agent, body.user, tenant)
+    proposal = _Proposal(body, tenant, name, person, _arguments(body), _timeout(body.timeout), use)
+    if key is None:
+        return await _join(deps, proposal)
     if not 1 <= len(key) <= KEY_CHARS or not key.isascii() or not key.isprintable():
         raise BadRequest(f"`Idempotency-Key`: 1 to {KEY_CHARS} printable ASCII characters, such as your call's own id")
-    turn_id = str(uuid.uuid5(CALLS, sha256_hex([tenant, name, body.session or "", key])))
-    session = own_session(SessionKey(tenant, body.session or turn_id), person, development=deps.development)
+    return await _begin(deps, proposal, str(uuid.uuid5(CALLS, sha256_hex([tenant, name, body.session or "", key]))), "")
+
+
+async def hand_out(deps: GatewayDeps, turn: ExternalTurn) -> None:
+    """Lets no proposal join a call any more whose result is about to be handed out. Raises `StoreUnavailable`.
+
+    Before the answer leaves, not after it: else a gateway that dies between the two would tell the result of one call
+    as that of the next.
+    """
+    if turn.call.join_key:
+        await CallJoins(deps.store).release(turn.call.join_key, turn.key.turn)
+
+
+async def _begin(
+    deps: GatewayDeps, proposal: _Proposal, turn_id: str, join_key: str
+) -> tuple[ExternalTurn, UseReply | None]:
+    """Starts the turn of a call, or joins it where it was begun with the same content. Raises as `propose`."""
+    body, session = proposal.body, proposal.session(turn_id, development=deps.development)
     given = TurnBody(
-        text=f"{name}: {body.tool}", actor=name, user=person.id, session=body.session, turn=turn_id, tenant=tenant
+        text=f"{proposal.agent}: {body.tool}",
+        actor=proposal.agent,
+        user=proposal.person.id,
+        session=body.session,
+        turn=turn_id,
+        tenant=proposal.tenant,
     )
     call = ProposedExternalCall(
         tool=body.tool,
-        args=await to_content(deps.store, _arguments(body), session),
+        args=await to_content(deps.store, proposal.args, session),
         says=body.says,
-        report_within=_timeout(body.timeout),
+        report_within=proposal.timeout,
+        join_key=join_key,
     )
-    turn = await turn_input(deps, given, name, CHANNEL, call)
+    turn = await turn_input(deps, given, proposal.agent, CHANNEL, call)
     async with deps.acts.start(turn):
-        reply = await CallClient(deps.client).propose(turn, use)
+        reply = await CallClient(deps.client).propose(turn, proposal.use)
     return make_external_turn(turn, call), reply
+
+
+async def _join(deps: GatewayDeps, proposal: _Proposal) -> tuple[ExternalTurn, UseReply | None]:
+    """Joins the unused call of an equal proposal, or begins one. Raises as `propose`."""
+    joins, join_key = CallJoins(deps.store), proposal.digest
+    while True:
+        joined = await joins.join(join_key, new_id(deps))
+        turn = None if joined.is_new else await _find_begun(deps, proposal, joined.turn)
+        if turn is None:
+            try:
+                return await _begin(deps, proposal, joined.turn, join_key)
+            except Conflict:
+                # Begun meanwhile by an equal proposal, with other words beside it.
+                turn = await _find_begun(deps, proposal, joined.turn)
+                if turn is None:
+                    raise
+        if not await _was_used(deps, turn, joined.at):
+            return turn, None
+        # Whoever used its permit was lost before saying so here.
+        await joins.release(join_key, joined.turn)
+
+
+async def _find_begun(deps: GatewayDeps, proposal: _Proposal, turn_id: str) -> ExternalTurn | None:
+    session = proposal.session(turn_id, development=deps.development)
+    try:
+        return await load_call(deps, turn_name(TurnKey(*session, turn_id)), proposal.agent, proposal.tenant)
+    except NotFound:
+        # Whoever came first has not begun it yet, or was lost before.
+        return None
+
+
+async def _was_used(deps: GatewayDeps, turn: ExternalTurn, at: datetime) -> bool:
+    """Returns whether the permit of a call had been used when a proposal joined it.
+
+    One that is used afterwards was joined: of several that propose it at once one is handed the permit, and none of the
+    others begins a second call by that.
+    """
+    tickets = await deps.store.tickets_of_turn(turn.key.workflow_id)
+    own = [each for each in tickets if each.nonce == turn.requester.nonce and each.state != "void"]
+    return any(each.owner and each.claimed_at < at for each in own)
 
 
 def agent_of(deps: GatewayDeps, caller: AuthenticatedCaller | None, named: str | None) -> tuple[str, ExternalAgent]:

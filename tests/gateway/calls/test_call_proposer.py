@@ -82,13 +82,6 @@ async def test_bad_proposals_are_told_in_one_sentence(
     assert words in (body["reason"] if status == 200 else body["message"])
 
 
-async def test_without_a_key_nothing_is_proposed(agent: CallRig) -> None:
-    """A retry would be another call."""
-    body = {"agent": "coder", "tool": "refund", "args": {}}
-    answer = await agent.http.post("/v1/calls", json=body)
-    assert (answer.status_code, "Idempotency-Key" in answer.json()["message"]) == (422, True)
-
-
 async def test_an_agent_that_thinks_elsewhere_is_not_spoken_to(agent: CallRig) -> None:
     """It has no model that could answer."""
     answer = await agent.http.post("/v1/turns", json={"text": "hello", "actor": "coder"})

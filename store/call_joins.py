@@ -1,0 +1,54 @@
+"""Keeps which unused call equal proposals without a key of their own join, until its result was handed out."""
+
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from sqlalchemy import Connection, delete, select
+
+from signoff.store.claim_conditions import begin_writing, insert_new
+from signoff.store.leases import in_seconds
+from signoff.store.store import Store
+from signoff.store.tables import CALL_JOINS, StoreClock, time_from_millis
+
+
+class JoinedCall(NamedTuple):
+    """The call that a proposal is of."""
+
+    turn: str
+    """The id of its turn."""
+    at: datetime
+    """When the proposal joined it, by the store's clock."""
+    is_new: bool
+    """Whether no equal proposal was there before."""
+
+
+class CallJoins:
+    """Reads and writes which call is joined. All methods raise `StoreUnavailable` when the database fails."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def join(self, key: str, turn: str) -> JoinedCall:
+        """Returns the call that proposals of this digest are of: the one there, or a new one with this turn."""
+
+        def enter(connection: Connection) -> JoinedCall:
+            begin_writing(connection)
+            query = select(CALL_JOINS.c.turn, StoreClock()).where(CALL_JOINS.c.key == key)
+            while True:
+                is_new = insert_new(connection, CALL_JOINS, {"key": key, "turn": turn})
+                found = connection.execute(query).first()
+                # Else it was released between the two statements, and its place is free.
+                if found is not None:
+                    return JoinedCall(found[0], time_from_millis(found[1]), is_new)
+
+        return await self._store.run(enter)
+
+    async def release(self, key: str, turn: str) -> None:
+        """Lets nobody join the call of this turn any more; does nothing where another one took its place."""
+        gone = delete(CALL_JOINS).where(CALL_JOINS.c.key == key, CALL_JOINS.c.turn == turn)
+        await self._store.run(lambda connection: connection.execute(gone).rowcount)
+
+    async def sweep(self, kept: timedelta) -> None:
+        """Deletes calls that were first proposed longer ago than `kept`, and whose results nobody fetched."""
+        old = delete(CALL_JOINS).where(CALL_JOINS.c.proposed_at < in_seconds(-kept.total_seconds()))
+        await self._store.run(lambda connection: connection.execute(old).rowcount)

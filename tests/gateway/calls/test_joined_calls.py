@@ -1,0 +1,197 @@
+"""A proposal without a key joins an equal one that is still unused; what was handed out or used is joined no more."""
+
+import asyncio
+import json
+import uuid
+from collections import Counter
+from collections.abc import MutableMapping
+from typing import Any
+
+import httpx
+import pytest
+from call_rig import CallRig, second_gateway
+
+from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.ids import TurnKey
+from signoff.store.call_joins import CallJoins, JoinedCall
+
+
+async def test_of_twenty_equal_proposals_at_once_one_is_used(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before two gateways: one call, one permit; nobody else begins a second one because it was used meanwhile."""
+    everybody, join = asyncio.Barrier(20), CallJoins.join
+
+    async def join_with_all(self: CallJoins, key: str, turn: str) -> JoinedCall:
+        found = await join(self, key, turn)
+        await everybody.wait()
+        return found
+
+    monkeypatch.setattr(CallJoins, "join", join_with_all)
+    other = second_gateway(agent)
+    async with other.http:
+        fields: dict[str, Any] = {"session": uuid.uuid4().hex, "use": True}
+        answers = await asyncio.gather(*(each.join(**fields) for each in (agent, other) for _ in range(10)))
+    bodies = [each.json() for each in answers]
+    assert sum("args" in each and each["state"] == "used" for each in bodies) == 1
+    assert len({each["id"] for each in bodies if "id" in each}) == 1
+    assert {each["code"] for each in bodies if "id" not in each} <= {"used"}
+
+
+async def test_who_joined_before_the_use_begins_no_second_call(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two proposed it at once, and one of them was slower: it is told that the permit was used."""
+    session, join = uuid.uuid4().hex, CallJoins.join
+    joined, used = asyncio.Event(), asyncio.Event()
+
+    async def join_and_wait(self: CallJoins, key: str, turn: str) -> JoinedCall:
+        found = await join(self, key, turn)
+        joined.set()
+        await used.wait()
+        return found
+
+    call = (await agent.join(session=session)).json()["id"]
+    monkeypatch.setattr(CallJoins, "join", join_and_wait)
+    slow = asyncio.create_task(agent.join(session=session, use=True))
+    await joined.wait()
+    monkeypatch.undo()
+    quick = (await agent.join(session=session, use=True)).json()
+    used.set()
+    late = (await slow).json()
+    assert (quick["id"], quick["state"], "args" in quick) == (call, "used", True)
+    assert (late["id"], late["state"], "args" in late) == (call, "used", False)
+
+
+async def test_an_approval_is_used_once_by_however_many_join_it(agent: CallRig) -> None:
+    """Proposed again and again by two gateways while it waits, is permitted and is used: as many permits as calls."""
+    other, session = second_gateway(agent), uuid.uuid4().hex
+    async with other.http:
+        first = await agent.join(euro=200, session=session)
+        call = first.json()["id"]
+        assert (await other.join(euro=200, session=session)).json()["id"] == call
+        await agent.decide(call)
+        assert (await agent.show(call, wait=20))["state"] == "permitted"
+        asked = (each.join(euro=200, session=session, use=True) for each in (agent, other) for _ in range(5))
+        bodies = [each.json() for each in await asyncio.gather(*asked)]
+    handed = Counter(each["id"] for each in bodies if "args" in each and each["state"] == "used")
+    assert handed == {call: 1}
+    # Who came after the use asks anew, and waits for people.
+    assert {each["state"] for each in bodies if each.get("id", call) != call} <= {"waiting"}
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_a_used_permit_is_joined_no_more(agent: CallRig, monkeypatch: pytest.MonkeyPatch, lost: bool) -> None:
+    """Also where the gateway that handed it out was lost before it said so: its ticket does."""
+    session = uuid.uuid4().hex
+    if lost:
+
+        async def fail(self: CallJoins, key: str, turn: str) -> None:
+            raise StoreUnavailable("the store is away")
+
+        monkeypatch.setattr(CallJoins, "release", fail)
+    first = (await agent.join(session=session)).json()
+    assert (await agent.join(session=session)).json()["id"] == first["id"]
+    assert (await agent.use(first["id"])).status_code == 200
+    monkeypatch.undo()
+    again = (await agent.join(session=session, use=True)).json()
+    assert (again["id"] != first["id"], again["state"], "args" in again) == (True, "used", True)
+    assert (await agent.report(first["id"])).json()["code"] == "ok"
+
+
+async def test_a_result_waits_for_who_proposes_the_same_again(agent: CallRig) -> None:
+    """Signoff ran it while nobody listened: the next equal proposal is told, and the one after that is a new call."""
+    fields: dict[str, Any] = {"tool": "pay", "args": {"amount": 90}, "session": uuid.uuid4().hex}
+    ran = len(agent.rig.ledger.rows)
+    call = (await agent.join(**fields)).json()["id"]
+    await agent.decide(call)
+    await agent.rig.turns.signoff.result(TurnKey(*call.split(".")))
+    told = (await agent.join(**fields)).json()
+    assert (told["id"], told["state"], told["result"]) == (call, "ended", "paid")
+    anew = (await agent.join(**fields)).json()
+    assert (anew["id"] != call, anew["state"]) == (True, "waiting")
+    assert len(agent.rig.ledger.rows) == ran + 1
+
+
+async def test_a_denial_is_told_once_and_then_people_are_asked_anew(agent: CallRig) -> None:
+    """Whoever proposes it again after that meant a new question."""
+    session = uuid.uuid4().hex
+    call = (await agent.join(euro=200, session=session)).json()["id"]
+    await agent.decide(call, verdict="denied", reason="not twice")
+    await agent.rig.turns.signoff.result(TurnKey(*call.split(".")))
+    told = (await agent.join(euro=200, session=session)).json()
+    assert (told["id"], told["state"], told["reason"]) == (call, "denied", "not twice")
+    assert (await agent.join(euro=200, session=session)).json()["id"] != call
+    withdrawn = (await agent.join(euro=300, session=session)).json()["id"]
+    assert (await agent.withdraw(withdrawn)).json()["state"] == "denied"
+    assert (await agent.join(euro=300, session=session)).json()["id"] != withdrawn
+
+
+async def test_only_an_equal_proposal_joins(agent: CallRig) -> None:
+    """The same agent, session, person, tool and arguments, whatever it says beside them; and none with a key."""
+    session = uuid.uuid4().hex
+    clerk: dict[str, Any] = {"agent": "clerk", "user": "ana"}
+    first = (await agent.join(euro=200, session=session)).json()["id"]
+    same = await agent.join(euro=200.0, session=session, says="charged twice", timeout="1h")
+    assert same.json()["id"] == first
+    others = [
+        await agent.join(euro=201, session=session),
+        await agent.join(euro=200, session=uuid.uuid4().hex),
+        await agent.join(euro=200, session=session, tool="quick"),
+        await agent.join(euro=200, session=session, **clerk),
+        await agent.join(euro=200, session=session, **(clerk | {"user": "bo"})),
+        await agent.propose(euro=200, session=session),
+    ]
+    found = [each.json()["id"] for each in others]
+    assert len({first, *found}) == 7
+
+
+async def test_a_call_that_was_never_begun_is_begun_by_the_next(
+    agent: CallRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its gateway was lost between the two."""
+    session, join = uuid.uuid4().hex, CallJoins.join
+
+    async def join_and_fail(self: CallJoins, key: str, turn: str) -> JoinedCall:
+        await join(self, key, turn)
+        raise StoreUnavailable("the store is away")
+
+    monkeypatch.setattr(CallJoins, "join", join_and_fail)
+    assert (await agent.join(euro=200, session=session)).status_code == 503
+    monkeypatch.undo()
+    first, again = [await agent.join(euro=200, session=session) for _ in range(2)]
+    assert (first.json()["state"], first.json()["id"]) == ("waiting", again.json()["id"])
+
+
+async def test_who_went_away_is_told_nothing(agent: CallRig) -> None:
+    """A result whose reader closed the connection is there for who proposes the same again."""
+    fields: dict[str, Any] = {"tool": "pay", "args": {"amount": 95}, "session": uuid.uuid4().hex}
+    call = (await agent.join(**fields)).json()["id"]
+    await agent.decide(call)
+    await agent.rig.turns.signoff.result(TurnKey(*call.split(".")))
+    await _read_and_leave(agent, f"/v1/calls/{call}", "agent=coder")
+    assert (await agent.join(**fields)).json()["result"] == "paid"
+    await agent.show((await agent.join(**fields)).json()["id"])
+
+
+async def _read_and_leave(agent: CallRig, path: str, query: str) -> None:
+    """Send a request of which nobody reads the answer."""
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "headers": [(b"host", b"127.0.0.1:8300")],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 8300),
+    }
+    statuses: list[int] = []
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        statuses.append(message.get("status", 0))
+
+    await agent.rig.app(scope, receive, send)
+    assert statuses[:1] == [httpx.codes.OK], json.dumps(statuses)

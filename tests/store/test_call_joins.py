@@ -1,0 +1,63 @@
+"""Equal proposals join one call, of however many gateways, until its result is handed out."""
+
+import asyncio
+import contextlib
+from datetime import timedelta
+
+from signoff.store.call_joins import CallJoins
+from signoff.store.store import open_store
+
+KEY = "k" * 64
+
+
+async def test_of_many_at_once_all_join_one(store_url: str) -> None:
+    """Each gateway has connections of its own; one proposal begins the call, all are told the same turn."""
+    async with contextlib.AsyncExitStack() as stack:
+        gateways = [CallJoins(await stack.enter_async_context(open_store(store_url))) for _ in range(2)]
+        asked = [each.join(KEY, f"turn-{number}-{of}") for number in range(10) for of, each in enumerate(gateways)]
+        found = await asyncio.gather(*asked)
+    assert len({each.turn for each in found}) == 1
+    assert sum(each.is_new for each in found) == 1
+
+
+async def test_a_released_call_is_joined_no_more(store_url: str) -> None:
+    """The next proposal begins another, which whoever releases the first one late does not take away."""
+    async with open_store(store_url) as store:
+        joins = CallJoins(store)
+        first = await joins.join(KEY, "one")
+        await joins.release(KEY, "one")
+        second = await joins.join(KEY, "two")
+        await joins.release(KEY, "one")
+        assert (await joins.join(KEY, "three"))[::2] == ("two", False)
+        assert (await joins.join("l" * 64, "four"))[::2] == ("four", True)
+    assert (first.turn, first.is_new, second.turn, second.is_new) == ("one", True, "two", True)
+    assert first.at <= second.at
+
+
+async def test_of_releases_and_proposals_at_once_none_is_lost(store_url: str) -> None:
+    """Whoever joins while others release has a call, and of all calls each is begun by one."""
+    async with contextlib.AsyncExitStack() as stack:
+        gateways = [CallJoins(await stack.enter_async_context(open_store(store_url))) for _ in range(2)]
+
+        async def propose(number: int, joins: CallJoins) -> tuple[str, bool]:
+            found = await joins.join(KEY, f"turn-{number}")
+            await joins.release(KEY, found.turn)
+            return found.turn, found.is_new
+
+        found = await asyncio.gather(*(propose(number, gateways[number % 2]) for number in range(20)))
+        left = await gateways[0].join(KEY, "last")
+    begun = [turn for turn, is_new in found if is_new]
+    assert {turn for turn, _ in found} == set(begun)
+    assert len(begun) == len(set(begun))
+    assert left.is_new
+
+
+async def test_calls_whose_results_nobody_fetched_are_forgotten(store_url: str) -> None:
+    """So that the table does not grow for ever."""
+    async with open_store(store_url) as store:
+        joins = CallJoins(store)
+        await joins.join(KEY, "one")
+        await joins.sweep(timedelta(days=1))
+        assert not (await joins.join(KEY, "two")).is_new
+        await joins.sweep(timedelta(days=-1))
+        assert (await joins.join(KEY, "two")).is_new
