@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
+from urllib.parse import quote
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -23,7 +24,7 @@ from signoff.engine.metrics_endpoint import MetricsEndpoint
 from signoff.engine.span_process import open_spans
 from signoff.engine.turn_client import TurnClient
 from signoff.gateway.a2a import routes as peer_routes
-from signoff.gateway.a2a.agent_card import CARD_PATH, AgentCards
+from signoff.gateway.a2a.agent_card import AgentCards
 from signoff.gateway.act_spans import TraceHeadersMiddleware
 from signoff.gateway.api import (
     approvals,
@@ -53,6 +54,8 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest, fault_of, headers_of, sentence, status_of
 from signoff.gateway.languages import language_for
 from signoff.gateway.live import Live
+from signoff.gateway.mcp import endpoint as mcp_endpoint
+from signoff.gateway.mcp.held_requests import HeldRequests
 from signoff.gateway.pages import api_docs, batch, edit, inbox, link, sign_in, site
 from signoff.gateway.pages import audit as record_pages
 from signoff.gateway.pages import freezes as freeze_pages
@@ -66,7 +69,7 @@ from signoff.gateway.pages.sign_in import to_login
 from signoff.gateway.pages.visitor import Visitors
 from signoff.gateway.runtime import gateway_signer, gateway_tasks
 from signoff.gateway.transport.body_limit import BodyLimit
-from signoff.gateway.transport.middleware import PEERS, ErrorMiddleware, RequestGuard
+from signoff.gateway.transport.middleware import MCP, PEERS, ErrorMiddleware, RequestGuard
 from signoff.gateway.vendors import routes as vendor_routes
 from signoff.people.directory import Directory
 from signoff.registry.installation import load_installation
@@ -90,6 +93,7 @@ ROUTERS: Final = (
     description.router,
     vendor_routes.router,
     peer_routes.router,
+    mcp_endpoint.router,
     inbox.router,
     edit.router,
     batch.router,
@@ -228,6 +232,7 @@ def _hold(app: FastAPI, deps: GatewayDeps, receiver: InboundReceiver | None, *, 
     app.state.site = Site(deps, visitors, PageRenderer(deps, visitors), live, SignIn(deps, visitors, logins))
     app.state.authenticator, app.state.readiness = authenticator, Readiness(deps)
     app.state.agent_cards = AgentCards(deps.catalog, deps.settings.public_url)
+    app.state.held_requests = HeldRequests()
     app.state.streams = Streams(authenticator, deps.clock)
 
 
@@ -258,7 +263,7 @@ def _body_bytes(app: FastAPI, routes: RouteTable) -> Callable[[Scope], int | Non
 def _answer_errors(app: FastAPI, routes: RouteTable) -> None:
     async def answer(request: Request, fault: Fault, status: int) -> Response:
         if _wants_json(request.url.path):
-            headers = {"www-authenticate": "Bearer"} if status == 401 else {}
+            headers = _challenge(app, request.url.path, fault) if status in (401, 403) else {}
             return JSONResponse(fault.model_dump(), status_code=status, headers=headers)
         return await _error_page(request, fault, status)
 
@@ -286,6 +291,18 @@ def _answer_errors(app: FastAPI, routes: RouteTable) -> None:
     app.add_middleware(ErrorMiddleware, answer=answer)
 
 
+def _challenge(app: FastAPI, path: str, fault: Fault) -> dict[str, str]:
+    """Says by what whoever asks there is let in; clients of MCP are told where more of that stands (RFC 9728, 5.1)."""
+    if not path.startswith(MCP):
+        return {"www-authenticate": "Bearer"} if fault.code == "unauthenticated" else {}
+    deps: GatewayDeps = app.state.deps
+    address = f"{deps.settings.public_url}{mcp_endpoint.RESOURCE}{quote(path)}"
+    error = {"unauthenticated": "", "scope": 'error="insufficient_scope", '}.get(fault.code)
+    if error is None:
+        return {}
+    return {"www-authenticate": f'Bearer {error}scope="call", resource_metadata="{address}"'}
+
+
 async def _error_page(request: Request, fault: Fault, status: int) -> Response:
     pages: Site = request.app.state.site
     try:
@@ -299,7 +316,7 @@ async def _error_page(request: Request, fault: Fault, status: int) -> Response:
 
 def _wants_json(path: str) -> bool:
     return path.endswith(("/decode", "/encode")) or path.startswith(
-        ("/v1/", CHANNELS, PEERS, CARD_PATH, "/healthz", "/readyz", "/openapi.json", "/live/", "/static/")
+        ("/v1/", CHANNELS, PEERS, MCP, "/.well-known/", "/healthz", "/readyz", "/openapi.json", "/live/", "/static/")
     )
 
 

@@ -75,7 +75,7 @@ async def propose(
     """
     tenant = own_tenant(caller, body.tenant)
     name, agent = agent_of(deps, caller, body.agent)
-    person = _asker(deps, agent, body.user, tenant)
+    person = asker_of(deps, agent, body.user, tenant)
     proposal = _Proposal(body, tenant, name, person, _arguments(body), _timeout(body.timeout), use)
     if key is None:
         return await _join(deps, proposal)
@@ -177,7 +177,7 @@ def agent_of(deps: GatewayDeps, caller: AuthenticatedCaller | None, named: str |
     return name, known[name]
 
 
-def _asker(deps: GatewayDeps, agent: ExternalAgent, named: str | None, tenant: str) -> Person:
+def asker_of(deps: GatewayDeps, agent: ExternalAgent, named: str | None, tenant: str) -> Person:
     """Returns the person in whose name an agent proposes. Raises `Refused` (`not_allowed`), `BadRequest`."""
     if named is None:
         alone = [each.removeprefix(_USER) for each in agent.acts_for if each.startswith(_USER)]

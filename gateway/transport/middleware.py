@@ -26,6 +26,8 @@ LOOPBACK_NAMES: Final = frozenset(("localhost", "127.0.0.1", "::1"))
 API: Final = "/v1/"
 PEERS: Final = "/a2a/"
 """Begins the addresses at which other agents speak to actors."""
+MCP: Final = "/mcp/"
+"""Begins the addresses at which external agents speak MCP."""
 STATIC: Final = "/static/"
 # No inline script or style: text of a model that ever got past the escaping has nothing to run with.
 _POLICY: Final = (
@@ -90,7 +92,9 @@ class RequestGuard:
             return 403, "cross_site", "requests from other sites are refused"
         # Pages elsewhere may send forms and plain text unasked, but JSON only after a CORS preflight, which fails here.
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if path.startswith((API, PEERS)) and kind != "application/json":
+        # A client of MCP that ends its session has nothing to send, and is told that this is no method here.
+        is_bare = method == "DELETE" and path.startswith(MCP)
+        if path.startswith((API, PEERS, MCP)) and kind != "application/json" and not is_bare:
             return 415, "content_type", "send JSON, with the header `Content-Type: application/json`"
         return None
 

@@ -70,6 +70,9 @@ def wanted(method: str, path: str) -> Access:
         return Access()
     if path.startswith("/a2a/"):
         return TokenAccess("token", "peer")
+    # Clients of MCP look there before they have a token (RFC 9728, 3.1).
+    if path.startswith("/.well-known/oauth-protected-resource/"):
+        return Access()
     if path == "/readyz":
         return TokenAccess("token", "read", optional=True)
     if path.startswith("/channels/"):
@@ -78,7 +81,7 @@ def wanted(method: str, path: str) -> Access:
         return Access("cookie")
     # A form of `/tools/` judges a made-up call: nothing runs and nobody is asked.
     looks = method in READING or path.startswith("/tools/")
-    if path.startswith("/v1/calls"):
+    if path.startswith(("/v1/calls", "/mcp/")):
         return TokenAccess("token", "call")
     scope: Any = "read" if looks else "start" if STARTING.match(path) else "decide"
     return TokenAccess("token", scope) if path.startswith("/v1/") else Access("cookie", scope)

@@ -12,6 +12,7 @@ from signoff.contracts.person import Person
 from signoff.gateway.a2a.agent_card import CARD_PATH
 from signoff.gateway.auth.dependencies import TokenAccess
 from signoff.gateway.auth.streams import LOOK_AGAIN, Allowed, Streams
+from signoff.gateway.mcp.endpoint import RESOURCE
 from signoff.gateway.transport.body_limit import READING
 from signoff.store.tokens import Tokens
 
@@ -105,8 +106,9 @@ async def test_every_route_needs_a_login(locked: GatewayRig) -> None:
     """In production each route is shut to whoever shows nothing, whatever it is and whenever it was added."""
     shut = 0
     for method, path in all_routes(locked):
-        # Whoever looks for an agent has no token yet.
-        if path in OPEN or path.startswith(("/login", "/link", "/channels/", SCHEMAS)) or path.endswith(CARD_PATH):
+        # Whoever looks for an agent, or for who lets them in, has no token yet.
+        shown = ("/login", "/link", "/channels/", SCHEMAS, RESOURCE)
+        if path in OPEN or path.startswith(shown) or path.endswith(CARD_PATH):
             continue
         body = {} if method in READING else {"headers": {"content-type": "application/json"}, "content": b"{}"}
         answer = await locked.http.request(method, path, **body)
@@ -173,7 +175,7 @@ async def test_the_description_names_the_token(locked: GatewayRig) -> None:
     shut = {
         path: methods
         for path, methods in described["paths"].items()
-        if not (path.startswith(SCHEMAS) or path.endswith(CARD_PATH))
+        if not (path.startswith((SCHEMAS, RESOURCE)) or path.endswith(CARD_PATH))
     }
     needed = {
         (method, path): route["security"][0]["personal token"]

@@ -1,0 +1,130 @@
+"""The routes of MCP: one address for each external agent, and who lets its clients in."""
+
+import asyncio
+import json
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import JSONResponse
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from signoff.contracts.errors import NotFound
+from signoff.gateway.api.faults import FAULTS
+from signoff.gateway.auth.caller import own_tenant
+from signoff.gateway.auth.dependencies import OPEN, Deps, LiveUpdates, TokenAgent
+from signoff.gateway.auth.streams import Streams
+from signoff.gateway.calls.call_proposer import agent_of
+from signoff.gateway.errors import BadRequest
+from signoff.gateway.mcp.held_requests import HeldRequests, RequestName
+from signoff.gateway.mcp.sealed_values import MCP_KEY, is_session_id, new_session_id
+from signoff.gateway.mcp.tool_calls import SCOPE, ToolCalls
+from signoff.gateway.transport.middleware import MCP
+from signoff.registry.extras import missing_extra
+
+if TYPE_CHECKING:
+    from signoff.gateway.mcp.protocol_server import ProtocolServer
+
+RESOURCE: Final = "/.well-known/oauth-protected-resource"
+"""Begins the addresses at which clients are told who lets them in (RFC 9728)."""
+SESSION: Final = "mcp-session-id"
+"""The header by which a client of the older versions says to which session a request belongs."""
+_NO_SESSION: Final = {"code": -32001, "message": "Session not found"}
+router = APIRouter(tags=["mcp"], responses=FAULTS)
+
+User = Annotated[str | None, Query(description="In whose name, by id; needless where the agent acts for one alone.")]
+
+
+@router.post(MCP + "{agent}", summary="Speak to Signoff by MCP", response_class=Response)
+async def answer_message(
+    agent: str, request: Request, deps: Deps, live: LiveUpdates, caller: TokenAgent, user: User = None
+) -> Response:
+    """JSON-RPC of MCP over Streamable HTTP, of 2026-07-28 and of 2025-11-25 and older: `tools/list` and `tools/call`
+    of the tools that Signoff runs for this agent. A call that people are asked about is held while they are.
+    """
+    agent_of(deps, caller, agent)
+    if lacks := missing_extra("mcp"):
+        raise BadRequest(f"`{MCP}{agent}` {lacks}", status=501, code="not_installed")
+    tenant, session, held = own_tenant(caller, None), request.headers.get(SESSION, ""), _held_of(request)
+    key = await deps.store.secret_key(MCP_KEY)
+    if session and not is_session_id(key, tenant, agent, session):
+        # A client begins a new one then, as the protocol asks.
+        return JSONResponse({"jsonrpc": "2.0", "id": None, "error": _NO_SESSION}, status_code=404)
+    body = await request.body()
+    method, params = _peek(body)
+    if method == "notifications/cancelled" and session:
+        held.cancel(RequestName(session, str(params.get("requestId"))))
+    if method == "tools/call":
+        # Before it is proposed: what is refused must not have begun.
+        streams: Streams = request.app.state.streams
+        streams.refuse_more(request)
+    begun = new_session_id(key, tenant, agent) if method == "initialize" and not session else ""
+    calls = ToolCalls(deps, live, request, held, caller, agent, user, session)
+    return _ProtocolResponse(await asyncio.to_thread(_load_server), calls, body, begun)
+
+
+@router.get(RESOURCE + MCP + "{agent}", dependencies=[OPEN], summary="Who lets clients of MCP in", response_model=None)
+async def show_resource(agent: str, deps: Deps) -> dict[str, Any]:
+    """Metadata of a protected resource (RFC 9728): a token of the scope `call`, sent as a bearer's. No authorization
+    server gives one; whoever runs this gateway makes it.
+    """
+    actor = deps.catalog.actors.get(agent)
+    if actor is None or actor.external is None:
+        raise NotFound("there is no such agent")
+    return {
+        "resource": f"{deps.settings.public_url}{MCP}{agent}",
+        "resource_name": "Signoff",
+        "bearer_methods_supported": ["header"],
+        "scopes_supported": ["call"],
+    }
+
+
+class _ProtocolResponse(Response):
+    """An answer that the protocol's own package writes, to a body that was read already."""
+
+    def __init__(self, server: ASGIApp, calls: ToolCalls, body: bytes, session: str) -> None:
+        super().__init__()
+        self._server = server
+        self._calls = calls
+        self._request: bytes | None = body
+        self._session = session
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def receiving() -> Message:
+            if self._request is None:
+                return await receive()
+            body, self._request = self._request, None
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start" and self._session and message["status"] == 200:
+                MutableHeaders(scope=message)[SESSION] = self._session
+            await send(message)
+
+        await self._server({**scope, SCOPE: self._calls}, receiving, sending)
+
+
+def _held_of(request: Request) -> HeldRequests:
+    held: HeldRequests = request.app.state.held_requests
+    return held
+
+
+def _peek(body: bytes) -> tuple[str, dict[str, Any]]:
+    """Returns method and parameters of a message; nothing of one that cannot be read, which is answered as such."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return "", {}
+    if not isinstance(found, dict):
+        return "", {}
+    method, params = found.get("method"), found.get("params")
+    return method if isinstance(method, str) else "", params if isinstance(params, dict) else {}
+
+
+@cache
+def _load_server() -> "ProtocolServer":
+    # In a thread, and once: it takes a second, for which nobody else is to wait.
+    from signoff.gateway.mcp.protocol_server import ProtocolServer  # noqa: PLC0415
+
+    return ProtocolServer()

@@ -1,0 +1,53 @@
+"""Seals what clients of MCP carry for the gateway: ids of sessions, and states of requests between two rounds.
+
+Every gateway over one store reads what another one sealed; nothing of a client is kept in between.
+"""
+
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from signoff.contracts.canonical_json import sha256_hex
+from signoff.gateway.signed_state import seal, unseal
+
+MCP_KEY: Final = "mcp-clients"
+"""The store's key by which both are sealed."""
+_SESSION: Final = "mcp session"
+_STATE: Final = "mcp request state"
+
+
+def new_session_id(key: bytes, tenant: str, agent: str) -> str:
+    """Returns the id of a new session of an agent's."""
+    return seal(key, _SESSION, [tenant, agent, secrets.token_hex(8)])
+
+
+def is_session_id(key: bytes, tenant: str, agent: str, given: str) -> bool:
+    """Returns whether a session of this id was begun by this agent."""
+    values = unseal(key, _SESSION, given)
+    return values is not None and values[:2] == [tenant, agent]
+
+
+@dataclass(frozen=True)
+class RequestBinding:
+    """To what the state of a request is bound: who asks, in whose name, and for what."""
+
+    tenant: str
+    agent: str
+    user: str
+    tool: str
+    args: dict[str, Any]
+
+    def _values(self) -> list[Any]:
+        return [self.tenant, self.agent, self.user, sha256_hex(["tools/call", self.tool, self.args])]
+
+    def seal_state(self, key: bytes, call: str, rounds: int, expires: datetime) -> str:
+        """Returns the state of a request after so many rounds: which call it waits for."""
+        return seal(key, _STATE, [*self._values(), call, rounds, int(expires.timestamp())])
+
+    def open_state(self, key: bytes, given: str, now: datetime) -> tuple[str, int] | None:
+        """Returns the call that a state names and its rounds; None for one of another request, and for an old one."""
+        values = unseal(key, _STATE, given)
+        if values is None or values[:4] != self._values() or now.timestamp() >= values[6]:
+            return None
+        return values[4], values[5]

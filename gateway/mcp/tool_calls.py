@@ -1,0 +1,127 @@
+"""Lists tools to one external agent that speaks MCP, and calls them: each request is held while people are asked."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.requests import Request
+
+from signoff.contracts.call import CallContext
+from signoff.contracts.errors import NotFound
+from signoff.contracts.person import Person
+from signoff.contracts.requests import CallBody
+from signoff.contracts.responses import CallAnswer
+from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
+from signoff.gateway.auth.streams import Streams
+from signoff.gateway.calls.call_proposer import CHANNEL, agent_of, asker_of, hand_out, propose
+from signoff.gateway.calls.call_reader import MOVING, ExternalTurn, confirm_call, load_call, read_call
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.live import Live
+from signoff.gateway.mcp.held_requests import HeldRequests, RequestName
+from signoff.gateway.mcp.tool_list import list_tools
+from signoff.people.directory import principal_of, turn_context
+
+SCOPE: Final = "signoff.mcp"
+"""Where in a request's scope its `ToolCalls` are kept."""
+HOLD_SECONDS: Final = 50.0
+"""How long a request is held while people are asked: clients give up after a minute."""
+LONG_HOLD_SECONDS: Final = 3_600.0
+"""The same of a request whose client is told now and then that it is still under way."""
+PROGRESS_SECONDS: Final = 15.0
+"""How often it is told that."""
+_LOOK_SECONDS: Final = 2.0
+"""How often a held request looks whether the gateway ends."""
+
+Progress = Callable[[CallAnswer], Awaitable[None]]
+"""Tells a client how its call stands."""
+
+
+@dataclass(frozen=True)
+class ToolCalls:
+    """What one request of an agent needs: who it is, in whose name it asks, and by which request it came.
+
+    Methods raise `SignoffError` for what is refused or away.
+    """
+
+    deps: GatewayDeps
+    live: Live
+    request: Request
+    held: HeldRequests
+    caller: AuthenticatedCaller | None
+    agent: str
+    user: str | None
+    session: str = ""
+    """The id of the client's session, where it has one."""
+
+    def tools(self) -> list[dict[str, Any]]:
+        """Returns the tools that the agent may see, for the person in whose name it asks."""
+        person = self._person()
+        ctx = CallContext(
+            actor=self.agent,
+            session="",
+            turn="",
+            tenant=self._tenant,
+            channel=CHANNEL,
+            user=principal_of(person, self.deps.people),
+            extra=turn_context(person, {}),
+        )
+        return list_tools(self.deps.catalog.tool_view(ctx).visible())
+
+    def require_tool(self, name: str) -> None:
+        """Raises `NotFound` for a tool that is not in the list."""
+        if all(each["name"] != name for each in self.tools()):
+            raise NotFound(f"Unknown tool: {name[:64]}")
+
+    async def propose(self, name: str, args: dict[str, Any], key: str | None) -> tuple[ExternalTurn, CallAnswer]:
+        """Proposes a call, or joins it, and returns how it stands at once."""
+        body = CallBody(tool=name, args=args, agent=self.agent, user=self.user)
+        turn, reply = await propose(self.deps, body, self.caller, key, "")
+        if reply is not None and reply.nonce == turn.requester.nonce and reply.state not in MOVING:
+            return turn, await confirm_call(self.deps, turn, reply.state, reply.outcome)
+        return await self.load(turn.name)
+
+    async def load(self, call: str) -> tuple[ExternalTurn, CallAnswer]:
+        """Returns a call of this agent as it stands."""
+        turn = await load_call(self.deps, call, self.agent, self._tenant)
+        return turn, await read_call(self.deps, turn)
+
+    async def hold(
+        self, turn: ExternalTurn, request_id: str | int | None, seconds: float, progress: Progress
+    ) -> CallAnswer:
+        """Returns a call once it is settled, or as it stands after so many seconds, or once its client has cancelled.
+
+        Its agent's token is looked at again before a result is told.
+        """
+        # Without a session another client's request may have the same id.
+        name = RequestName(self.session, str(request_id)) if self.session else None
+        streams: Streams = self.request.app.state.streams
+        async with streams.hold(self.request):
+            with self.held.hold(name) as cancelled:
+                return await self._look_on(turn, cancelled, seconds, progress)
+
+    async def _look_on(
+        self, turn: ExternalTurn, cancelled: asyncio.Event, seconds: float, progress: Progress
+    ) -> CallAnswer:
+        clock = asyncio.get_running_loop().time
+        last, until = clock(), clock() + seconds
+        while True:
+            answer = await read_call(self.deps, turn, max(0.0, min(_LOOK_SECONDS, until - clock())))
+            if answer.state not in MOVING or clock() >= until or cancelled.is_set() or not await self.live.pause(0):
+                return answer
+            if clock() - last >= PROGRESS_SECONDS:
+                last = clock()
+                await progress(answer)
+
+    async def hand_out(self, turn: ExternalTurn, answer: CallAnswer) -> None:
+        """Lets nobody join a call any more whose result is about to be sent."""
+        if answer.state not in MOVING:
+            await hand_out(self.deps, turn)
+
+    @property
+    def _tenant(self) -> str:
+        return own_tenant(self.caller, None)
+
+    def _person(self) -> Person:
+        _, agent = agent_of(self.deps, self.caller, self.agent)
+        return asker_of(self.deps, agent, self.user, self._tenant)

@@ -1,0 +1,30 @@
+"""Describes tools to MCP clients: their schemas, and hints of what a call does, as their declarations say. Pure."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from signoff.registry.tool import Tool
+
+
+def list_tools(visible: Iterable[Tool]) -> list[dict[str, Any]]:
+    """Returns the tools that Signoff runs, sorted by name, so that the list of one client is as that of another.
+
+    A tool that its agent runs itself is left out: by MCP nobody is handed a permit.
+    """
+    found = {tool.name: _describe(tool) for tool in visible if tool.runs == "signoff"}
+    return [found[name] for name in sorted(found)]
+
+
+def _describe(tool: Tool) -> dict[str, Any]:
+    # No `outputSchema`: a result may have been cut, shortened or masked for its reader, and need not fit any more.
+    found: dict[str, Any] = {
+        "name": tool.name,
+        "description": tool.description,
+        "inputSchema": tool.schema.schema,
+        "annotations": {
+            "readOnlyHint": tool.read_only,
+            "destructiveHint": not tool.read_only,
+            "idempotentHint": tool.read_only or tool.idempotent,
+        },
+    }
+    return {**found, "title": tool.title} if tool.title else found

@@ -1,0 +1,44 @@
+"""What docs/mcp.md has a reader copy for a host is read as that host reads it, and a call by it ends in an approval."""
+
+import asyncio
+import json
+import tomllib
+from string import Template
+
+import httpx2
+import pytest
+from documents import ROOT, blocks
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_rig import LEGACY, McpRig, text_of_result
+
+PAGE = ROOT / "docs" / "mcp.md"
+
+
+def claude_code(token: str) -> tuple[str, str]:
+    """Address and header of the server as Claude Code reads them from `.mcp.json`."""
+    (block,) = blocks(PAGE, "json")
+    server = json.loads(block.text)["mcpServers"]["signoff"]
+    assert server["type"] == "http"
+    return server["url"], Template(server["headers"]["Authorization"]).substitute(SIGNOFF_TOKEN=token)
+
+
+def codex(token: str) -> tuple[str, str]:
+    """The same as Codex reads them from `config.toml`."""
+    (block,) = blocks(PAGE, "toml")
+    server = tomllib.loads(block.text)["mcp_servers"]["signoff"]
+    assert server["bearer_token_env_var"] == "SIGNOFF_TOKEN"
+    return server["url"], f"Bearer {token}"
+
+
+@pytest.mark.parametrize(("read", "amount"), [(claude_code, 941), (codex, 942)])
+async def test_a_host_is_configured_as_documented(mcp: McpRig, read: type, amount: int) -> None:
+    """With address and token of these lines alone."""
+    address, header = read(mcp.secret)
+    address = address.replace("http://127.0.0.1:8300", mcp.url)
+    async with httpx2.AsyncClient(headers={"authorization": header}, timeout=60) as http:
+        transport = streamable_http_client(address, http_client=http)
+        async with Client(transport, mode=LEGACY) as client:
+            held = asyncio.create_task(client.call_tool("pay", {"amount": amount}))
+            await mcp.decide(await mcp.asked(f"Pay {amount}"))
+            assert text_of_result(await held) == "paid"

@@ -1,0 +1,131 @@
+"""Who is let in, what is answered to who is not, and that no message whatever is answered by a failure of ours."""
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+from call_rig import call_token
+from gateway_login import bearer, token_of
+from mcp_rig import MODERN, McpRig
+
+_LIST: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+_INIT: dict[str, Any] = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+}
+
+
+async def test_whoever_shows_no_token_is_told_where_to_look(mcp: McpRig) -> None:
+    """401 names the metadata, which names the scope; it is open to everybody."""
+    answer = await mcp.post(_LIST, authorization="Bearer sgf_guessed")
+    assert answer.status_code == 401
+    address = answer.headers["www-authenticate"].partition('resource_metadata="')[2].partition('"')[0]
+    async with httpx.AsyncClient() as http:
+        found = (await http.get(address)).json()
+    assert found["resource"] == f"{mcp.url}/mcp/coder"
+    assert found["scopes_supported"] == ["call"]
+
+
+async def test_another_token_another_agent_or_another_site_is_refused(mcp: McpRig) -> None:
+    """A person's token has no such scope; an agent speaks at its own address alone, and no web page does."""
+    person = await mcp.post(_LIST, **bearer(await token_of(mcp.gateway, "ana")))
+    assert (person.status_code, "insufficient_scope" in person.headers["www-authenticate"]) == (403, True)
+    other = await mcp.post(_LIST, **bearer(await call_token(mcp.gateway, "clerk")))
+    assert (other.status_code, other.json()["code"]) == (403, "not_allowed")
+    assert (await mcp.post(_LIST, origin="https://evil.example")).status_code == 403
+    assert (await mcp.post(_LIST, host="evil.example")).status_code == 421
+
+
+async def test_a_strange_address_does_not_break_the_answer(mcp: McpRig) -> None:
+    """What stands in an address comes back in a header, where not every letter may."""
+    answer = await mcp.post(_LIST, path="/mcp/%22%0D%0Ax%E2%82%AC", authorization="Bearer sgf_guessed")
+    assert answer.status_code == 401
+
+
+async def test_whoever_acts_for_several_names_one(mcp: McpRig) -> None:
+    """By the address; one for whom the agent may not act, and none at all, are errors of the protocol."""
+    clerk = bearer(await call_token(mcp.gateway, "clerk"))
+    for path, words in (("/mcp/clerk", "name the `user`"), ("/mcp/clerk?user=guest", "may not act for")):
+        answer = await mcp.post(_LIST, path, **clerk)
+        assert (answer.status_code, words in answer.text) == (200, True), answer.text
+    answer = await mcp.post(_LIST, "/mcp/clerk?user=bo", **clerk)
+    assert '"name":"pay"' in answer.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"[" * 50_000,
+        b"null",
+        b'"x"',
+        b"\xff",
+        b'{"jsonrpc":"2.0"}',
+        b'{"jsonrpc":"2.0","id":1,"method":5}',
+        b'{"jsonrpc":"2.0","id":{},"method":"tools/list"}',
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}',
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[]}',
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay","arguments":7}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay","arguments":{"amount":1e999}}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"\\ud800","arguments":{}}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay","arguments":{"to":"\\ud800"}}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay","_meta":{"claudecode/toolUseId":"\\n"}}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"nothing/there","params":{}}',
+        b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":[]}}',
+    ],
+)
+@pytest.mark.parametrize("version", ["", "2025-11-25", MODERN, "1999-01-01"])
+async def test_garbage_is_an_error_of_the_protocol(mcp: McpRig, body: bytes, version: str) -> None:
+    """Never a 500: what cannot be read is said to be so."""
+    answer = await mcp.post(body, **({"mcp-protocol-version": version} if version else {}))
+    assert answer.status_code < 500, answer.text
+    assert answer.status_code == 202 or '"error"' in answer.text or '"isError":true' in answer.text, answer.text
+
+
+async def test_a_session_is_begun_and_known_again(mcp: McpRig) -> None:
+    """Another agent's, and one that nobody begun, are unknown: a client begins a new one then."""
+    begun = await mcp.post(_INIT)
+    session = begun.headers["mcp-session-id"]
+    known = await mcp.post(_LIST, **{"mcp-session-id": session})
+    assert (known.status_code, '"name":"pay"' in known.text) == (200, True)
+    unknown = await mcp.post(_LIST, **{"mcp-session-id": "made-up"})
+    clerk = bearer(await call_token(mcp.gateway, "clerk"))
+    foreign = await mcp.post(_LIST, "/mcp/clerk?user=bo", **clerk, **{"mcp-session-id": session})
+    assert (unknown.status_code, foreign.status_code) == (404, 404)
+
+
+async def test_a_client_that_cancels_its_request_is_held_no_longer(mcp: McpRig) -> None:
+    """By the id of its request, within its session."""
+    session = {"mcp-session-id": (await mcp.post(_INIT)).headers["mcp-session-id"]}
+    call = {"name": "pay", "arguments": {"amount": 931}}
+    held = asyncio.create_task(mcp.post({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": call}, **session))
+    await mcp.asked("Pay 931")
+    while not mcp.gateway.app.state.held_requests.names():
+        await asyncio.sleep(0.01)
+    cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
+    assert (await mcp.post(cancel, **session)).status_code == 202
+    assert "Waiting for approval" in (await held).text
+
+
+async def test_nobody_has_more_requests_held_than_one_may(mcp: McpRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """429 before anything of it is proposed."""
+    monkeypatch.setattr("signoff.gateway.auth.streams.STREAMS_OF_ONE", 0)
+    call = {"name": "pay", "arguments": {"amount": 1}}
+    answer = await mcp.post({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": call})
+    assert (answer.status_code, answer.json()["code"]) == (429, "streams")
+    assert (await mcp.post(_LIST)).status_code == 200
+
+
+async def test_what_is_too_large_and_other_methods_are_refused(mcp: McpRig) -> None:
+    """As everywhere at a gateway."""
+    headers = {"content-type": "application/json", **bearer(mcp.secret)}
+    answer = await mcp.gateway.http.post("/mcp/coder", content=b"y" * 2_000_000, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+    async with httpx.AsyncClient(headers=bearer(mcp.secret)) as http:
+        for method in ("GET", "DELETE"):
+            assert (await http.request(method, f"{mcp.url}/mcp/coder")).status_code == 405

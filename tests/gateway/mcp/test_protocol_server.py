@@ -1,0 +1,114 @@
+"""Tools are listed and called by the protocol's own client, of both eras, and a call is held while people are asked."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from mcp.shared.exceptions import MCPError
+from mcp_rig import ERAS, LEGACY, McpRig, text_of_result
+
+_AMOUNTS = iter(range(100, 900))
+
+
+def amount() -> int:
+    """An amount about which people are asked, and that no other test used."""
+    return next(_AMOUNTS)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_agent_sees_what_signoff_runs_for_it(mcp: McpRig, era: str) -> None:
+    """In one order, with hints of what a call does; what the agent would run itself is not there."""
+    async with mcp.client(era) as client:
+        tools = (await client.list_tools()).tools
+    assert [tool.name for tool in tools] == ["broken", "look", "pay"]
+    hints = {tool.name: (tool.annotations.read_only_hint, tool.annotations.destructive_hint) for tool in tools}  # type: ignore[union-attr]
+    assert hints == {"broken": (False, True), "look": (True, False), "pay": (False, True)}
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_what_a_rule_settles_is_answered_at_once(mcp: McpRig, era: str) -> None:
+    """A call that runs, one that a policy denies, one whose arguments do not fit, and one that fails."""
+    async with mcp.client(era) as client:
+        paid = await client.call_tool("pay", {"amount": 20})
+        denied = await client.call_tool("pay", {"amount": 2_000})
+        wrong = await client.call_tool("pay", {"amount": "much"})
+        broken = await client.call_tool("broken", {"amount": 1})
+    assert (paid.is_error, text_of_result(paid)) == (False, "paid")
+    assert (denied.is_error, text_of_result(denied).startswith("Denied (policy)")) == (True, True)
+    assert (wrong.is_error, "amount" in text_of_result(wrong)) == (True, True)
+    assert (broken.is_error, bool(text_of_result(broken))) == (True, True)
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("name", ["refund", "nothing"])
+async def test_a_tool_that_is_not_listed_is_unknown(mcp: McpRig, era: str, name: str) -> None:
+    """Also one that the agent runs itself: nobody is asked, as it could not be handed its permit."""
+    async with mcp.client(era) as client:
+        with pytest.raises(MCPError, match="Unknown tool"):
+            await client.call_tool(name, {"order": "A7", "euro": 20})
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_call_is_held_until_people_have_decided(mcp: McpRig, era: str) -> None:
+    """Its result is the answer of the very request; what they changed is told before it."""
+    euro = amount()
+    async with mcp.client(era) as client:
+        held = asyncio.create_task(client.call_tool("pay", {"amount": euro}))
+        await mcp.decide(await mcp.asked(f"Pay {euro}"))
+        assert text_of_result(await held) == "paid"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_what_people_deny_or_change_is_told(mcp: McpRig, era: str) -> None:
+    """A denial is a result that the model reads, with the reason; a change stands before the result."""
+    no, other = amount(), amount()
+    async with mcp.client(era) as client:
+        denied = asyncio.create_task(client.call_tool("pay", {"amount": no}))
+        await mcp.decide(await mcp.asked(f"Pay {no}"), "denied", reason="too much")
+        changed = asyncio.create_task(client.call_tool("pay", {"amount": other}))
+        await mcp.decide(await mcp.asked(f"Pay {other}"), edited_args={"amount": 51})
+        first, second = await denied, await changed
+    assert (first.is_error, "too much" in text_of_result(first)) == (True, True)
+    note, result = [each.text for each in second.content]  # type: ignore[union-attr]
+    assert ("51" in note, result) == (True, "paid")
+    assert any(row[1] == {"amount": 51} for row in mcp.gateway.ledger.rows)
+
+
+async def test_a_client_that_can_hear_it_is_told_that_its_call_waits(
+    mcp: McpRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then it is held for longer; each time it is told under which code people decide."""
+    monkeypatch.setattr("signoff.gateway.mcp.tool_calls.PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr("signoff.gateway.mcp.tool_calls._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("signoff.gateway.mcp.protocol_server.HOLD_SECONDS", 0.0)
+    euro, told = amount(), asyncio.Event()
+    words: list[Any] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        words.append((progress, message))
+        if len(words) > 1:
+            told.set()
+
+    async with mcp.client(LEGACY) as client:
+        held = asyncio.create_task(client.call_tool("pay", {"amount": euro}, progress_callback=hear))
+        await told.wait()
+        await mcp.decide(await mcp.asked(f"Pay {euro}"))
+        assert text_of_result(await held) == "paid"
+    assert words[0][0] < words[1][0]
+    assert "Waiting for approval" in words[1][1]
+
+
+async def test_a_hold_that_is_used_up_says_how_its_result_is_got(mcp: McpRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same call joins: another process of the agent gets the result that people let it have."""
+    euro = amount()
+    async with mcp.client(LEGACY) as client:
+        with monkeypatch.context() as patched:
+            patched.setattr("signoff.gateway.mcp.protocol_server.HOLD_SECONDS", 0.0)
+            waits = await client.call_tool("pay", {"amount": euro})
+    approval = await mcp.asked(f"Pay {euro}")
+    assert waits.is_error
+    assert "Call the same tool with the same arguments later" in text_of_result(waits)
+    await mcp.decide(approval)
+    async with mcp.client(LEGACY) as client:
+        assert text_of_result(await client.call_tool("pay", {"amount": euro})) == "paid"
+    assert sum(row[1].get("amount") == euro for row in mcp.gateway.ledger.rows) == 1

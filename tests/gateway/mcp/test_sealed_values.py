@@ -1,0 +1,55 @@
+"""What clients carry counts for the agent and the request for which it was sealed, and for no other."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from signoff.gateway.mcp.sealed_values import RequestBinding, is_session_id, new_session_id
+
+KEY = b"k" * 32
+NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
+BINDING = RequestBinding("main", "coder", "guest", "pay", {"amount": 120, "to": "Ana"})
+
+
+def test_a_session_is_its_agents() -> None:
+    """Two are never alike; another agent, tenant or key knows none of them, nor is made-up text one."""
+    first, second = (new_session_id(KEY, "main", "coder") for _ in range(2))
+    assert first != second
+    assert is_session_id(KEY, "main", "coder", first)
+    assert not is_session_id(KEY, "main", "clerk", first)
+    assert not is_session_id(KEY, "acme", "coder", first)
+    assert not is_session_id(b"o" * 32, "main", "coder", first)
+    assert not any(is_session_id(KEY, "main", "coder", each) for each in ("", "x", f"{first}x", "é", "." * 3_000))
+
+
+def test_a_state_opens_for_the_same_request() -> None:
+    """The order of arguments does not count."""
+    state = BINDING.seal_state(KEY, "main.a.b", 3, NOW + timedelta(minutes=5))
+    same = replace(BINDING, args={"to": "Ana", "amount": 120})
+    assert same.open_state(KEY, state, NOW) == ("main.a.b", 3)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"tenant": "acme"},
+        {"agent": "clerk"},
+        {"user": "ana"},
+        {"tool": "refund"},
+        {"args": {"amount": 121}},
+    ],
+)
+def test_a_state_opens_for_no_other_request(other: dict[str, Any]) -> None:
+    """Nor for one whose arguments were changed."""
+    state = BINDING.seal_state(KEY, "main.a.b", 1, NOW + timedelta(minutes=5))
+    assert replace(BINDING, **other).open_state(KEY, state, NOW) is None
+
+
+def test_a_state_is_worth_nothing_once_it_is_old_changed_or_a_session() -> None:
+    """A seal of one kind does not serve as another."""
+    state = BINDING.seal_state(KEY, "main.a.b", 1, NOW + timedelta(minutes=5))
+    assert BINDING.open_state(KEY, state, NOW + timedelta(minutes=5)) is None
+    assert BINDING.open_state(KEY, state[:-1], NOW) is None
+    assert BINDING.open_state(KEY, new_session_id(KEY, "main", "coder"), NOW) is None

@@ -1,0 +1,24 @@
+"""Tools are told as they are declared."""
+
+from call_rig import refund_tool
+from turn_fixtures import Ledger, pay_tool
+
+from signoff.gateway.mcp.tool_list import list_tools
+
+
+def test_tools_are_sorted_and_carry_hints() -> None:
+    """What reads only is read-only, everything else may destroy; one that its agent runs is left out."""
+    ledger = Ledger()
+    tools = [
+        pay_tool(ledger, title="Pay"),
+        pay_tool(ledger, False, name="look", read_only=True, effect=""),
+        pay_tool(ledger, name="again", idempotent=True),
+        refund_tool(),
+    ]
+    again, look, pay = list_tools(tools)
+    assert (again["name"], look["name"], pay["name"], pay["title"]) == ("again", "look", "pay", "Pay")
+    assert "title" not in look
+    assert [each["annotations"]["readOnlyHint"] for each in (again, look, pay)] == [False, True, False]
+    assert [each["annotations"]["destructiveHint"] for each in (again, look, pay)] == [True, False, True]
+    assert [each["annotations"]["idempotentHint"] for each in (again, look, pay)] == [True, True, False]
+    assert "amount" in pay["inputSchema"]["properties"]
