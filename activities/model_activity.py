@@ -12,7 +12,7 @@ from typing import Any, Final
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from signoff.activities.call_journal import hand_over
+from signoff.activities.call_journal import hand_over, handed_over
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.heartbeat import send_heartbeats
 from signoff.activities.hooks.tool_hooks import withheld_tools
@@ -118,7 +118,6 @@ class ModelActivity:
         if actor.external is None:
             # Whoever may start workflows can give any actor a call: it would be one that its model never made.
             raise ConfigError(f"`{actor.name}` is no external agent; its calls are its model's")
-        await hand_over(self._deps, task.audit)
         secrets = self._deps.secrets_of([(given.tool, given.args.inline)])
         says = Content(inline=redact_secrets(given.says, secrets))
         words: tuple[Part, ...] = (TextPart(text=says),) if given.says else ()
@@ -129,8 +128,10 @@ class ModelActivity:
             limits=actor.limits,
         )
         if not run:
+            await hand_over(self._deps, task.audit)
             return reply
-        proposed = entry_writer([proposed_entry(task.ctx, part.call, part.tool, self._deps.clock())])
+        # In the transaction that keeps the call: of an attempt that comes after the first all of it is written.
+        proposed = handed_over(task.audit, [proposed_entry(task.ctx, part.call, part.tool, self._deps.clock())])
         body = reply.model_dump_json().encode()
         return _keep_reply(await self._completions.keep(run, task.completion, body, _place(task), None, proposed))
 

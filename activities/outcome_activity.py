@@ -17,8 +17,10 @@ from signoff.activities.stored_permit import prove_for_probe
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.audit_events import finished_entry
 from signoff.approvals.doubt_report import happened_outcome
+from signoff.audit.log import entry_writer
 from signoff.contracts import names
 from signoff.contracts.activity_messages import OutcomeTask, ToolReply
+from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, Permit, ReportedOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
@@ -60,19 +62,22 @@ class OutcomeActivity:
         await hand_over(self._deps, task.audit)
         workflow = info.workflow_id or ""
         if task.reported is not None:
-            reply = await self._record_report(task, task.reported, workflow)
-        elif task.happened is None:
+            return await self._record_report(task, task.reported, workflow)
+        if task.happened is None:
             reply = await self._find_outcome(task, workflow)
         else:
             reply = await self._record_word(task, task.happened)
         if reply.outcome is not None:
-            key = ticket_key(permit.digest, task.ticket)
             tool = self._deps.catalog.tool_view(permit.ctx).tool(task.tool)
-            # Not its arguments: nothing here has bound them to the permit.
-            facts = {} if tool is None else execution_facts(tool, permit)
-            seen = [finished_entry(permit, reply.outcome, key, self._deps.clock(), facts)]
+            seen = [self._finished(task, tool, reply.outcome)]
             await write(self._deps, seen if await self._is_known(task, workflow) else mark_claims(seen))
         return reply
+
+    def _finished(self, task: OutcomeTask, tool: Tool | None, outcome: CallOutcome) -> AuditEntry:
+        # Not its arguments: nothing here has bound them to the permit.
+        facts = {} if tool is None else execution_facts(tool, task.permit)
+        key = ticket_key(task.permit.digest, task.ticket)
+        return finished_entry(task.permit, outcome, key, self._deps.clock(), facts)
 
     async def _is_known(self, task: OutcomeTask, workflow: str) -> bool:
         """Returns whether the store bears out that the call was begun, and the gateway in whose name."""
@@ -90,8 +95,11 @@ class OutcomeActivity:
         if tool is None or not tool.is_external or not await self._is_known(task, workflow):
             return ToolReply()
         outcome = _settle(task, reported.code, "").model_copy(update={"value": reported.result})
+        # With the outcome or not at all; where an earlier attempt has written that, this was written with it.
+        seen = entry_writer([self._finished(task, tool, outcome)])
         try:
-            return ToolReply(outcome=await self._deps.store.record(ticket_key(permit.digest, task.ticket), outcome))
+            key = ticket_key(permit.digest, task.ticket)
+            return ToolReply(outcome=await self._deps.store.record(key, outcome, also=seen))
         except Refused as error:
             activity.logger.warning("what became of %s cannot be written: %s", tool.name, error.message)
             return ToolReply()

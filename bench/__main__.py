@@ -2,22 +2,16 @@
 
 import argparse
 import asyncio
-import os
-import platform
 import sys
 import tempfile
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
-
-from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
-from temporalio.client import Client
 
 from bench.gates import measure_gates
 from bench.memory import measure_memory
 from bench.registry import measure_registry
-from bench.report import Report, Settings, Where, render
+from bench.report import Report, Settings, render, where
 from bench.sides import Baseline, Gated
 from bench.turns import measure_size, play_rounds
 from signoff.contracts.names import ENGINE
@@ -59,7 +53,7 @@ async def _measure(settings: Settings, server: ServerHandle, store: Store, url: 
     return Report(
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         engine=ENGINE,
-        where=await _where(client),
+        where=await where(client),
         settings=settings,
         rounds=tuple(rounds),
         sizes=sizes,
@@ -67,16 +61,6 @@ async def _measure(settings: Settings, server: ServerHandle, store: Store, url: 
         gates=gates,
         registry=registry,
         decisions_sent_as_signals=ours.as_signals,
-    )
-
-
-async def _where(client: Client) -> Where:
-    info = await client.workflow_service.get_system_info(GetSystemInfoRequest())
-    return Where(
-        cpus=os.cpu_count() or 0,
-        python=platform.python_version(),
-        server=info.server_version,
-        sdk=version("temporalio"),
     )
 
 

@@ -63,3 +63,44 @@ class HandWritten:
             await workflow.wait_condition(lambda: bool(self._verdict))
         messages.append(await workflow.execute_activity(transfer, payment, start_to_close_timeout=PATIENCE))
         return await workflow.execute_activity(conclude, messages, start_to_close_timeout=PATIENCE)
+
+
+@activity.defn
+async def allow(payment: Payment) -> bool:
+    """Whether a call may run: no workflow can look that up itself."""
+    return payment.amount < 50
+
+
+@workflow.defn
+class OneActivity:
+    """The least that runs a tool: one activity."""
+
+    @workflow.run
+    async def run(self, payment: Payment) -> str:
+        """Pays."""
+        return await workflow.execute_activity(transfer, payment, start_to_close_timeout=PATIENCE)
+
+
+@workflow.defn
+class RunElsewhere:
+    """The least that lets somebody else run a tool: an activity says yes, and it ends once it is told the outcome."""
+
+    def __init__(self) -> None:
+        self._told = ""
+
+    @workflow.update
+    async def permit(self, payment: Payment) -> bool:
+        """Whether it may run."""
+        return await workflow.execute_activity(allow, payment, start_to_close_timeout=PATIENCE)
+
+    @workflow.update
+    async def report(self, told: str) -> str:
+        """What became of it."""
+        self._told = told
+        return told
+
+    @workflow.run
+    async def run(self, payment: Payment) -> str:
+        """Waits for the report."""
+        await workflow.wait_condition(lambda: bool(self._told))
+        return self._told

@@ -1,9 +1,14 @@
 """What was measured, what it was to be, and how it is shown. Every number here comes from one run."""
 
+import os
+import platform
 from collections.abc import Sequence
+from importlib.metadata import version
 from statistics import median
 
 from pydantic import BaseModel, ConfigDict, computed_field
+from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
+from temporalio.client import Client
 
 MIN_RATE_RATIO = 0.80
 """Signoff's turns a second at the set concurrency, over the hand-written workflow's."""
@@ -20,18 +25,20 @@ EVENTS_HUMAN = 33
 MAX_HISTORY_BYTES = 9_000
 
 
-class _Figures(BaseModel):
+class Figures(BaseModel):
+    """What was measured, and does not change."""
+
     model_config = ConfigDict(frozen=True)
 
 
-class Latency(_Figures):
+class Latency(Figures):
     """From sending a decision to having the result, in milliseconds."""
 
     p50_ms: float
     p99_ms: float
 
 
-class Rate(_Figures):
+class Rate(Figures):
     """Turns a second, and the processor milliseconds a turn took: in our process (worker and client), in the server."""
 
     turns_per_second: float
@@ -56,7 +63,7 @@ class Round(Rate):
         )
 
 
-class Size(_Figures):
+class Size(Figures):
     """Events and bytes of the history of one turn of each kind."""
 
     side: str
@@ -66,7 +73,7 @@ class Size(_Figures):
     bytes_human: int
 
 
-class Memory(_Figures):
+class Memory(Figures):
     """Resident memory (kB) of a worker's process with `turns` and with twice as many suspended turns cached."""
 
     side: str
@@ -81,21 +88,21 @@ class Memory(_Figures):
         return (self.second_kb - self.first_kb) / self.turns
 
 
-class GateTime(_Figures):
+class GateTime(Figures):
     """p50 in milliseconds: judging one call, and claiming and recording its ticket."""
 
     judge_p50_ms: float
     ticket_p50_ms: float
 
 
-class RegistryTime(_Figures):
+class RegistryTime(Figures):
     """Processor seconds to build a catalog of 10,000 tools; p50 in ms of judging 20 calls against 1,000, no CEL."""
 
     build_s: float
     batch_p50_ms: float
 
 
-class Where(_Figures):
+class Where(Figures):
     """What it ran on, without saying whose machine it is."""
 
     cpus: int
@@ -104,7 +111,18 @@ class Where(_Figures):
     sdk: str
 
 
-class Settings(_Figures):
+async def where(client: Client) -> Where:
+    """What a run ran on."""
+    info = await client.workflow_service.get_system_info(GetSystemInfoRequest())
+    return Where(
+        cpus=os.cpu_count() or 0,
+        python=platform.python_version(),
+        server=info.server_version,
+        sdk=version("temporalio"),
+    )
+
+
+class Settings(Figures):
     """What the run was asked for. Turns are a round's."""
 
     rounds: int
@@ -114,7 +132,7 @@ class Settings(_Figures):
     memory_turns: int
 
 
-class Medians(_Figures):
+class Medians(Figures):
     """One side's medians over the rounds."""
 
     side: str
@@ -125,7 +143,7 @@ class Medians(_Figures):
     p99_ms: float
 
 
-class Check(_Figures):
+class Check(Figures):
     """One target and whether it was met. `bound` says how `measured` was to stand to `target`."""
 
     name: str
@@ -142,7 +160,7 @@ class Check(_Figures):
         return self.measured <= self.target if self.bound == "at most" else self.measured == self.target
 
 
-class Report(_Figures):
+class Report(Figures):
     """One run. Of `sizes`, `memory` and `medians` the hand-written side comes first."""
 
     date: str
@@ -244,7 +262,9 @@ def _rounds(report: Report) -> str:
         )
         for each in report.rounds
     ]
-    return _table(("round", "side", f"turns/s at {report.settings.concurrency}", "p50 ms at 1", "p99 ms at 1"), rows)
+    return render_table(
+        ("round", "side", f"turns/s at {report.settings.concurrency}", "p50 ms at 1", "p99 ms at 1"), rows
+    )
 
 
 def _figures(report: Report, hand: Medians, ours: Medians) -> str:
@@ -269,7 +289,7 @@ def _figures(report: Report, hand: Medians, ours: Medians) -> str:
         ("gates of 20 calls against 1,000 tools, p50 ms", "", f"{report.registry.batch_p50_ms:.2f}", ""),
         ("decisions that went as signals", "", str(report.decisions_sent_as_signals), ""),
     ]
-    return _table(("figure", hand.side, ours.side, "ratio"), rows)
+    return render_table(("figure", hand.side, ours.side, "ratio"), rows)
 
 
 def _verdict(report: Report) -> str:
@@ -277,10 +297,11 @@ def _verdict(report: Report) -> str:
         (each.name, f"{each.measured:.2f}", f"{each.bound} {each.target:g}", "ok" if each.ok else "missed")
         for each in report.checks
     ]
-    return _table(("target", "measured", "wanted", ""), rows)
+    return render_table(("target", "measured", "wanted", ""), rows)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def render_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Rows as a Markdown table."""
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
     lines = [head, ["-" * width for width in widths], *rows]
     return "\n".join(

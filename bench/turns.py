@@ -20,14 +20,14 @@ async def many(side: Side, turns: int, concurrency: int, server: psutil.Process)
         for _ in left:
             await _whole(side)
 
-    own, theirs, began = time.process_time(), _cpu_seconds(server), time.perf_counter()
+    own, theirs, began = time.process_time(), cpu_seconds(server), time.perf_counter()
     async with asyncio.TaskGroup() as group:
         for _ in range(min(concurrency, turns)):
             group.create_task(work())
     return Rate(
         turns_per_second=turns / (time.perf_counter() - began),
         own_cpu_ms=(time.process_time() - own) * 1000 / turns,
-        server_cpu_ms=(_cpu_seconds(server) - theirs) * 1000 / turns,
+        server_cpu_ms=(cpu_seconds(server) - theirs) * 1000 / turns,
     )
 
 
@@ -95,7 +95,8 @@ def percentile(values: Iterable[float], rank: float) -> float:
     return ordered[max(math.ceil(len(ordered) * rank / 100), 1) - 1]
 
 
-def _cpu_seconds(process: psutil.Process) -> float:
+def cpu_seconds(process: psutil.Process) -> float:
+    """Processor seconds that a process has spent."""
     spent = process.cpu_times()
     return float(spent.user + spent.system)
 

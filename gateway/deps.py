@@ -1,6 +1,6 @@
 """Holds what every part of the gateway is given."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from signoff.gateway.act_spans import ActSpans
 from signoff.gateway.approvals.decision_writer import DecisionWriter
 from signoff.gateway.approvals.open_requests import add_requests_to_turn
 from signoff.gateway.approvals.turn_proof import proved_view
+from signoff.gateway.recent_items import RecentItems
 from signoff.gateway.refused_attempts import AttemptRecords
 from signoff.gateway.signed_start import SignedStart, signed_start_of
 from signoff.gateway.start_limit import StartLimit
@@ -29,8 +30,10 @@ from signoff.registry.catalog import Catalog
 from signoff.settings import Settings
 from signoff.store.request_reader import RequestReader
 from signoff.store.store import Store
+from signoff.store.tickets import Ticket
 
 if TYPE_CHECKING:
+    from signoff.gateway.calls.call_reader import ExternalTurn
     from signoff.telemetry.span_sender import SpanSender
 
 
@@ -89,6 +92,11 @@ class GatewayDeps:
         return StartLimit(self.store, self.limits)
 
     @cached_property
+    def recent_calls(self) -> "RecentItems[ExternalTurn]":
+        """Returns the calls of external agents that were begun or read here lately, by their names in addresses."""
+        return RecentItems()
+
+    @cached_property
     def events(self) -> EventStream:
         """Returns the events that programs outside are told."""
         return EventStream(self.store, self._is_private)
@@ -118,9 +126,12 @@ class GatewayDeps:
         except ServerUnavailable:
             return await self.client.ended_view(key)
 
-    async def prove(self, view: TurnView, begun: SignedStart) -> TurnView:
-        """Returns `view` as far as the store bears it out, with a part for each request that waits."""
-        proved = await proved_view(view, begun, self.store, self.requests, self.catalog)
+    async def prove(self, view: TurnView, begun: SignedStart, tickets: Sequence[Ticket] | None = None) -> TurnView:
+        """Returns `view` as far as the store bears it out, with a part for each request that waits.
+
+        `tickets` are the turn's, where they were read already.
+        """
+        proved = await proved_view(view, begun, self.store, self.requests, self.catalog, tickets)
         return add_requests_to_turn(proved, self.settings.public_url)
 
     async def watch(self, key: TurnKey) -> AsyncIterator[TurnView]:

@@ -26,7 +26,7 @@ from signoff.keys.signatures import Verifier
 from signoff.store.content_store import load
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions
-from signoff.store.questions.request_lists import RequestLists
+from signoff.store.questions.request_lists import RequestLists, TurnRows
 from signoff.store.store import Store
 
 MARK_KEY: Final = "card-mark"
@@ -131,8 +131,12 @@ class RequestReader:
         """Returns every revision of what a turn asks and asked, where the gateway signed for the requester; without
         cards.
         """
-        found = (await self._lists.of_turns([turn])).get(turn, [])
-        return [request for request in found if self._is_vouched(request)]
+        return (await self.rows_of_turn(turn)).requests
+
+    async def rows_of_turn(self, turn: TurnKey) -> TurnRows:
+        """Returns what the store has of a turn, of its requests those of `list_of_turn`."""
+        found = await self._lists.of_turn(turn)
+        return found._replace(requests=[request for request in found.requests if self._is_vouched(request)])
 
     def takes_unsigned(self, question: Question) -> bool:
         """Returns whether unsigned answers to a question count."""

@@ -1,7 +1,8 @@
 """Hands the call of an agent that thinks elsewhere out to it, once, and takes its report of what became of it."""
 
+import asyncio
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -62,6 +63,8 @@ class ExternalRunner:
         self._report: ReportedOutcome | None = None
         self._reported: ToolReply | None = None
         self._is_reporting = False
+        self._timers: set[asyncio.Task[None]] = set()
+        self._is_recorded = False
 
     @property
     def is_open(self) -> bool:
@@ -72,6 +75,11 @@ class ExternalRunner:
     def is_used(self) -> bool:
         """Whether the permit was handed out."""
         return self._used is not None
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether an activity has recorded what the turn had seen before the permit was used."""
+        return self._is_recorded
 
     async def run(
         self, call: CallPart, task: ToolTask, gate_decision: GateDecision, begun: Callable[[], OutcomeTask]
@@ -156,18 +164,23 @@ class ExternalRunner:
 
     async def _is_wished(self, until: datetime) -> bool:
         """Returns whether somebody wants to use the permit, once they do; False once nobody may any more."""
-        left = (until - workflow.now()).total_seconds()
-        # Asked at once in most cases: no timer is set then.
-        if not (self._wish or self._state.stopped) and left > 0:
-            try:
-                await workflow.wait_condition(
-                    lambda: bool(self._wish) or self._state.stopped,
-                    timeout=timedelta(seconds=left),
-                    timeout_summary="Permit",
-                )
-            except TimeoutError:
-                return False
-        return bool(self._wish) and not self._state.stopped and left > 0
+        # Who waits for the judgement and wishes to use the permit at once is heard first: no timer is set then.
+        await workflow.wait_condition(lambda: True)
+        if not (self._wish or self._state.stopped):
+            await self._wait(lambda: bool(self._wish) or self._state.stopped, until, "Permit")
+        return bool(self._wish) and not self._state.stopped and workflow.now() < until
+
+    async def _wait(self, is_there: Callable[[], bool], until: datetime, words: str) -> None:
+        """Returns once `is_there`, or at `until`.
+
+        Its timer is left to run: a cancel is one more event, and a call ends before most of them fire.
+        """
+        if workflow.now() >= until:
+            return
+        timer = asyncio.create_task(workflow.sleep(until - workflow.now(), summary=words))
+        self._timers.add(timer)
+        timer.add_done_callback(self._timers.discard)
+        await workflow.wait_condition(lambda: is_there() or timer.done())
 
     async def _claim(self, call: CallPart, task: ToolTask, run: RunOptions) -> ToolReply | None:
         """Has the right to run derived and the ticket claimed; None where nobody can say whether it was."""
@@ -191,16 +204,14 @@ class ExternalRunner:
                     outcome=outcomes.failed_outcome(call.call, call.tool, "refused", outcomes.error_text(error))
                 )
             return None
+        self._is_recorded = True
         return reply
 
     async def _until_reported(self, call: CallPart, run: RunOptions, begun: Callable[[], OutcomeTask]) -> ToolReply:
         given = self._state.turn.external
         within = (0.0 if given is None else given.report_within) or run.report_within
         self._is_reporting = True
-        with suppress(TimeoutError):
-            await workflow.wait_condition(
-                lambda: self._report is not None, timeout=timedelta(seconds=within), timeout_summary="Report"
-            )
+        await self._wait(lambda: self._report is not None, workflow.now() + timedelta(seconds=within), "Report")
         unknown = outcomes.in_doubt_outcome(call.call, call.tool)
         reported = self._report or ReportedOutcome(code="in_doubt", result=unknown.value)
         async with self._lock():

@@ -120,8 +120,8 @@ class ToolRunner:
         if gate_decision.options.external:
             begun = partial(self._question, call, gate_decision, permit, ticket)
             reply = await self._external.run(call, task, gate_decision, begun)
-            # Perhaps they were written with the use of its permit: the record takes an entry once, by its key.
-            self._state.book.unwritten.give_back(task.audit)
+            if not self._external.is_recorded:
+                self._state.book.unwritten.give_back(task.audit)
             return reply
         try:
             reply = await (

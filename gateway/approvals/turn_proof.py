@@ -31,19 +31,25 @@ _ON_THE_WAY: Final = ("proposed", "running", "waiting", "permitted", "used")
 
 
 async def proved_view(
-    view: TurnView, begun: SignedStart, store: Store, requests: RequestReader, catalog: Catalog
+    view: TurnView,
+    begun: SignedStart,
+    store: Store,
+    requests: RequestReader,
+    catalog: Catalog,
+    tickets: Sequence[Ticket] | None = None,
 ) -> TurnView:
     """Returns `view` with its requests as the store has them, and no effect that has no ticket. Raises
     `StoreUnavailable`.
 
     Who runs a workflow can have it say anything. What was said in it stays the turn's word; who asked is `begun`'s.
+    `tickets` are the turn's, where they were read already.
     """
     requester = begun.requester or (view.requester if requests.development else _NOBODY)
     view = view.model_copy(update={"requester": requester})
     result = view.result
     if not (view.calls or (result is not None and result.calls)):
         return view
-    tickets = await store.tickets_of_turn(begun.key.workflow_id)
+    tickets = await store.tickets_of_turn(begun.key.workflow_id) if tickets is None else tickets
     asked = await _load_requests(begun, requests)
     all_calls = (*view.calls, *_calls_of(view))
     proof = CallProof(

@@ -117,7 +117,10 @@ async def _begin(
     turn = await turn_input(deps, given, proposal.agent, CHANNEL, call)
     async with deps.acts.start(turn):
         reply = await CallClient(deps.client).propose(turn, proposal.use)
-    return make_external_turn(turn, call), reply
+    begun = make_external_turn(turn, call)
+    if reply is not None and reply.nonce == begun.requester.nonce:
+        deps.recent_calls.keep(begun.name, begun, deps.clock())
+    return begun, reply
 
 
 async def _join(deps: GatewayDeps, proposal: _Proposal) -> tuple[ExternalTurn, UseReply | None]:
