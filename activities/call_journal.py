@@ -37,12 +37,12 @@ async def hand_over(deps: WorkerDeps, seen: Sequence[AuditEntry]) -> None:
     Whoever may start workflows may start this activity from one of theirs: entries of such a caller are not
     recorded.
     """
-    write = handed_over(seen)
+    write = make_hand_over(seen)
     if write is not None:
         await deps.store.run(write)
 
 
-def handed_over(seen: Sequence[AuditEntry], beside: Sequence[AuditEntry] = ()) -> Also | None:
+def make_hand_over(seen: Sequence[AuditEntry], beside: Sequence[AuditEntry] = ()) -> Also | None:
     """Returns a write of a turn's own entries, and of those of this activity `beside` them; None where there are none.
 
     For a transaction that begins with something else.

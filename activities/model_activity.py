@@ -12,7 +12,7 @@ from typing import Any, Final
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from signoff.activities.call_journal import hand_over, handed_over
+from signoff.activities.call_journal import hand_over, make_hand_over
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.heartbeat import send_heartbeats
 from signoff.activities.hooks.tool_hooks import withheld_tools
@@ -131,7 +131,7 @@ class ModelActivity:
             await hand_over(self._deps, task.audit)
             return reply
         # In the transaction that keeps the call: of an attempt that comes after the first all of it is written.
-        proposed = handed_over(task.audit, [proposed_entry(task.ctx, part.call, part.tool, self._deps.clock())])
+        proposed = make_hand_over(task.audit, [proposed_entry(task.ctx, part.call, part.tool, self._deps.clock())])
         body = reply.model_dump_json().encode()
         return _keep_reply(await self._completions.keep(run, task.completion, body, _place(task), None, proposed))
 

@@ -69,11 +69,11 @@ class OutcomeActivity:
             reply = await self._record_word(task, task.happened)
         if reply.outcome is not None:
             tool = self._deps.catalog.tool_view(permit.ctx).tool(task.tool)
-            seen = [self._finished(task, tool, reply.outcome)]
+            seen = [self._make_entry(task, tool, reply.outcome)]
             await write(self._deps, seen if await self._is_known(task, workflow) else mark_claims(seen))
         return reply
 
-    def _finished(self, task: OutcomeTask, tool: Tool | None, outcome: CallOutcome) -> AuditEntry:
+    def _make_entry(self, task: OutcomeTask, tool: Tool | None, outcome: CallOutcome) -> AuditEntry:
         # Not its arguments: nothing here has bound them to the permit.
         facts = {} if tool is None else execution_facts(tool, task.permit)
         key = ticket_key(task.permit.digest, task.ticket)
@@ -96,7 +96,7 @@ class OutcomeActivity:
             return ToolReply()
         outcome = _settle(task, reported.code, "").model_copy(update={"value": reported.result})
         # With the outcome or not at all; where an earlier attempt has written that, this was written with it.
-        seen = entry_writer([self._finished(task, tool, outcome)])
+        seen = entry_writer([self._make_entry(task, tool, outcome)])
         try:
             key = ticket_key(permit.digest, task.ticket)
             return ToolReply(outcome=await self._deps.store.record(key, outcome, also=seen))

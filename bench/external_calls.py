@@ -300,7 +300,7 @@ async def _measure(
         PERMIT: (hand.permit, agent.permit),
         WHOLE: (partial(_whole, hand), partial(_whole, agent)),
     }
-    await _play(kinds, 0, _WARM_CALLS)
+    await _play(kinds, 0, min(_WARM_CALLS, calls))
     freeze_gc()
     figures: list[CallFigure] = []
     for number in range(1, rounds + 1):

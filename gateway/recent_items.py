@@ -1,4 +1,4 @@
-"""Remembers for a short while what was read, so that the next request need not read it again."""
+"""Keeps for a short while what was read, so that the next request need not read it again."""
 
 from collections import OrderedDict
 from datetime import datetime, timedelta

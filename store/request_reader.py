@@ -134,7 +134,7 @@ class RequestReader:
         return (await self.rows_of_turn(turn)).requests
 
     async def rows_of_turn(self, turn: TurnKey) -> TurnRows:
-        """Returns what the store has of a turn, of its requests those of `list_of_turn`."""
+        """Returns the tickets and the freeze of a turn, and those of its requests that `list_of_turn` returns."""
         found = await self._lists.of_turn(turn)
         return found._replace(requests=[request for request in found.requests if self._is_vouched(request)])
 
