@@ -6,6 +6,7 @@ PY := .venv/bin/python
 READY := .venv/.installed
 TESTS := .venv/.installed-tests
 OPENID := tests/openid_server/node_modules/.package-lock.json
+CERBOS := tests/cerbos/node_modules/.package-lock.json
 
 .PHONY: dev demo demo-channels test test-all lint bench mutants release clean
 
@@ -26,7 +27,7 @@ test: $(TESTS)
 
 # With the attacks, the browser, the demos and what else takes seconds or processes of its own; nothing is left out.
 test-all: export SIGNOFF_REQUIRE_ALL = 1
-test-all: $(OPENID) test
+test-all: $(OPENID) $(CERBOS) test
 
 lint: $(TESTS)
 	.venv/bin/ruff check .
@@ -66,3 +67,7 @@ $(TESTS): $(READY)
 $(OPENID): tests/openid_server/package-lock.json
 	@npm ci --silent --no-audit --no-fund --prefix tests/openid_server
 	@touch $(OPENID)
+
+$(CERBOS): tests/cerbos/package-lock.json
+	@npm ci --silent --no-audit --no-fund --prefix tests/cerbos
+	@touch $(CERBOS)

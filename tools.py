@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from signoff.formats.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from signoff.activities.hooks.policy_decision_point import PolicyDecisionPoint as PolicyDecisionPoint
     from signoff.formats.json_schema import SchemaProblem as SchemaProblem
     from signoff.policy.handler_verdict import HandlerCall as HandlerCall
     from signoff.policy.handler_verdict import HandlerVerdict as HandlerVerdict
@@ -44,6 +45,7 @@ _MODULES = {
     "Happened": "signoff.registry.hooks",
     "HookContext": "signoff.registry.hooks",
     "Permission": "signoff.registry.hooks",
+    "PolicyDecisionPoint": "signoff.activities.hooks.policy_decision_point",
     "ProbeAnswer": "signoff.registry.hooks",
     "HandlerCall": "signoff.policy.handler_verdict",
     "RecordField": "signoff.registry.results.annotated_record",

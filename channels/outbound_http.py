@@ -1,7 +1,8 @@
 """Sends HTTP to configured addresses: only to hosts of the public internet, or of networks that are allowed.
 
 A name is resolved once, every address behind it is judged, and the connection goes to one of those judged: a name that
-points elsewhere a moment later changes nothing. Redirects are not followed, and no answer's body is read.
+points elsewhere a moment later changes nothing. Redirects are not followed, and of an answer's body no more is read
+than was asked for: nothing, if nobody says how much.
 """
 
 import asyncio
@@ -42,11 +43,12 @@ async def resolve_host(host: str, port: int) -> Sequence[str]:
 
 @dataclass(frozen=True)
 class ServerAnswer:
-    """What a server said; its body is nobody's business. `at` is its clock, if it tells."""
+    """What a server said. `at` is its clock, if it tells; `body` is empty where nobody asked for one."""
 
     status: int
     retry_after: float
     at: datetime | None = None
+    body: bytes = b""
 
 
 @dataclass
@@ -72,14 +74,17 @@ class GuardedHttp:
             await self._client.aclose()
             self._client = None
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> ServerAnswer:
-        """Sends `body`; any answer is one. Raises `NotDelivered` where none came, or nobody may be asked."""
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str], answer_bytes: int = 0) -> ServerAnswer:
+        """Sends `body`; any answer is one. Raises `NotDelivered` where none came, or nobody may be asked.
+
+        `answer_bytes` is how long its body may be; 0 reads none of it. Raises `NotDelivered` for a longer one.
+        """
         target = _target(url)
         try:
             # The timeouts of httpx are for each step: a server that sends a byte now and then would never be late.
             async with asyncio.timeout(self.seconds):
                 addresses = await self._addresses(target)
-                return await self._first(target, addresses, body, headers)
+                return await self._first(target, addresses, body, headers, answer_bytes)
         except TimeoutError:
             raise NotDelivered(f"`{target.host}` did not answer in time", code="timeout", again=True) from None
 
@@ -104,12 +109,17 @@ class GuardedHttp:
         return secure and is_public(address)
 
     async def _first(
-        self, target: httpx.URL, addresses: Sequence[Address], body: bytes, headers: Mapping[str, str]
+        self,
+        target: httpx.URL,
+        addresses: Sequence[Address],
+        body: bytes,
+        headers: Mapping[str, str],
+        answer_bytes: int,
     ) -> ServerAnswer:
         failure: httpx.TransportError | None = None
         for address in addresses[:_TRIED]:
             try:
-                return await self._post(target, address, body, headers)
+                return await self._post(target, address, body, headers, answer_bytes)
             # Nothing was sent yet, so the next address cannot make it arrive twice.
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 failure = error
@@ -120,20 +130,26 @@ class GuardedHttp:
         why = type(failure).__name__
         raise NotDelivered(f"`{target.host}` cannot be reached: {why}", code="connection", again=True) from None
 
-    async def _post(self, target: httpx.URL, address: Address, body: bytes, headers: Mapping[str, str]) -> ServerAnswer:
+    async def _post(
+        self, target: httpx.URL, address: Address, body: bytes, headers: Mapping[str, str], answer_bytes: int
+    ) -> ServerAnswer:
         pinned = target.copy_with(host=str(address))
         given = {**headers, "host": target.netloc.decode("ascii")}
         # The name is what the certificate must hold, though the connection goes to the address.
         extensions = {"sni_hostname": _name(target)}
         request = self._http().build_request("POST", pinned, content=body, headers=given, extensions=extensions)
-        # The head alone: a body may be without end, and nothing that it says is wanted.
+        # The head alone, and as much of the body as is wanted: it may be without end.
         response = await self._http().send(request, stream=True)
-        await response.aclose()
+        try:
+            content = await _read_body(response, answer_bytes) if answer_bytes else b""
+        finally:
+            await response.aclose()
         response_headers = response.headers
         return ServerAnswer(
             response.status_code,
             retry_after(response_headers.get("retry-after", "")),
             read_date(response_headers.get("date", "")),
+            content,
         )
 
     def _http(self) -> httpx.AsyncClient:
@@ -172,6 +188,17 @@ def read_date(written: str) -> datetime | None:
         return None
     # For `-0000` Python gives no zone; HTTP means UTC always (RFC 9110, section 5.6.7).
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+async def _read_body(response: httpx.Response, most: int) -> bytes:
+    """Reads a body of `most` bytes at most. Raises `NotDelivered` for a longer one, `httpx.TransportError`."""
+    content = bytearray()
+    # As it was sent: what is packed could be many times longer than what came.
+    async for part in response.aiter_raw():
+        content += part
+        if len(content) > most:
+            raise NotDelivered("the answer is too long", code="too_long", again=False)
+    return bytes(content)
 
 
 def _target(url: str) -> httpx.URL:

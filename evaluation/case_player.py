@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from signoff.approvals.redaction import HIDDEN, hide
 from signoff.contracts.activity_messages import Tally
-from signoff.contracts.call import PERMISSION_RULE, REQUESTER_RULE, CallContext, RuleReference
+from signoff.contracts.call import PERMISSION_RULE, REQUESTER_RULE, REQUIRES_APPROVAL, CallContext, RuleReference
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.completion import CompletionRequest, Driver
 from signoff.contracts.content import Content
@@ -313,6 +313,9 @@ def _handler_answer(recorded: RecordedCall, rule: RuleReference | None) -> Handl
             "deny": HandlerVerdict("deny"),
         }
         return words.get(recorded.verdict)
+    if noted == REQUIRES_APPROVAL and recorded.verdict == "ask":
+        # No rule let it pass, and the handler did not either: one that stands alone would have been named.
+        return HandlerVerdict("abstain")
     # Another rule asked, and the handler did not add to it; or it was never asked.
     return HandlerVerdict("auto") if recorded.verdict in ("run", "ask") else None
 

@@ -11,7 +11,7 @@ from signoff.policy.compiled_policy import CompiledPolicy, PolicyVerdict
 from signoff.policy.facts import ToolFacts
 from signoff.policy.terms import Terms, terms_of, tighten_terms
 
-_VERDICTS: Final = ("auto", "ask", "deny")
+_VERDICTS: Final = ("auto", "ask", "deny", "abstain")
 _LEVELS: Final = ("user", "admin")
 _ADMIN: Final = ("role:admin",)
 
@@ -30,8 +30,8 @@ class HandlerCall:
 class HandlerVerdict:
     """The verdict of a policy's handler on one call."""
 
-    verdict: Literal["auto", "ask", "deny"]
-    """Whether the call runs, is asked about, or is denied."""
+    verdict: Literal["auto", "ask", "deny", "abstain"]
+    """Whether the call runs, is asked about, or is denied; `abstain` leaves that to the rules."""
     level: Literal["user", "admin"] = "user"
     """`admin` asks those with the role `admin` in place of the policy's approvers."""
     reason: str = ""
@@ -44,7 +44,8 @@ class HandlerVerdict:
 
 PolicyHandler: TypeAlias = Callable[[HandlerCall, dict[str, Any]], object]
 """`(call, context)`, sync or async; `context` is what rules see as `ctx`. Returns an `HandlerVerdict`, or one of the
-words `auto`, `deny`, `ask` or `user` (a person is asked) and `admin` (somebody with that role is).
+words `auto`, `deny`, `ask` or `user` (a person is asked), `admin` (somebody with that role is) and `abstain` (the
+rules decide, as if it had not been asked).
 """
 
 _WORDS: Final[Mapping[str, HandlerVerdict]] = {
@@ -53,6 +54,7 @@ _WORDS: Final[Mapping[str, HandlerVerdict]] = {
     "user": HandlerVerdict("ask"),
     "admin": HandlerVerdict("ask", "admin"),
     "deny": HandlerVerdict("deny"),
+    "abstain": HandlerVerdict("abstain"),
 }
 
 
@@ -87,6 +89,8 @@ def apply_handler_verdict(policy: CompiledPolicy, verdict: PolicyVerdict, answer
     terms = _asked_on(policy, verdict.terms, answer)
     verdict = dataclasses.replace(verdict, evaluators=f"{verdict.evaluators}, {rule.label}", terms=terms)
     why = answer.reason or f"`handler` says {answer.verdict}"
+    if answer.verdict == "abstain":
+        return verdict
     if answer.verdict == "deny":
         return dataclasses.replace(verdict, verdict="deny", rule=rule, rule_text=_words(answer), why=why)
     if answer.verdict == "auto":

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cerbos_process import CERBOS
 from documents import tables
 from encrypted_client import make_encryption
 from failures import MARKER, Failure, documented_failure
@@ -74,6 +75,7 @@ LONGEST = (
 def missing_programs() -> frozenset[str]:
     """The system programs, named as their markers, that this machine lacks."""
     there = {
+        "cerbos": CERBOS.exists(),
         "chromium": shutil.which("chromium") is not None,
         "dovecot": Path("/usr/lib/dovecot/imap").exists() and Path("/usr/lib/dovecot/lmtp").exists(),
         "promtool": shutil.which("promtool") is not None,

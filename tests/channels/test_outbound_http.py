@@ -53,6 +53,8 @@ class Place:
             return Response(status_code=307, headers={"location": "/hook"})
         if request.url.path == "/endless":
             return StreamingResponse(self._endless())
+        if request.url.path == "/told":
+            return Response("told")
         if request.url.path == "/slow":
             await asyncio.Event().wait()
         return Response(status_code=200)
@@ -180,6 +182,17 @@ async def test_no_answer_is_read_further_than_its_status() -> None:
     place = Place()
     async with serve_vendor(place.app()) as url, GuardedHttp(HOME) as outward:
         assert (await asyncio.wait_for(outward.post(f"{url}/endless", b"{}", {}), 5)).status == 200
+
+
+async def test_as_much_of_an_answer_is_read_as_is_wanted() -> None:
+    """A longer one is none, also where it never ends."""
+    place = Place()
+    async with serve_vendor(place.app()) as url, GuardedHttp(HOME) as outward:
+        answer = await outward.post(f"{url}/told", b"{}", {}, answer_bytes=4)
+        assert (answer.body, (await outward.post(f"{url}/told", b"{}", {})).body) == (b"told", b"")
+        for path, most in (("told", 3), ("endless", 100_000)):
+            with pytest.raises(NotDelivered, match="too long"):
+                await outward.post(f"{url}/{path}", b"{}", {}, answer_bytes=most)
 
 
 async def test_an_answer_that_does_not_come_is_waited_for_so_long_and_no_longer() -> None:

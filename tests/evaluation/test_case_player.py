@@ -223,6 +223,13 @@ async def test_what_a_policys_handler_said_is_taken_from_the_record(recorded: di
     assert verdicts(await play(a_case(recorded), a_catalog(a_tool(requires_approval=asks)))) == [tighter]
 
 
+async def test_a_handler_that_abstained_is_not_taken_for_one_that_let_it_pass() -> None:
+    """Alone it lets nothing pass by that: people were asked because no rule let it, and are again."""
+    tool = a_tool(requires_approval=ApprovalPolicy(handler=f"{__name__}:answers", approvers=("user:ana",)))
+    asked = a_call(20, "ask", rule={"name": "requires_approval"})
+    assert verdicts(await play(a_case(asked), a_catalog(tool))) == ["ask"]
+
+
 @pytest.mark.parametrize(
     ("gate", "fields"),
     [

@@ -34,6 +34,7 @@ def after(judge: CompiledPolicy, answer: HandlerVerdict) -> Any:
         ("user", HandlerVerdict("ask")),
         ("admin", HandlerVerdict("ask", "admin")),
         ("deny", HandlerVerdict("deny")),
+        ("abstain", HandlerVerdict("abstain")),
         (HandlerVerdict("deny", reason="no"), HandlerVerdict("deny", reason="no")),
         ("Auto", None),
         ("", None),
@@ -49,6 +50,17 @@ def after(judge: CompiledPolicy, answer: HandlerVerdict) -> Any:
 def test_an_answer_is_a_word_or_an_answer(value: Any, answer: HandlerVerdict | None) -> None:
     """Whatever else comes is none; above all nothing that is merely true."""
     assert read_answer(value) == answer
+
+
+@pytest.mark.parametrize(
+    ("rules", "verdict"), [(AUTO, "auto"), (ASKS, "ask"), ({"deny_if": "true"}, "deny"), ({}, "ask")]
+)
+def test_a_handler_that_abstains_leaves_it_to_the_rules(rules: dict[str, str], verdict: str) -> None:
+    """Also where it is alone: what no rule lets pass is asked about. It is on record as heard."""
+    judge = policy(**rules)
+    found, before = after(judge, HandlerVerdict("abstain")), judge.judge(arguments(), context())
+    assert (found.verdict, found.rule, found.why) == (verdict, before.rule, before.why)
+    assert found.evaluators.endswith(RULE) is (verdict != "deny")
 
 
 @pytest.mark.row("B71")

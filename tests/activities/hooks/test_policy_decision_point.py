@@ -1,0 +1,311 @@
+"""The handler that asks a policy decision point: it only ever tightens, whatever comes back, and if nothing does."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from activity_kit import ARGS, pinned
+from authzen_schemas import schema_problems
+from cerbos_process import running_cerbos
+from documents import ROOT, blocks
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from turn_fixtures import Ledger, catalog_of, pay_tool
+
+from signoff.activities.hooks import policy_decision_point
+from signoff.activities.hooks.policy_decision_point import PolicyDecisionPoint, evaluation_request, read_decision
+from signoff.activities.hooks.policy_handlers import verdict_of
+from signoff.channels.channel_errors import NotDelivered
+from signoff.contracts.errors import ConfigError
+from signoff.keys.secrets import SecretProvider
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policy.compiled_policy import PolicyVerdict
+from signoff.policy.facts import ToolFacts
+from signoff.policy.handler_verdict import HandlerCall
+from signoff.registry.cel_context import context_mapping
+from signoff.testing.vendor_server import serve_vendor
+
+HERE = ("127.0.0.0/8",)
+PATIENCE = 60.0
+"""How long a machine that is very slow may take for an answer that comes."""
+ASKED: list[PolicyDecisionPoint] = []
+CONTEXT = context_mapping(pinned())
+
+
+async def pdp(call: HandlerCall, context: dict[str, Any]) -> Any:
+    """The decision point of the test."""
+    return await ASKED[-1](call, context)
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy_decision_point, "MAX_SECONDS", 2 * PATIENCE)
+
+
+def a_point(url: str, **fields: Any) -> PolicyDecisionPoint:
+    """A decision point on this machine."""
+    return PolicyDecisionPoint(url, **{"allow_networks": HERE, "timeout": PATIENCE} | fields)
+
+
+class Answers:
+    """A decision point that answers what a test says, and keeps what it is asked."""
+
+    def __init__(self, body: bytes | Mapping[str, Any], status: int = 200) -> None:
+        self.body = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.status = status
+        self.asked: list[tuple[str, dict[str, str], Any]] = []
+
+    async def evaluate(self, request: Request) -> Response:
+        """One evaluation."""
+        self.asked.append((request.url.path, dict(request.headers), await request.json()))
+        if self.body == b"never":
+            await asyncio.Event().wait()
+        return Response(self.body, self.status, headers={"location": "/other"}, media_type="application/json")
+
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator[str]:
+        """Serves it by real HTTP; gives its address."""
+        app = Starlette(routes=[Route("/{path:path}", self.evaluate, methods=["POST"])])
+        async with serve_vendor(app) as url:
+            yield url
+
+
+async def judged(point: PolicyDecisionPoint, **rules: Any) -> PolicyVerdict:
+    """What becomes of one call of `pay` whose policy has these rules and asks the decision point."""
+    ASKED.append(point)
+    policy = ApprovalPolicy(handler=f"{__name__}:pdp", **rules)
+    catalog = catalog_of([pay_tool(Ledger(), policy)])
+    tool = catalog.registry.resolve("pay")
+    assert tool is not None
+    by_rules = catalog.policy("pay").judge(ARGS, CONTEXT)
+    return await verdict_of(catalog, tool, ARGS, CONTEXT, by_rules, seconds=2 * PATIENCE)
+
+
+@pytest.mark.parametrize(
+    ("rules", "verdict"),
+    [
+        ({"auto_approve_if": "true"}, "auto"),
+        ({"require_approval_if": "true"}, "ask"),
+        ({"deny_if": "true"}, "deny"),
+        # Alone it lets nothing pass: no rule does.
+        ({}, "ask"),
+    ],
+)
+async def test_a_permit_is_no_opinion(rules: dict[str, str], verdict: str) -> None:
+    """Whatever the rules say stands; its name is in the verdict as that of somebody who was heard."""
+    async with Answers({"decision": True}).served() as url:
+        found = await judged(a_point(url), **rules)
+    assert found.verdict == verdict
+    assert found.rule.handler == ""
+    assert (f"handler:{__name__}:pdp" in found.evaluators) is (verdict != "deny")
+
+
+@pytest.mark.parametrize("does", ["deny", "ask"])
+async def test_a_denial_denies_or_asks(does: Any) -> None:
+    """With the reason it gives for users."""
+    answer = {"decision": False, "context": {"reason_admin": {"403": "C076"}, "reason_user": {"403": "no clearance"}}}
+    async with Answers(answer).served() as url:
+        found = await judged(a_point(url, on_deny=does), auto_approve_if="true")
+    assert (found.verdict, found.rule.label) == (does, f"handler:{__name__}:pdp")
+    assert "no clearance" in found.why
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 200),
+        (b"[" * 50_000, 200),
+        (b"[true]", 200),
+        (b'{"decision": "true"}', 200),
+        (b'{"decision": 1}', 200),
+        (b'{"decisions": true}', 200),
+        (b'{"decision": true, "context": 7}', 200),
+        (b'{"decision": true, "context": {"obligations": [{"type": "step-up"}]}}', 200),
+        (b'{"decision": true, "padding": "' + b"x" * 70_000 + b'"}', 200),
+        (b'{"decision": true}', 201),
+        (b'{"decision": true}', 307),
+        (b'{"decision": true}', 401),
+        (b'{"decision": true}', 500),
+    ],
+)
+@pytest.mark.parametrize("does", ["ask", "deny"])
+async def test_what_is_no_answer_asks_or_denies(does: Any, body: bytes, status: int) -> None:
+    """Never lets a call pass that the rules would."""
+    async with Answers(body, status).served() as url:
+        point = a_point(url, on_failure=does)
+        found = await judged(point, auto_approve_if="true")
+    assert (found.verdict, found.rule.answer) == (does, "failed" if does == "ask" else "")
+
+
+async def test_one_that_is_slow_is_not_waited_for() -> None:
+    """Its own limit ends it, before that of handlers does."""
+    answers = Answers(b"never")
+    async with answers.served() as url:
+        found = await judged(a_point(url, timeout=0.2, on_failure="deny"), auto_approve_if="true")
+    assert found.verdict == "deny"
+    assert "gave no answer" in found.why
+
+
+async def test_one_on_our_own_network_is_not_asked_unless_that_is_allowed() -> None:
+    """The guard of outgoing HTTP stands before it."""
+    answers = Answers({"decision": True})
+    async with answers.served() as url:
+        found = await judged(a_point(url, on_failure="deny", allow_networks=()), auto_approve_if="true")
+    assert (found.verdict, answers.asked) == ("deny", [])
+    assert "may not be asked" in found.why
+
+
+async def test_it_is_sent_what_the_specification_wants() -> None:
+    """The request fits the schema of the specification; the token is read where secrets are, each time anew."""
+    answers, secrets = Answers({"decision": True}), {"PDP_TOKEN": "first-of-all-tokens\n"}
+    async with answers.served() as url:
+        point = a_point(url, token="env:PDP_TOKEN", secrets=SecretProvider(environment=secrets))
+        await judged(point, auto_approve_if="true")
+        secrets["PDP_TOKEN"] = "second-of-all-tokens"
+        await judged(point, auto_approve_if="true")
+    (path, first, body), (_, second, _) = answers.asked
+    assert schema_problems("request", body) == []
+    assert (path, first["content-type"]) == ("/access/v1/evaluation", "application/json")
+    assert (first["authorization"], second["authorization"]) == (
+        "Bearer first-of-all-tokens",
+        "Bearer second-of-all-tokens",
+    )
+    assert (body["subject"]["type"], body["subject"]["id"]) == ("user", "guest")
+    assert (body["resource"]["type"], body["resource"]["id"]) == ("tool", "pay")
+    assert body["action"] == {"name": "tools/call", "properties": {"arguments": ARGS}}
+    assert body["context"]["agent"] == body["subject"]["properties"]["act"]["sub"] == CONTEXT["actor"]
+
+
+async def test_a_secret_that_is_missing_asks() -> None:
+    """Nobody is asked without it."""
+    answers = Answers({"decision": True})
+    async with answers.served() as url:
+        point = a_point(url, token="env:NOT_SET", secrets=SecretProvider(environment={}))
+        found = await judged(point, auto_approve_if="true")
+    assert (found.verdict, answers.asked) == ("ask", [])
+
+
+async def test_a_request_and_an_endpoint_of_ones_own() -> None:
+    """As the policies of a decision point are written for what they know; one that fails asks."""
+    answers = Answers({"decision": False})
+
+    def request(call: HandlerCall, context: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {
+            "subject": {"type": "staff", "id": context["user"]["id"]},
+            "action": {"name": "pay"},
+            "resource": {"type": "account", "id": call.args["to"]},
+        }
+
+    def broken(call: HandlerCall, context: Mapping[str, Any]) -> Mapping[str, Any]:
+        raise KeyError(call.args["to"])
+
+    async with answers.served() as url:
+        point = a_point(url, endpoint=f"{url}/v2/eval", request=request)
+        assert (await judged(point, auto_approve_if="true")).verdict == "deny"
+        point = a_point(url, request=broken)
+        assert (await judged(point, auto_approve_if="true")).verdict == "ask"
+    ((path, _, body),) = answers.asked
+    assert (path, body["resource"]) == ("/v2/eval", {"type": "account", "id": "Ana"})
+
+
+def test_a_request_of_a_context_that_lacks_all_is_one_still() -> None:
+    """As `policy test` and `policy explain` may give it."""
+    call = HandlerCall(ToolFacts("pay", "generalist", "", ("money",)), {"amount": 1.5})
+    assert schema_problems("request", evaluation_request(call, {})) == []
+
+
+@pytest.mark.parametrize(
+    ("context", "reason"),
+    [
+        ({}, ""),
+        ({"reason": "no"}, "no"),
+        ({"reason_user": {"en": "not you"}, "reason": "c1"}, "not you"),
+        ({"reason_user": {"en": 7}, "reason_admin": {"403": "policy 9"}}, "policy 9"),
+        ({"reason": "x" * 1_000}, "x" * 300),
+    ],
+)
+def test_the_reason_of_a_denial_is_read(context: dict[str, Any], reason: str) -> None:
+    """By the names that the specification's examples have."""
+    assert read_decision(json.dumps({"decision": False, "context": context}).encode()) == (False, reason)
+
+
+def test_a_permit_with_obligations_is_none() -> None:
+    """Nobody here can meet them."""
+    with pytest.raises(NotDelivered, match="obligations"):
+        read_decision(b'{"decision": true, "context": {"obligations": [{"type": "x"}]}}')
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"url": "pdp.example.com"}, "url"),
+        ({"url": "ftp://pdp.example.com"}, "url"),
+        ({"url": "https://pdp.example.com:no"}, "url"),
+        ({"url": "https://me@pdp.example.com"}, "url"),
+        ({"token": "sk-written-out"}, "token"),
+        ({"on_deny": "allow"}, "on_deny"),
+        ({"on_failure": "allow"}, "on_failure"),
+        ({"timeout": 2 * PATIENCE}, "timeout"),
+        ({"timeout": 0}, "timeout"),
+        ({"allow_networks": ["here"]}, "allow_networks"),
+    ],
+)
+def test_what_is_declared_wrong_is_told_at_start(fields: dict[str, Any], named: str) -> None:
+    """With the field's name."""
+    with pytest.raises(ConfigError) as error:
+        PolicyDecisionPoint(**{"url": "https://pdp.example.com"} | fields)
+    assert error.value.context["field"] == named
+
+
+async def test_the_documents_example_asks_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its module is what a policy names, and what is sent is the document's request, name for name."""
+    page = ROOT / "docs" / "authzen.md"
+    module = next(block.text for block in blocks(page, "python") if block.file == "rules.py")
+    documented = json.loads(blocks(page, "json")[0].text)
+    monkeypatch.setenv("PDP_TOKEN", "a-token-of-the-example")
+    answers, names = Answers({"decision": True}), dict[str, Any](here=HERE)
+    async with answers.served() as url:
+        made = module.replace("https://pdp.example.com", url).replace("token=", "allow_networks=here, token=")
+        exec(compile(made, "rules.py", "exec"), names)
+        found = await judged(names["pdp"], auto_approve_if="args.amount < 50")
+    ((_, headers, body),) = answers.asked
+    assert (found.verdict, headers["authorization"]) == ("auto", "Bearer a-token-of-the-example")
+    assert {name: set(value) for name, value in body.items()} == {
+        name: set(value) for name, value in documented.items()
+    }
+    assert schema_problems("request", documented) == []
+
+
+POLICY = """\
+apiVersion: api.cerbos.dev/v1
+resourcePolicy:
+  version: default
+  resource: tool
+  rules:
+    - actions: ["tools/call"]
+      effect: EFFECT_ALLOW
+      roles: ["*"]
+      condition: {match: {expr: R.id == "pay" && P.attr.act.sub == "%s"}}
+"""
+
+
+@pytest.mark.cerbos
+async def test_a_real_decision_point_is_asked_and_missed(tmp_path: Path) -> None:
+    """Cerbos permits by its policy, denies another's call, and once it is stopped people are asked."""
+    async with running_cerbos(tmp_path, POLICY % CONTEXT["actor"]) as url:
+        point = a_point(url)
+        assert (await judged(point, auto_approve_if="true")).verdict == "auto"
+
+        def another(call: HandlerCall, context: Mapping[str, Any]) -> Mapping[str, Any]:
+            return evaluation_request(call, {**context, "actor": "stranger"})
+
+        stranger = a_point(url, request=another)
+        assert (await judged(stranger, auto_approve_if="true")).verdict == "deny"
+    found = await judged(point, auto_approve_if="true")
+    assert (found.verdict, found.rule.answer) == ("ask", "failed")
