@@ -84,8 +84,8 @@ class PolicyDecisionPoint:
         # By event loop, as connections belong to one: a command makes a loop for each of its steps.
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, GuardedHttp] = WeakKeyDictionary()
 
+    async def __call__(self, call: HandlerCall, context: dict[str, Any]) -> HandlerVerdict:
         """Asks the PDP about a call. Raises `Unavailable` where that asks a person."""
-        """Returns what the PDP says of a call. Raises `Unavailable` where that asks a person."""
         try:
             permitted, reason = await self._evaluate(call, context)
         # Also where the request could not be made: whatever goes wrong here must not let a call pass.
