@@ -13,11 +13,13 @@ from typing import Final
 
 from release.artifacts import BuildFault, build, write_checksums
 from release.components import AdvisoryFault, audit_problem, write_bill
-from release.environments import PYTHONS, TrialFault, find_pythons, install, try_installed
+from release.environments import PYTHONS, TrialFault, find_pythons, install, try_client, try_installed
 from release.readiness import commit_id, commit_time, find_problems
 from signoff.contracts.names import ENGINE, VERSION
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+CLIENT: Final = "clients/python"
+"""Where the distribution of the client is built."""
 EXTRAS: Final = "dev,openai,anthropic,postgres,mail,slack,apprise,oidc"
 """What the image holds, and the embedded server."""
 
@@ -60,7 +62,14 @@ def _release(options: argparse.Namespace, pythons: dict[str, str], scratch: Path
     shutil.rmtree(out, ignore_errors=True)
     sdist, wheel = sorted(build(ROOT, scratch / "build", out, epoch), key=lambda file: file.suffix)
     _say(f"built {wheel.name} and {sdist.name}: the same bytes from a clone, without links and out of the sdist")
+    client_sdist, client_wheel = sorted(
+        build(ROOT, scratch / "build-client", out, epoch, CLIENT), key=lambda file: file.suffix
+    )
+    _say(f"built {client_wheel.name} and {client_sdist.name}, likewise")
     tried = _try_all(pythons, wheel, scratch)
+    for version, python in pythons.items():
+        try_client(python, client_wheel, scratch / f"client-{version}")
+    _say("the client is installed by itself, and lets nothing run where no gateway answers")
     _say("installing what the image holds, in the pinned versions")
     every, constraints = f"{wheel}[{EXTRAS}]", ROOT / "constraints.txt"
     programs = install(pythons[max(pythons, key=PYTHONS.index)], scratch / "all", every, constraints=constraints)
@@ -85,7 +94,7 @@ def _release(options: argparse.Namespace, pythons: dict[str, str], scratch: Path
         "advisories": unaudited or "none about any component",
     }
     report.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    checksums = write_checksums(out, (sdist, wheel, bill, report))
+    checksums = write_checksums(out, (sdist, wheel, client_sdist, client_wheel, bill, report))
     _say(f"{out}: {', '.join(sorted(each.name for each in out.iterdir()))}; check with `sha256sum -c {checksums.name}`")
     return 0
 

@@ -34,16 +34,18 @@ def without_links(folder: Path) -> dict[str, str]:
     return {"PYTHONPATH": str(folder)}
 
 
-def build(root: Path, scratch: Path, out: Path, epoch: int) -> list[Path]:
-    """Builds the commit at `root` into `out`, and returns wheel and sdist.
+def build(root: Path, scratch: Path, out: Path, epoch: int, folder: str = ".") -> list[Path]:
+    """Builds the project in `folder` of the commit at `root` into `out`, and returns wheel and sdist.
 
     They are built from a clone with links, from one without where no link can be made, and the wheel once more out of
     the sdist. Raises `BuildFault` where these differ by a byte, or hold a link.
     """
     variables = {"SOURCE_DATE_EPOCH": str(epoch)}
-    plain = _hatchling(_clone(root, scratch / "with-links", "true"), scratch / "built", variables)
+    clone = _clone(root, scratch / "with-links", "true")
+    plain = _hatchling(clone / folder, scratch / "built", variables)
     refused = variables | without_links(scratch / "refusing")
-    linkless = _hatchling(_clone(root, scratch / "without-links", "false"), scratch / "built-without-links", refused)
+    clone = _clone(root, scratch / "without-links", "false")
+    linkless = _hatchling(clone / folder, scratch / "built-without-links", refused)
     with tarfile.open(_one(plain, ".tar.gz")) as sdist:
         sdist.extractall(scratch / "sdist", filter="data")
     (unpacked,) = (scratch / "sdist").iterdir()

@@ -20,6 +20,11 @@ _INSTALL_SECONDS: Final = 900
 _COMMAND_SECONDS: Final = 90
 _GLANCE_SECONDS: Final = 0.2
 _KEPT: Final = ("HOME", "LANG", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
+_GATE: Final = """
+import signoff_client
+with signoff_client.Gate("http://127.0.0.1:9", patience=0).call("refund") as call:
+    assert not call and call.state == "unreachable", call.text
+"""
 _FOUND: Final = "import sys; print(f'{sys.version_info[0]}.{sys.version_info[1]}')"
 
 
@@ -87,6 +92,16 @@ def site_packages(programs: Path) -> Path:
     """Returns the folder of packages of the environment whose programs are in `programs`."""
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
     return Path(_must((str(programs / "python"), "-c", code), programs, {}, _COMMAND_SECONDS).strip())
+
+
+def try_client(python: str, wheel: Path, scratch: Path) -> None:
+    """Installs the client's `wheel` for a Python, without Signoff, and makes a gate of it. Raises `TrialFault`."""
+    scratch.mkdir(parents=True)
+    _must((python, "-m", "venv", str(scratch / "env")), scratch, {}, _INSTALL_SECONDS)
+    programs = scratch / "env/bin"
+    pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel))
+    _must((str(programs / "python"), *pip), scratch, _pip_variables(), _INSTALL_SECONDS)
+    _must((str(programs / "python"), "-c", _GATE), scratch, {}, _COMMAND_SECONDS)
 
 
 def install(python: str, scratch: Path, *requirements: str, constraints: Path) -> Path:

@@ -10,6 +10,7 @@ from typing import Final
 from signoff.contracts.names import VERSION
 
 CHANGELOG: Final = "CHANGELOG.md"
+CLIENT_VERSION: Final = "clients/python/signoff_client/gate.py"
 _HEADING: Final = re.compile(r"^## (?P<name>\S+)(?: \((?P<day>[^)]*)\))?\s*$")
 _SEMVER: Final = re.compile(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?")
 _UNRELEASED: Final = "unreleased"
@@ -21,6 +22,7 @@ def find_problems(root: Path, today: date) -> list[str]:
     version = str(project["version"])
     found = [
         version_problem(version, VERSION),
+        client_problem(root, VERSION),
         changelog_problem((root / CHANGELOG).read_text(encoding="utf-8"), version, today),
         recording_problem(root, version),
         commit_problem(root, version),
@@ -35,6 +37,13 @@ def version_problem(version: str, named: str) -> str:
     if _SEMVER.fullmatch(version) is None:
         return f"the version {version} is not MAJOR.MINOR.PATCH, with a1, b1 or rc1 at most after it: write such a one"
     return ""
+
+
+def client_problem(root: Path, version: str) -> str:
+    """Explains that the client's version is another than `version`; "" where it is the same."""
+    if f'VERSION: Final = "{version}"' in (root / CLIENT_VERSION).read_text(encoding="utf-8"):
+        return ""
+    return f"{CLIENT_VERSION} has another version than {version}: write one number into both"
 
 
 def changelog_problem(text: str, version: str, today: date) -> str:

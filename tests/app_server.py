@@ -9,9 +9,15 @@ import uvicorn
 
 
 @contextlib.asynccontextmanager
-async def running_app(app: Any, port: int) -> AsyncIterator[None]:
-    """Serves `app`, which answers when the block begins, until it ends; its sockets are closed by then."""
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning", lifespan="off"))
+async def running_app(app: Any, port: int, *, grace: int | None = None) -> AsyncIterator[None]:
+    """Serves `app`, which answers when the block begins, until it ends; its sockets are closed by then.
+
+    Requests under way have `grace` seconds then; without it they are answered first.
+    """
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=port, log_level="warning", lifespan="off", timeout_graceful_shutdown=grace
+    )
+    server = uvicorn.Server(config)
     # The signals are those of the test run.
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign]
     serving = asyncio.create_task(server.serve())

@@ -54,6 +54,7 @@ def call_catalog(ledger: Ledger) -> Catalog:
     tools = [
         refund_tool(),
         refund_tool(name="quick", timeout=1.0),
+        refund_tool(ApprovalPolicy(timeout=1.0), name="brief"),
         refund_tool(name="asked", timeout=1.0, unreported="ask", requires_approval=False),
         pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount < 50.0")),
     ]

@@ -16,7 +16,15 @@ import pytest
 from release.artifacts import BuildFault, build, links_in, without_links, write_checksums
 from release.components import AdvisoryFault, judge_audit
 from release.environments import PYTHONS, find_pythons
-from release.readiness import changelog_problem, commit_problem, commit_time, recording_problem, version_problem
+from release.readiness import (
+    changelog_problem,
+    client_problem,
+    commit_problem,
+    commit_time,
+    recording_problem,
+    version_problem,
+)
+from signoff.contracts.names import VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
 DAY = date(2026, 11, 24)
@@ -53,6 +61,12 @@ def test_a_version_is_one_number_in_both_places() -> None:
     assert "MAJOR.MINOR.PATCH" in version_problem("1.2", "1.2")
 
 
+def test_the_client_has_the_version_of_signoff() -> None:
+    """They are released together."""
+    assert client_problem(ROOT, VERSION) == ""
+    assert "write one number into both" in client_problem(ROOT, "9.9.9")
+
+
 def test_a_version_is_released_with_its_recording(tmp_path: Path) -> None:
     """What later versions are tried on is made by this one, or never."""
     assert "record.py" in recording_problem(tmp_path, "1.2.0")
@@ -79,10 +93,11 @@ def test_only_a_commit_that_has_no_tag_yet_is_released(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_release_has_the_same_bytes_however_it_is_built(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", [".", "clients/python"])
+def test_a_release_has_the_same_bytes_however_it_is_built(tmp_path: Path, folder: str) -> None:
     """From a clone with links, from one where no link can be made, out of the sdist; and at another time again."""
-    first = build(ROOT, tmp_path / "one", tmp_path / "first", commit_time(ROOT))
-    second = build(ROOT, tmp_path / "two", tmp_path / "second", commit_time(ROOT))
+    first = build(ROOT, tmp_path / "one", tmp_path / "first", commit_time(ROOT), folder)
+    second = build(ROOT, tmp_path / "two", tmp_path / "second", commit_time(ROOT), folder)
     assert [file.suffix for file in sorted(first)] == [".whl", ".gz"]
     assert [file.read_bytes() for file in sorted(first)] == [file.read_bytes() for file in sorted(second)]
 

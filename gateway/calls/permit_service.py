@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 from signoff.approvals.digest import digest_in_context
 from signoff.contracts.activity_messages import UsedPermit, UseReply
 from signoff.contracts.call import ReportedOutcome
-from signoff.contracts.canonical_json import NotCanonical
+from signoff.contracts.canonical_json import NotCanonical, canonical_json
 from signoff.contracts.errors import Conflict, ServerUnavailable
 from signoff.contracts.ids import SessionKey
 from signoff.contracts.limits import ARGUMENTS_BYTES
@@ -18,7 +18,7 @@ from signoff.engine.call_client import CallClient
 from signoff.gateway.calls.call_reader import CALL, ExternalTurn, confirm_call, load_value, read_call
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest
-from signoff.store.content_store import json_bytes, to_content
+from signoff.store.content_store import to_content
 from signoff.store.tickets import Ticket, digest_of_key
 
 _USED: Final = "this permit was used already"
@@ -67,7 +67,7 @@ async def read_permit(deps: GatewayDeps, turn: ExternalTurn, reply: UseReply, us
 async def report_outcome(deps: GatewayDeps, turn: ExternalTurn, body: OutcomeBody) -> CallAnswer:
     """Takes a report of what became of a call. Raises `BadRequest` (409, `not_used`), `Conflict`."""
     try:
-        size = len(json_bytes(body.result))
+        size = len(canonical_json(body.result))
     except NotCanonical:
         raise BadRequest("`result` holds a number or text that JSON cannot carry; send it as a string") from None
     if size > ARGUMENTS_BYTES:

@@ -179,6 +179,14 @@ async def test_a_large_result_is_kept_and_one_over_64_kib_refused(agent: CallRig
     assert (await agent.report(call, result="ä" * 20_000)).json()["result"] == "ä" * 20_000
 
 
+async def test_a_result_that_json_cannot_carry_safely_is_refused_as_such(agent: CallRig) -> None:
+    """Its agent may send it as text; the call stays used until then."""
+    call = (await agent.propose(use=True)).json()["id"]
+    refused = await agent.report(call, result={"number": 2**60})
+    assert (refused.status_code, refused.json()["code"]) == (422, "malformed")
+    assert (await agent.report(call, result=str(2**60))).json()["code"] == "ok"
+
+
 async def test_a_used_call_that_nobody_reports_is_in_doubt(agent: CallRig) -> None:
     """Recorded and shown, and no report counts any more; people are asked only where the tool says so."""
     call = (await agent.propose(tool="quick", use=True)).json()["id"]

@@ -1,0 +1,230 @@
+"""One call of an agent's tool: asked for, run by the block below it where it may, reported when the block is left."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Final, Self
+
+from signoff_client.protocol import (
+    CallExchange,
+    CallStatus,
+    Exchange,
+    Proposal,
+    ReportCode,
+    State,
+    describe_outcome,
+    explain,
+    judge,
+    to_text,
+)
+from signoff_client.transport import Transport
+
+_LOG: Final = logging.getLogger("signoff_client")
+_TASKS: Final[set[asyncio.Task[Any]]] = set()
+"""What goes on although nobody awaits it any more: else it would be forgotten on its way."""
+_UNSET: Final = object()
+
+
+class NotRun(Exception):
+    """Says why a call was not run; its words are for the model."""
+
+    def __init__(self, call: "Call") -> None:
+        super().__init__(call.text)
+        self.call = call
+
+
+class Call:
+    """Asks for one call and is true where it may be run, by whoever entered its block, once.
+
+    `async with` it, or `with` it where there is no event loop. Leaving the block reports what became of the call:
+    `ok` where `result` was set; `execution_failed` for an exception; `in_doubt` for what may have happened all the
+    same, which is a cancellation, a time-out, and a block that was left without a result. Exceptions go on.
+    """
+
+    def __init__(self, transport: Transport, proposal: Proposal, *, patience: float, withdraw: bool) -> None:
+        self._transport = transport
+        self._proposal = proposal
+        self._withdraws = withdraw
+        self._exchange = CallExchange(proposal, patience, time.monotonic)
+        self._status: CallStatus | None = None
+        self._is_entered = False
+        self._is_mine = False
+        self._result: Any = _UNSET
+        self._failure = ""
+        self._outcome: tuple[ReportCode, Any] | None = None
+        self._report_problem: str | None = None
+
+    def __bool__(self) -> bool:
+        return self._is_mine
+
+    def __repr__(self) -> str:
+        return f"<Call {self.tool} {self.id} {self.state}>"
+
+    @property
+    def tool(self) -> str:
+        """The tool."""
+        return self._proposal.tool
+
+    @property
+    def id(self) -> str:
+        """The id of the call at the gateway; "" where the gateway has not named it."""
+        return self._exchange.id
+
+    @property
+    def state(self) -> State:
+        """How far it has come; `waiting` before it was asked for."""
+        return self.status.state
+
+    @property
+    def status(self) -> CallStatus:
+        """All that the gateway says of it: who decided, the code that people read, the note."""
+        return CallStatus("waiting") if self._status is None else self._status
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """The arguments to run it with, as they were approved. Raises `NotRun` where it must not be run."""
+        self._must_be_mine()
+        return dict(self.status.args)
+
+    @property
+    def key(self) -> str:
+        """The same for the same call: for a backend that knows idempotency keys. Raises `NotRun`."""
+        self._must_be_mine()
+        return self.status.key
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether it is permitted with other arguments than were proposed."""
+        return self.state == "permitted" and dict(self.status.args) != dict(self._proposal.args)
+
+    @property
+    def result(self) -> Any:
+        """What came of it, also where Signoff ran it; None where nothing did."""
+        return self.status.result if self._result is _UNSET else self._result
+
+    @result.setter
+    def result(self, value: Any) -> None:
+        self._must_be_mine()
+        if self._outcome is not None:
+            raise RuntimeError("what became of this call was reported when its block was left: set `result` in it")
+        self._result = value
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether the gateway has taken the report of what became of it."""
+        return self._report_problem == ""
+
+    @property
+    def text(self) -> str:
+        """What came of it, or why it was not run: for the model."""
+        if self._outcome is None and self._result is _UNSET:
+            return explain(self.status)
+        words = describe_outcome(*(self._outcome or ("ok", self._result)))
+        return f"{words}\n({self.edit_text})" if self.is_edited else words
+
+    @property
+    def edit_text(self) -> str:
+        """What people changed of its arguments, for the model; "" where nothing."""
+        if not self.is_edited:
+            return ""
+        who = self.status.edited_by or "The approver"
+        note = f": {self.status.note}" if self.status.note else ""
+        return f"{who} changed the arguments before it ran, to {to_text(dict(self.status.args))}{note}"
+
+    def fail(self, reason: str) -> None:
+        """Says that it was run and failed, without an exception. Raises `NotRun` where it must not be run."""
+        self._must_be_mine()
+        self._failure = reason
+
+    async def settle(self) -> None:
+        """Proposes it and waits for people; uses nothing. Its block may be entered afterwards, or never."""
+        self._status = await self._ask(self._exchange.settle())
+
+    async def withdraw(self) -> bool:
+        """Withdraws it: nobody is asked any more. Returns whether that is so."""
+        return not await self._transport.run(self._exchange.withdraw())
+
+    async def __aenter__(self) -> Self:
+        self._enter()
+        self._take_status(await self._ask(self._exchange.obtain(self._status)))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_mine:
+            await _finish(self._report(*self._judge(error), self._hurried(error)))
+
+    def __enter__(self) -> Self:
+        self._enter()
+        try:
+            self._take_status(self._transport.run_blocking(self._exchange.obtain(self._status)))
+        except BaseException as error:
+            if self._withdraws and self.id:
+                self._transport.run_blocking(self._hurried(error).withdraw())
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_mine:
+            code, result = self._judge(error)
+            self._take_problem(self._transport.run_blocking(self._hurried(error).report(code, result)))
+
+    def _enter(self) -> None:
+        if self._is_entered:
+            raise RuntimeError("the block of a call is entered once: ask for another call")
+        self._is_entered = True
+
+    def _must_be_mine(self) -> None:
+        if not self._is_mine:
+            raise NotRun(self)
+
+    def _take_status(self, status: CallStatus) -> None:
+        self._status = status
+        self._is_mine = status.state == "permitted"
+
+    async def _ask(self, exchange: Exchange[CallStatus]) -> CallStatus:
+        try:
+            return await self._transport.run(exchange)
+        except BaseException as error:
+            if self._withdraws and self.id:
+                await _finish(self._transport.run(self._hurried(error).withdraw()))
+            raise
+
+    async def _report(self, code: ReportCode, result: Any, exchange: CallExchange) -> None:
+        self._take_problem(await self._transport.run(exchange.report(code, result)))
+
+    def _take_problem(self, problem: str) -> None:
+        self._report_problem = problem
+        if problem:
+            _LOG.warning("what became of %s (%s) could not be reported: %s", self.tool, self.id, problem)
+
+    def _judge(self, error: BaseException | None) -> tuple[ReportCode, Any]:
+        outcome: tuple[ReportCode, Any] = "in_doubt", "its block was left without a result"
+        if error is None and self._failure:
+            outcome = "execution_failed", self._failure
+        elif self._result is not _UNSET:
+            outcome = "ok", self._result
+        elif error is not None:
+            outcome = judge(error), f"{type(error).__name__}: {error}".removesuffix(": ")
+        self._outcome = outcome
+        return outcome
+
+    def _hurried(self, error: BaseException | None) -> CallExchange:
+        """Returns the exchange; one that tries once where this task is cancelled or the program interrupted."""
+        if error is None or isinstance(error, Exception):
+            return self._exchange
+        return replace(self._exchange, patience=0.0)
+
+
+async def _finish(work: Coroutine[Any, Any, Any]) -> None:
+    """Awaits work that goes on where whoever awaits it is cancelled."""
+    task = asyncio.create_task(work)
+    _TASKS.add(task)
+    task.add_done_callback(_TASKS.discard)
+    await asyncio.shield(task)

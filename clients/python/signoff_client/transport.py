@@ -1,0 +1,114 @@
+"""Sends what the protocol asks for: with an event loop, or blocking."""
+
+import asyncio
+import json
+import ssl
+import time
+from typing import Any, Final, TypeVar, cast
+
+import httpx
+
+from signoff_client.protocol import Exchange, Failure, Pause, Reply, Request
+
+T = TypeVar("T")
+
+_ANSWER_SECONDS: Final = 60.0
+_CONNECT_SECONDS: Final = 10.0
+_LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Transport:
+    """Knows where the gateway is and with which token it is spoken to.
+
+    Each exchange has connections of its own: a gate has nothing to be closed, and belongs to no event loop or thread.
+    """
+
+    def __init__(self, url: str, token: str, agent: str) -> None:
+        """Raises `ValueError` for an address or a token that cannot be one, and for a token on plain HTTP."""
+        self._url = _check_address(url, token)
+        if not token.isascii() or not token.isprintable() or " " in token:
+            # The HTTP library's error about a header would repeat what stands in it.
+            raise ValueError("this can be no token; make one with `signoff token create <agent> --scope call`")
+        self._headers = {"accept-language": "en", "content-type": "application/json", "user-agent": agent}
+        self._headers |= {"authorization": f"Bearer {token}"} if token else {}
+        # Reading whom TLS trusts takes a while, so once. Plain HTTP needs nobody: that context trusts nobody.
+        is_tls = self._url.startswith("https:")
+        self._trusted = httpx.create_ssl_context() if is_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    async def run(self, exchange: Exchange[T]) -> T:
+        """Carries an exchange through."""
+        reply: Reply | Failure | None = None
+        async with httpx.AsyncClient(**self._options()) as http:
+            while True:
+                try:
+                    step = exchange.send(reply)
+                except StopIteration as end:
+                    return cast(T, end.value)
+                reply = None
+                if isinstance(step, Pause):
+                    await asyncio.sleep(step.seconds)
+                    continue
+                try:
+                    reply = _read(await http.request(step.method, step.path, **_content(step)))
+                except httpx.HTTPError as error:
+                    reply = _failure(error)
+
+    def run_blocking(self, exchange: Exchange[T]) -> T:
+        """Carries an exchange through without an event loop."""
+        reply: Reply | Failure | None = None
+        with httpx.Client(**self._options()) as http:
+            while True:
+                try:
+                    step = exchange.send(reply)
+                except StopIteration as end:
+                    return cast(T, end.value)
+                reply = None
+                if isinstance(step, Pause):
+                    time.sleep(step.seconds)
+                    continue
+                try:
+                    reply = _read(http.request(step.method, step.path, **_content(step)))
+                except httpx.HTTPError as error:
+                    reply = _failure(error)
+
+    def _options(self) -> dict[str, Any]:
+        # No proxy of this machine's can reach this machine's own address for us.
+        is_local = httpx.URL(self._url).host in _LOCAL
+        return {"base_url": self._url, "headers": self._headers, "verify": self._trusted, "trust_env": not is_local}
+
+
+def _check_address(url: str, token: str) -> str:
+    try:
+        parsed = httpx.URL(url)
+    except (httpx.InvalidURL, TypeError):
+        raise ValueError(f"the gateway's address `{url}` is none: write it as https://signoff.example.com") from None
+    if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo:
+        raise ValueError(f"the gateway's address `{url}` is none: write it as https://signoff.example.com")
+    if token and parsed.scheme != "https" and parsed.host not in _LOCAL:
+        raise ValueError(f"`{url}` is not https: anybody on the way could read the token; name its https address")
+    return url.rstrip("/")
+
+
+def _content(request: Request) -> dict[str, Any]:
+    timeout = httpx.Timeout(_ANSWER_SECONDS + request.hold, connect=_CONNECT_SECONDS)
+    headers = {"idempotency-key": request.key} if request.key else {}
+    return {"content": request.body or None, "headers": headers, "timeout": timeout}
+
+
+def _read(response: httpx.Response) -> Reply:
+    try:
+        body = json.loads(response.content)
+    except (ValueError, RecursionError):
+        body = None
+    try:
+        after = float(response.headers.get("retry-after", ""))
+    except ValueError:
+        # A date; the pauses between tries are long enough for what sends one.
+        after = 0.0
+    return Reply(response.status_code, body if isinstance(body, dict) else None, after if 0 < after < 1e6 else 0.0)
+
+
+def _failure(error: httpx.HTTPError) -> Failure:
+    # The error's own words may name what stands in the address.
+    known = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+    return Failure("no gateway answers at its address" if known else f"its answer was lost: {type(error).__name__}")

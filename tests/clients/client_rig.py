@@ -1,0 +1,76 @@
+"""The client before a gateway that is served: gates, people's answers, and what the gateway knows of a call."""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from app_server import running_app
+from call_rig import CallRig, approval_of
+from polling import pauses
+
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.ids import TurnKey
+from signoff.temporal.embedded_server import free_port
+from signoff_client import Call, Gate
+
+SMALL = {"order": "A7", "euro": 20}
+"""What a rule lets run."""
+LARGE = {"order": "A7", "euro": 200}
+"""What people are asked about."""
+HUGE = {"order": "A7", "euro": 2_000}
+"""What a rule denies."""
+
+
+@dataclass
+class ClientRig:
+    """An external agent `coder` with a token, and the people who answer it."""
+
+    agent: CallRig
+    app: Any
+    token: str
+    url: str = ""
+
+    def gate(self, url: str = "", **fields: Any) -> Gate:
+        """A gate that gives up at once where nothing answers, unless told otherwise."""
+        return Gate(url or self.url, self.token, **({"patience": 0.0} | fields))
+
+    def call(self, args: dict[str, Any], tool: str = "refund", *, url: str = "", **fields: Any) -> Call:
+        """A call; without a key under one that nobody used."""
+        return self.gate(url).call(tool, args, **({"key": uuid.uuid4().hex} | fields))
+
+    @contextlib.asynccontextmanager
+    async def serve(self, app: Any = None, port: int = 0) -> AsyncIterator[str]:
+        """Serves the gateway, or an application in its place; it stops with requests under way."""
+        port = port or free_port()
+        async with running_app(app or self.app, port, grace=0):
+            yield f"http://127.0.0.1:{port}"
+
+    async def show(self, call: str) -> dict[str, Any]:
+        """The call as the gateway knows it."""
+        return await self.agent.show(call)
+
+    async def settled(self, call: str) -> dict[str, Any]:
+        """The call once its turn is over."""
+        await self.agent.rig.turns.signoff.result(TurnKey(*call.split(".")))
+        return await self.show(call)
+
+    async def request(self, call: Call) -> ApprovalRequest:
+        """What people are asked about a call."""
+        return await self.agent.rig.request(approval_of(call.id))
+
+    async def decide(self, call: Call, **fields: Any) -> None:
+        """Answers a call, once people are asked."""
+        await until(lambda: bool(call.id))
+        answer = await self.agent.decide(call.id, **fields)
+        assert answer.json()["status"] == "accepted", answer.text
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Returns once it holds."""
+    for pause in pauses():
+        if condition():
+            return
+        await asyncio.sleep(pause)

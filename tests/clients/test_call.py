@@ -1,0 +1,351 @@
+"""A call is run where it was permitted, with what was approved, once; and what became of it is reported."""
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+from asyncio import to_thread
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client_rig import HUGE, LARGE, SMALL, ClientRig, until
+
+from signoff_client import Call, NotRun
+
+CLIENT = Path(__file__).parents[2] / "clients" / "python"
+
+
+async def run(call: Call) -> Call:
+    """What an agent does: run it where it may be."""
+    async with call:
+        if call:
+            call.result = f"refunded {call.args['euro']}"
+    return call
+
+
+def run_blocking(call: Call) -> Call:
+    """The same without an event loop."""
+    with call:
+        if call:
+            call.result = f"refunded {call.args['euro']}"
+    return call
+
+
+async def test_what_a_rule_permits_is_run_and_reported(rig: ClientRig) -> None:
+    """Its text is the result, and the record has it."""
+    call = await run(rig.call(SMALL, key="client-1"))
+    assert (bool(call), call.text, call.is_reported, call.is_edited) == (True, "refunded 20", True, False)
+    ended = await rig.show(call.id)
+    assert (ended["state"], ended["code"], ended["result"]) == ("ended", "ok", "refunded 20")
+    assert call.key == dict(await rig.agent.record(call.id))["outcome"]["ticket"]
+
+
+async def test_the_same_without_an_event_loop(rig: ClientRig) -> None:
+    """A thread of a program that has none."""
+    call = await to_thread(run_blocking, rig.call(SMALL, key="client-2"))
+    assert (bool(call), call.text) == (True, "refunded 20")
+    assert (await rig.show(call.id))["code"] == "ok"
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+async def test_what_people_approve_is_run_as_they_approved_it(rig: ClientRig, blocking: bool) -> None:
+    """With the arguments that they changed, and the model is told."""
+    call = rig.call(LARGE, key=f"client-3-{blocking}", says="charged twice")
+    running = asyncio.create_task(to_thread(run_blocking, call) if blocking else run(call))
+    await rig.decide(call, edited_args={"order": "A7", "euro": 150}, reason="half of it")
+    await running
+    assert (call.args, call.is_edited, call.status.edited_by) == ({"order": "A7", "euro": 150}, True, "Approver")
+    assert call.text.startswith("refunded 150\n(Approver changed the arguments before it ran, to {")
+    assert '"euro":150' in call.text.replace(" ", "")
+
+
+async def test_what_people_deny_is_not_run(rig: ClientRig) -> None:
+    """Their reason is for the model; whoever runs it all the same gets no arguments."""
+    call = rig.call(LARGE, key="client-4")
+    running = asyncio.create_task(run(call))
+    await rig.decide(call, verdict="denied", reason="not twice")
+    await running
+    assert (bool(call), call.state, call.text) == (False, "denied", "Not run: it was denied by approver: not twice")
+    with pytest.raises(NotRun, match="not twice"):
+        _ = call.args
+    with pytest.raises(NotRun):
+        call.result = "refunded"
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "words"),
+    [
+        ("refund", HUGE, "Not run: a rule denies it: `deny_if` is true"),
+        ("reefund", SMALL, "Not run: a rule denies it: Unknown tool"),
+        ("refund", {"order": "A7"}, "euro"),
+        ("brief", LARGE, "Not run: nobody answered in time"),
+        ("refund", {"order": "A7", "euro": float("nan")}, "Not run: Signoff does not take it: its arguments cannot be"),
+        ("refund", {"order": "\ud800", "euro": 1}, "Not run: Signoff does not take it: its arguments cannot be"),
+        ("refund", {"order": "y" * 70_000, "euro": 1}, "Not run: Signoff does not take it: `args` are larger"),
+    ],
+)
+async def test_what_is_refused_is_a_text_for_the_model(
+    rig: ClientRig, tool: str, args: dict[str, Any], words: str
+) -> None:
+    """By rules, by nobody's answer, by what cannot be sent: never an exception, and never run."""
+    call = await run(rig.call(args, tool))
+    assert not call
+    assert words in call.text
+
+
+async def test_what_signoff_runs_is_not_run_here(rig: ClientRig) -> None:
+    """Its result is told, and nothing is reported."""
+    call = await run(rig.call({"amount": 20}, "pay", key="client-6"))
+    assert (bool(call), call.state, call.text, call.result) == (False, "ended", "paid", "paid")
+    assert not call.is_reported
+
+
+async def test_the_same_key_again_runs_nothing(rig: ClientRig) -> None:
+    """Another process finds that it was used, later its result."""
+    call = rig.call(SMALL, key="client-7")
+    async with call:
+        again = await run(rig.call(SMALL, key="client-7"))
+        call.result = "refunded once"
+    assert (bool(again), again.state) == (False, "used")
+    later = await run(rig.call(SMALL, key="client-7"))
+    assert (bool(later), later.text) == (False, "refunded once")
+
+
+async def test_of_twenty_with_one_key_one_runs(rig: ClientRig) -> None:
+    """At once, from as many tasks."""
+    calls = await asyncio.gather(*(run(rig.gate(patience=60).call("refund", SMALL, key="client-8")) for _ in range(20)))
+    assert sum(map(bool, calls)) == 1
+
+
+async def test_without_a_key_equal_calls_are_one_until_it_is_used(rig: ClientRig) -> None:
+    """What was broken off is found again; the next one after it is another call."""
+    args = {"order": "without-a-key", "euro": 200}
+    first, again = (rig.call(args, key=None, wait=0) for _ in range(2))
+    await first.settle()
+    await again.settle()
+    assert first.id == again.id
+    await rig.decide(first)
+    await run(rig.call(args, key=None))
+    later = rig.call(args, key=None, wait=0)
+    await later.settle()
+    assert (later.id != first.id, later.state) == (True, "waiting")
+
+
+async def test_a_key_may_be_anything(rig: ClientRig) -> None:
+    """What a header cannot carry is the same call all the same."""
+    first = await run(rig.call(SMALL, key="rückzahlung " * 30))
+    again = await run(rig.call(SMALL, key="rückzahlung " * 30))
+    assert (bool(first), bool(again), first.id) == (True, False, again.id)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (ValueError("the bank is closed"), "execution_failed", "It failed: ValueError: the bank is closed"),
+        (TimeoutError(), "in_doubt", "It may have happened or not: TimeoutError"),
+        (KeyboardInterrupt(), "in_doubt", "It may have happened or not: KeyboardInterrupt"),
+    ],
+)
+async def test_an_error_in_the_block_is_reported_and_goes_on(
+    rig: ClientRig, error: BaseException, code: str, words: str
+) -> None:
+    """What failed, failed; what was interrupted may have happened."""
+    call = rig.call(SMALL)
+
+    def fail() -> None:
+        with pytest.raises(type(error)), call:
+            raise error
+
+    await to_thread(fail)
+    assert call.text == words
+    assert (await rig.show(call.id))["code"] == code
+
+
+async def test_a_block_that_is_left_without_a_result_is_in_doubt(rig: ClientRig) -> None:
+    """Nobody knows what it did."""
+    async with rig.call(SMALL) as call:
+        assert call
+    assert call.text == "It may have happened or not: its block was left without a result"
+    assert (await rig.show(call.id))["code"] == "in_doubt"
+    with pytest.raises(RuntimeError, match="in it"):
+        call.result = "too late"
+    with pytest.raises(RuntimeError, match="entered once"):
+        await run(call)
+
+
+async def test_a_failure_without_an_exception_is_reported_as_one(rig: ClientRig) -> None:
+    """For frameworks that make a text of it."""
+    async with rig.call(SMALL) as call:
+        call.result = "Error: closed"
+        call.fail("closed")
+    assert (call.text, (await rig.show(call.id))["code"]) == ("It failed: closed", "execution_failed")
+
+
+async def test_a_task_that_is_cancelled_in_its_block_reports_in_doubt(rig: ClientRig) -> None:
+    """Although it is cancelled, and again while it reports."""
+    call, entered = rig.call(SMALL), asyncio.Event()
+
+    async def hang() -> None:
+        async with call:
+            entered.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(hang())
+    await entered.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until(lambda: call.is_reported)
+    assert (await rig.show(call.id))["code"] == "in_doubt"
+
+
+@pytest.mark.parametrize("withdraw", [False, True])
+async def test_a_task_that_is_cancelled_while_it_waits_runs_nothing(rig: ClientRig, withdraw: bool) -> None:
+    """People are still asked, and whoever comes back with the key finds the call; or it is withdrawn."""
+    key = f"client-9-{withdraw}"
+    call = rig.call(LARGE, key=key, withdraw=withdraw)
+    task = asyncio.create_task(run(call))
+    await until(lambda: bool(call.id))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await rig.show(call.id))["state"] == ("denied" if withdraw else "waiting")
+    again = rig.call(LARGE, key=key)
+    if not withdraw:
+        await rig.decide(call)
+    await run(again)
+    assert (bool(again), again.id) == (not withdraw, call.id)
+
+
+async def test_a_call_that_is_not_waited_for_says_where_it_waits(rig: ClientRig) -> None:
+    """Asked again later it is the same call; withdrawn it is none."""
+    first = await run(rig.call(LARGE, key="client-10", wait=0))
+    assert (bool(first), first.state) == (False, "waiting")
+    assert first.status.code in first.text
+    await rig.decide(first)
+    again = rig.call(LARGE, key="client-10", wait=0)
+    await again.settle()
+    assert (again.state, bool(again)) == ("permitted", False)
+    await run(again)
+    assert (bool(again), again.text) == (True, "refunded 200")
+    other = await run(rig.call(LARGE, key="client-11", wait=0))
+    assert await other.withdraw()
+    assert (await rig.show(other.id))["source"] == "cancelled"
+    assert not await first.withdraw()
+
+
+async def test_a_program_that_dies_in_its_block_leaves_the_call_in_doubt(rig: ClientRig) -> None:
+    """By the time within which the gateway waits for its report."""
+    program = f"""
+        import os
+        from signoff_client import Gate
+        with Gate({rig.url!r}, {rig.token!r}).call("quick", {SMALL!r}, key="client-12") as call:
+            print(call.id, flush=True)
+            os._exit(9)
+    """
+    command = (sys.executable, "-c", textwrap.dedent(program))
+    done = await to_thread(subprocess.run, command, cwd=CLIENT, capture_output=True, text=True, check=False)
+    assert done.returncode == 9, done.stderr
+    assert (await rig.settled(done.stdout.strip()))["code"] == "in_doubt"
+    again = await run(rig.call(SMALL, "quick", key="client-12"))
+    assert (bool(again), again.text.startswith("It may have happened or not")) == (False, True)
+
+
+async def test_a_token_that_is_refused_runs_nothing(rig: ClientRig) -> None:
+    """Nor does one of a person for whom the agent may not act."""
+    rig_of_none = ClientRig(rig.agent, rig.app, "signoff_nobody", rig.url)
+    refused = await run(rig_of_none.gate(patience=60).call("refund", SMALL))
+    assert (bool(refused), refused.state) == (False, "refused")
+    foreign = await run(rig.call(SMALL, user="bo"))
+    assert "may not act for `bo`" in foreign.text
+    conflict = [await run(rig.call(args, key="client-13")) for args in (SMALL, {**SMALL, "euro": 21})]
+    assert [each.state for each in conflict] == ["permitted", "refused"]
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+async def test_a_gateway_that_cannot_be_reached_means_no(rig: ClientRig, blocking: bool) -> None:
+    """Before it is asked, and while people are."""
+    async with rig.serve() as url:
+        waiting = rig.gate(url).call("refund", LARGE, key=f"client-14-{blocking}")
+        task = asyncio.create_task(to_thread(run_blocking, waiting) if blocking else run(waiting))
+        await until(lambda: bool(waiting.id))
+    await task
+    assert (bool(waiting), waiting.state) == (False, "unreachable")
+    gone = rig.gate(url).call("refund", SMALL)
+    await (to_thread(run_blocking, gone) if blocking else run(gone))
+    assert (bool(gone), gone.text) == (False, "Not run: Signoff gave no answer (no gateway answers at its address).")
+
+
+async def test_a_gateway_that_comes_back_is_found_again(rig: ClientRig) -> None:
+    """A call that waits goes on to wait, and is run once it is approved."""
+    async with rig.serve() as url:
+        call = rig.gate(url, patience=100).call("refund", LARGE, key="client-15")
+        task = asyncio.create_task(run(call))
+        await until(lambda: bool(call.id))
+    await rig.decide(call)
+    async with rig.serve(port=int(url.rpartition(":")[2])):
+        await task
+    assert (bool(call), call.text) == (True, "refunded 200")
+
+
+async def test_a_gateway_that_is_away_when_the_block_is_left_makes_no_error(rig: ClientRig) -> None:
+    """The effect has happened; that nobody could be told is logged, and the call in doubt by its time."""
+    async with rig.serve() as url:
+        call = rig.gate(url).call("quick", SMALL, key="client-16")
+        await call.__aenter__()
+    call.result = "refunded"
+    await call.__aexit__(None, None, None)
+    assert (call.text, call.is_reported) == ("refunded", False)
+    assert (await rig.settled(call.id))["code"] == "in_doubt"
+
+
+class LostAnswers:
+    """Hands each request on to the gateway, and loses the answer to the first one of each kind."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self.lost: list[str] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answers as a proxy does that has lost the answer."""
+        kind = f"{scope['method']} {scope['path'].rpartition('/')[2]}"
+        kind = "GET" if kind.startswith("GET") else kind
+        if kind in self.lost:
+            await self._app(scope, receive, send)
+            return
+        self.lost.append(kind)
+
+        async def swallow(message: Any) -> None:
+            """Keeps the answer from its client."""
+
+        await self._app(scope, receive, swallow)
+        headers = [(b"retry-after", b"0")]
+        await send({"type": "http.response.start", "status": 502, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def test_an_answer_that_is_lost_is_asked_for_again(rig: ClientRig) -> None:
+    """The same call, the same permit, the same outcome: each of the verbs may be sent twice."""
+    proxy = LostAnswers(rig.app)
+    async with rig.serve(proxy) as url:
+        call = rig.gate(url, patience=100).call("refund", LARGE, key="client-17")
+        task = asyncio.create_task(run(call))
+        await rig.decide(call)
+        await task
+    assert proxy.lost == ["POST calls", "GET", "POST use", "POST outcome"]
+    assert (bool(call), call.is_reported) == (True, True)
+    kinds = [kind for kind, _ in await rig.agent.record(call.id)]
+    assert (kinds.count("execution"), kinds.count("outcome")) == (1, 1)
+
+
+async def test_a_result_that_is_no_json_is_reported_as_its_text(rig: ClientRig) -> None:
+    """One that is too large is cut; the program has it as it is."""
+    for result, told in ((Path("a"), "PosixPath('a')"), (2**60, str(2**60)), ("ä" * 50_000, "... (cut)")):
+        async with rig.call(SMALL) as call:
+            call.result = result
+        assert (call.result, call.is_reported) == (result, True)
+        assert str((await rig.show(call.id))["result"]).endswith(told)

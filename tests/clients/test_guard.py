@@ -1,0 +1,126 @@
+"""A guarded function runs where a call of its name may; and what a gate cannot be made of is told at once."""
+
+import asyncio
+from asyncio import to_thread
+from typing import Any
+
+import pytest
+from client_rig import ClientRig
+
+from signoff_client import Gate, NotRun
+
+
+async def test_a_guarded_function_runs_with_what_was_approved(rig: ClientRig) -> None:
+    """Where a rule permits it, and where people do; they read its effect as the agent's words."""
+    gate = rig.gate()
+
+    @gate.guard(effect="Refund {euro} EUR for {order}", key=lambda order, euro: f"guard-{order}-{euro}")
+    async def refund(order: str, euro: float) -> str:
+        """Pays money back."""
+        return f"refunded {euro} for {order}"
+
+    assert await refund("G1", euro=20) == "refunded 20 for G1"
+    assert (refund.__name__, refund.__doc__) == ("refund", "Pays money back.")
+    task = asyncio.create_task(refund("G1", 200))
+    # Proposed by whichever is first: the words beside it are the function's.
+    say = "Refund 200 EUR for G1"
+    waiting = rig.call({"order": "G1", "euro": 200}, key="guard-G1-200", says=say, wait=0)
+    await waiting.settle()
+    assert (await rig.request(waiting)).agent_says == say
+    await rig.decide(waiting, edited_args={"order": "G1", "euro": 150})
+    assert await task == "refunded 150 for G1"
+
+
+async def test_a_guarded_function_without_an_event_loop(rig: ClientRig) -> None:
+    """The same decorator."""
+    keys = iter(("guard-2", "guard-3"))
+
+    @rig.gate().guard(key=lambda order, euro: next(keys))
+    def refund(order: str, euro: float) -> str:
+        return f"refunded {euro} for {order}"
+
+    assert await to_thread(refund, "G2", 20) == "refunded 20 for G2"
+    with pytest.raises(NotRun, match="a rule denies it"):
+        await to_thread(refund, "G2", 2_000)
+
+
+async def test_a_guarded_function_that_is_not_run_raises_or_explains(rig: ClientRig) -> None:
+    """An error is not taken for a result; a function that answers a model may have it as text."""
+
+    async def refund(order: str, euro: float = 2_000) -> str:
+        raise AssertionError("run all the same")
+
+    with pytest.raises(NotRun, match="a rule denies it") as raised:
+        await rig.gate().guard(key=lambda order: "guard-4")(refund)("G3")
+    assert raised.value.call.state == "denied"
+    explained = await rig.gate().guard(key=lambda order: "guard-4", explain=True)(refund)("G3")
+    assert explained.startswith("Not run: a rule denies it")
+
+
+async def test_an_error_of_a_guarded_function_is_its_own(rig: ClientRig) -> None:
+    """It is reported, and raised as it was; what Signoff runs is not run here."""
+
+    @rig.gate().guard(tool="refund", key=lambda order, euro: "guard-5")
+    async def fails(order: str, euro: float) -> str:
+        raise LookupError("no such order")
+
+    with pytest.raises(LookupError):
+        await fails("G4", 20)
+    again = rig.call({"order": "G4", "euro": 20}, key="guard-5")
+    await again.settle()
+    assert again.text == "It failed: LookupError: no such order"
+
+    @rig.gate().guard(key=lambda amount: "guard-6")
+    async def pay(amount: float) -> str:
+        raise AssertionError("Signoff runs it")
+
+    assert await pay(20) == "paid"
+
+
+def unnamed(*orders: str) -> None:
+    """A function whose arguments have no names."""
+
+
+def named(order: str) -> None:
+    """A function of one."""
+
+
+@pytest.mark.parametrize(
+    ("function", "effect", "words"),
+    [
+        (unnamed, "", "no name that people could read"),
+        (named, "Refund {euro}", "names `euro`, which is none of its arguments"),
+        (named, "Refund {order.__class__}", "which is none of its arguments"),
+        (named, "Refund {}", "which is none of its arguments"),
+    ],
+)
+def test_what_cannot_be_guarded_is_told_at_once(function: Any, effect: str, words: str) -> None:
+    """Not when it is called."""
+    with pytest.raises(ValueError, match=words):
+        Gate("https://signoff.example.com", "token").guard(effect)(function)
+
+
+@pytest.mark.parametrize(
+    ("url", "token", "words"),
+    [
+        ("signoff.example.com", "t", "is none"),
+        ("ftp://signoff.example.com", "t", "is none"),
+        ("https://", "t", "is none"),
+        ("https://ana:secret@signoff.example.com", "t", "is none"),
+        ("http://signoff.example.com", "t", "is not https"),
+        ("https://signoff.example.com", "two words", "can be no token"),
+        ("https://signoff.example.com", "t\n", "can be no token"),
+    ],
+)
+def test_a_gate_that_can_be_none_is_told_at_once(url: str, token: str, words: str) -> None:
+    """An address that is none, a token that anybody could read; the token stands in no message."""
+    with pytest.raises(ValueError, match=words) as raised:
+        Gate(url, token)
+    assert "secret" not in str(raised.value).replace(url, "")
+    assert token not in str(raised.value).split()
+
+
+def test_a_gate_of_this_machine_needs_no_tls() -> None:
+    """Nor a token, in development."""
+    assert Gate("http://127.0.0.1:8300")
+    assert Gate("http://localhost:8300/", "t")

@@ -1,0 +1,273 @@
+"""What answers mean: a permit is an answer of the gateway to its use, and everything else means no."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from signoff_client.protocol import (
+    CallExchange,
+    CallStatus,
+    Exchange,
+    Failure,
+    Pause,
+    Proposal,
+    Reply,
+    Request,
+    clip,
+    explain,
+    read_permit,
+    read_status,
+    safe_key,
+    to_text,
+)
+
+PERMITTED = {"id": "main.a.b", "state": "permitted", "args": {"euro": 1}}
+WAITING = {"id": "main.a.b", "state": "waiting", "code": "K7Q-2FM"}
+PERMIT = {"args": {"euro": 1}, "key": "k", "note": ""}
+
+
+class Clock:
+    """Time that passes by pauses, and by as much as each answer takes."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        """The seconds that have passed."""
+        return self.now
+
+
+def carry(
+    exchange: Exchange[Any], clock: Clock, replies: Sequence[Reply | Failure], takes: float = 0.0
+) -> tuple[Any, list[Request | Pause]]:
+    """Answers with these replies, the last one again and again; what the exchange came to, and all it asked for."""
+    asked: list[Request | Pause] = []
+    left, reply = list(replies), None
+    while True:
+        try:
+            step = exchange.send(reply)
+        except StopIteration as end:
+            return end.value, asked
+        asked.append(step)
+        if isinstance(step, Pause):
+            clock.now += step.seconds
+            reply = None
+        else:
+            clock.now += takes
+            reply = left.pop(0) if len(left) > 1 else left[0]
+
+
+def exchange_of(clock: Clock, *, patience: float = 0.0, **fields: Any) -> CallExchange:
+    """An exchange about one call."""
+    return CallExchange(Proposal("refund", {"euro": 1}, **fields), patience, clock)
+
+
+STRANGE = [
+    Reply(200),
+    Reply(200, {}),
+    Reply(200, {"id": "main.a.b"}),
+    Reply(200, {"id": "main.a.b", "state": "approved"}),
+    Reply(200, {"id": "main.a.b", "state": ["permitted"]}),
+    Reply(200, {"id": "../approvals/x", "state": "permitted"}),
+    Reply(200, {"id": 7, "state": "permitted"}),
+    Reply(204, PERMITTED),
+    Reply(302, PERMITTED),
+    Reply(401, PERMITTED),
+    Reply(500, PERMITTED),
+    Failure("gone"),
+]
+
+
+@pytest.mark.parametrize("reply", STRANGE)
+def test_an_answer_that_is_none_means_no(reply: Reply | Failure) -> None:
+    """To the proposal and while it waits."""
+    for before in ([], [Reply(201, WAITING)]):
+        clock = Clock()
+        status, _ = carry(exchange_of(clock).obtain(), clock, [*before, reply])
+        assert status.state in ("unreachable", "refused")
+        assert explain(status).startswith("Not run: ")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *(each for each in STRANGE if not isinstance(each, Reply) or each.status != 401),
+        Reply(200, {"key": "k"}),
+        Reply(200, {"args": [1], "key": "k"}),
+        Reply(200, {"args": {"euro": 1}}),
+        Reply(201, PERMIT),
+    ],
+)
+def test_a_permit_whose_use_is_not_answered_means_no(reply: Reply | Failure) -> None:
+    """Nothing is known then of who used it: nothing is run, and nothing reported."""
+    clock = Clock()
+    status, asked = carry(exchange_of(clock).obtain(), clock, [Reply(200, PERMITTED), reply])
+    assert status.state == "unreachable"
+    assert [each.path for each in asked if isinstance(each, Request)] == ["/v1/calls", "/v1/calls/main.a.b/use"]
+
+
+def test_another_call_s_answer_means_no() -> None:
+    """What is said while it waits is of this call or of none."""
+    clock = Clock()
+    other = Reply(200, PERMITTED | {"id": "main.a.c"})
+    status, _ = carry(exchange_of(clock).obtain(), clock, [Reply(201, WAITING), other])
+    assert status.state == "unreachable"
+    assert read_status(other, "main.a.c").state == "permitted"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("used", "Not run: its permit was used before"),
+        ("lapsed", "Not run: its permit was not used in time"),
+        ("frozen", "Not run: everything is stopped at present"),
+        ("stale", "Not run: what was approved is not what would run"),
+        ("denied", "Not run: it must not run: why"),
+        ("other", "Not run: it must not run: why"),
+    ],
+)
+def test_a_permit_that_is_not_handed_out_is_none(code: str, words: str) -> None:
+    """Each reason is one for the model."""
+    status = read_permit(Reply(409, {"code": code, "message": "why"}), CallStatus("permitted", "main.a.b"))
+    assert explain(status).startswith(words)
+
+
+def test_a_call_that_people_are_asked_about_again_waits_again() -> None:
+    """The rules have changed between the yes and the use."""
+    clock = Clock()
+    again = Reply(409, {"code": "waiting", "message": "asked again"})
+    replies = [Reply(200, PERMITTED), again, Reply(200, WAITING), Reply(200, PERMITTED), Reply(200, PERMIT)]
+    status, asked = carry(exchange_of(clock).obtain(), clock, replies, takes=1)
+    assert (status.state, status.args) == ("permitted", {"euro": 1})
+    assert [each.method for each in asked if isinstance(each, Request)] == ["POST", "POST", "GET", "GET", "POST"]
+
+
+def test_waiting_is_one_held_request_after_another() -> None:
+    """For as long as was asked for; a gateway that does not hold is not asked without pause."""
+    clock = Clock()
+    status, asked = carry(exchange_of(clock, wait=70).obtain(), clock, [Reply(201, WAITING)], takes=30)
+    holds = [each.hold for each in asked if isinstance(each, Request)]
+    assert (status.state, holds) == ("waiting", [0.0, 30.0, 10.0])
+    clock = Clock()
+    status, asked = carry(exchange_of(clock, wait=70).obtain(), clock, [Reply(201, WAITING)])
+    assert len([each for each in asked if isinstance(each, Request)]) < 80
+    assert clock.now == pytest.approx(70)
+
+
+def test_a_gateway_that_gives_no_answer_is_tried_again_for_as_long_as_patience_lasts() -> None:
+    """With longer and longer pauses, and as it asks in `Retry-After`; the same request each time."""
+    clock = Clock()
+    status, asked = carry(exchange_of(clock, patience=60, key="k").obtain(), clock, [Failure("gone")])
+    pauses = [each.seconds for each in asked if isinstance(each, Pause)]
+    assert status.state == "unreachable"
+    assert clock.now == pytest.approx(60)
+    assert 6 < len(pauses) < 40
+    assert len({each for each in asked if isinstance(each, Request)}) == 1
+    clock = Clock()
+    busy = Reply(429, {"message": "too much at once"}, retry_after=20)
+    status, asked = carry(exchange_of(clock, patience=60).obtain(), clock, [busy])
+    assert [each.seconds for each in asked if isinstance(each, Pause)] == [20, 20, 20]
+    assert "too much at once" in explain(status)
+
+
+def test_patience_begins_anew_with_each_request() -> None:
+    """A wait of hours outlives more than one restart."""
+    clock = Clock()
+    replies = [
+        Reply(201, WAITING),
+        *[Failure("gone"), Reply(200, WAITING)] * 50,
+        Reply(200, PERMITTED),
+        Reply(200, PERMIT),
+    ]
+    status, _ = carry(exchange_of(clock, patience=20).obtain(), clock, replies, takes=15)
+    assert status.state == "permitted"
+
+
+def test_a_report_that_is_not_taken_as_it_is_is_sent_as_text() -> None:
+    """Once; and one that contradicts what is recorded is told."""
+    clock = Clock()
+    exchange = exchange_of(clock)
+    problem, asked = carry(exchange.report("ok", {"a": 2**60}), clock, [Reply(403, {"message": "no"}), Reply(200)])
+    assert (problem, [each.body for each in asked if isinstance(each, Request)][1]) == (
+        "",
+        b'{"code":"ok","result":"{\\"a\\": 1152921504606846976}"}',
+    )
+    problem, asked = carry(
+        exchange.report("ok", 1), clock, [Reply(409, {"code": "conflict", "message": "another was recorded"})]
+    )
+    assert (problem, len(asked)) == ("another was recorded", 1)
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(["permitted", "waiting", "used"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=5,
+)
+BODIES = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": st.sampled_from(["main.a.b", "main.a.c", "", "a/b"]) | ANY,
+        "state": st.sampled_from(["waiting", "running", "permitted", "used", "denied", "ended"]) | ANY,
+        "args": st.just({"euro": 1}) | ANY,
+        "key": st.text(max_size=3) | ANY,
+        "code": st.sampled_from(["used", "waiting", "frozen"]) | ANY,
+        "message": ANY,
+        "result": ANY,
+    },
+)
+REPLIES = st.builds(Failure, st.text(max_size=3)) | st.builds(
+    Reply, st.sampled_from([200, 200, 200, 201, 204, 302, 401, 403, 404, 409, 422, 429, 500, 503]), st.none() | BODIES
+)
+
+
+@given(st.lists(REPLIES, min_size=1, max_size=8))
+def test_whatever_is_answered_nothing_runs_without_a_permit(replies: list[Reply | Failure]) -> None:
+    """Only an answer 200 to `use` with arguments and a key lets a call run, with these arguments; nothing raises."""
+    clock = Clock()
+    exchange, answered, asked = exchange_of(clock, wait=200).obtain(), [], []
+    reply: Reply | Failure | None = None
+    left = [*replies, Failure("gone")]
+    while True:
+        try:
+            step = exchange.send(reply)
+        except StopIteration as end:
+            status = end.value
+            break
+        reply = None
+        if isinstance(step, Pause):
+            clock.now += step.seconds
+        else:
+            reply = left.pop(0)
+            asked.append(step)
+            answered.append(reply)
+    assert isinstance(explain(status), str)
+    last = answered[-1]
+    if status.state == "permitted":
+        assert asked[-1].path.endswith("/use")
+        assert isinstance(last, Reply)
+        assert last.body is not None
+        assert (last.status, last.body["args"], last.body["key"]) == (200, status.args, status.key)
+    else:
+        assert explain(status).startswith("Not run") or status.state == "ended"
+
+
+@given(st.text(max_size=300))
+def test_any_key_is_one_that_a_header_carries(key: str) -> None:
+    """The same for the same."""
+    made = safe_key(key)
+    assert made == safe_key(key)
+    assert 1 <= len(made) <= 200
+    assert made.isascii()
+    assert made.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [("a", "a"), ({"a": 1}, '{"a": 1}'), (None, "null"), ({1}, "{1}"), ("\ud800", "\ud800")]
+)
+def test_a_result_is_text(value: Any, text: str) -> None:
+    """For the model, and for a report that takes nothing else."""
+    assert to_text(value) == text
+    assert clip(to_text(value)).encode()
