@@ -7,6 +7,7 @@ READY := .venv/.installed
 TESTS := .venv/.installed-tests
 OPENID := tests/openid_server/node_modules/.package-lock.json
 CERBOS := tests/cerbos/node_modules/.package-lock.json
+MCP := tests/mcp_packages/node_modules/.package-lock.json
 
 .PHONY: dev demo demo-channels test test-all lint bench mutants release clean
 
@@ -27,7 +28,7 @@ test: $(TESTS)
 
 # With the attacks, the browser, the demos and what else takes seconds or processes of its own; nothing is left out.
 test-all: export SIGNOFF_REQUIRE_ALL = 1
-test-all: $(OPENID) $(CERBOS) test
+test-all: $(OPENID) $(CERBOS) $(MCP) test
 
 lint: $(TESTS)
 	.venv/bin/ruff check .
@@ -71,3 +72,7 @@ $(OPENID): tests/openid_server/package-lock.json
 $(CERBOS): tests/cerbos/package-lock.json
 	@npm ci --silent --no-audit --no-fund --prefix tests/cerbos
 	@touch $(CERBOS)
+
+$(MCP): tests/mcp_packages/package-lock.json
+	@npm ci --silent --no-audit --no-fund --prefix tests/mcp_packages
+	@touch $(MCP)

@@ -30,6 +30,7 @@ from signoff.temporal.encryption import Encryption
 REQUIRE_ALL = "SIGNOFF_REQUIRE_ALL"
 _RUNNING = 'ExecutionStatus = "Running"'
 OPENID_PACKAGES = Path(__file__).parent / "openid_server" / "node_modules" / "oidc-provider"
+MCP_PACKAGES = Path(__file__).parent / "mcp_packages" / "node_modules" / "@modelcontextprotocol"
 LEFT_OUT = pytest.StashKey[str]()
 ROWS_LEFT_OUT = pytest.StashKey[frozenset[str]]()
 
@@ -79,6 +80,7 @@ def missing_programs() -> frozenset[str]:
         "chromium": shutil.which("chromium") is not None,
         "dovecot": Path("/usr/lib/dovecot/imap").exists() and Path("/usr/lib/dovecot/lmtp").exists(),
         "promtool": shutil.which("promtool") is not None,
+        "mcp_packages": shutil.which("node") is not None and MCP_PACKAGES.exists(),
         "openid": shutil.which("node") is not None and OPENID_PACKAGES.exists(),
         "postgres": shutil.which("postgres") is not None or bool(glob("/usr/lib/postgresql/*/bin/postgres")),
     }

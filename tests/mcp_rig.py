@@ -18,6 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from temporalio.client import Client as TemporalClient
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
+from signoff.gateway.mcp.call_task import TASKS
 from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.catalog import Catalog
@@ -94,6 +95,27 @@ class McpRig:
         }
         async with httpx.AsyncClient(timeout=60) as http:
             return await http.post(f"{self.url}{path}", content=content, headers=given)
+
+    async def ask_modern(self, method: str, extensions: Any = None, **params: Any) -> dict[str, Any]:
+        """A request of 2026-07-28 from a client that takes tasks, and what is answered."""
+        declared = {TASKS: {}} if extensions is None else extensions
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": MODERN,
+            "io.modelcontextprotocol/clientCapabilities": {"extensions": declared},
+        }
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+        named = str(params.get("name", params.get("taskId", "")))
+        headers = {"mcp-protocol-version": MODERN, "mcp-method": method, "mcp-name": named}
+        found: dict[str, Any] = (await self.post(body, **headers)).json()
+        return found
+
+    async def settled_task(self, task: str) -> dict[str, Any]:
+        """A task once it is over."""
+        while True:
+            found: dict[str, Any] = (await self.ask_modern("tasks/get", taskId=task))["result"]
+            if found["status"] != "working":
+                return found
+            await asyncio.sleep(0.05)
 
 
 def text_of_result(result: Any) -> str:

@@ -5,20 +5,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
 
-from signoff.approvals.audit_events import stop_entry
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.requests import MAX_WAIT_SECONDS, CallBody, OutcomeBody
 from signoff.contracts.responses import CallAnswer, PermitAnswer
 from signoff.gateway.api.faults import FAULTS
-from signoff.gateway.audit_writer import record
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
 from signoff.gateway.auth.dependencies import Deps, TokenAgent
 from signoff.gateway.calls.call_proposer import agent_of, hand_out, propose
 from signoff.gateway.calls.call_reader import MOVING, ExternalTurn, confirm_call, load_call, make_used_answer, read_call
+from signoff.gateway.calls.call_withdrawal import SETTLED, withdraw
 from signoff.gateway.calls.permit_service import new_use, read_permit, report_outcome, use_permit
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.errors import BadRequest
-from signoff.store.tokens import ACTOR
 
 router = APIRouter(prefix="/v1/calls", tags=["calls"], responses=FAULTS)
 
@@ -30,8 +27,6 @@ UseKey = Annotated[
 ]
 Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for people's answer.")]
 Agent = Annotated[str | None, Query(description="In development, whose call it is; needless with one agent.")]
-_STOP_SECONDS = 5.0
-_SETTLED = ("denied", "ended")
 
 
 @router.post("", status_code=201, summary="Propose a call", response_model_exclude_defaults=True)
@@ -92,17 +87,7 @@ async def report_call(call: str, body: OutcomeBody, deps: Deps, caller: TokenAge
 async def withdraw_call(call: str, deps: Deps, caller: TokenAgent, request: Request, agent: Agent = None) -> CallAnswer:
     """Nobody is asked any more, and its permit is worth nothing. 409 `used` where it was used before."""
     turn = await _load(deps, call, caller, agent)
-    before = await read_call(deps, turn)
-    if before.state in _SETTLED:
-        return await _handed_out(request, deps, turn, before)
-    if before.state == "used":
-        raise BadRequest("this permit was used already; report what became of it", status=409, code="used")
-    await deps.client.cancel_turn(turn.key)
-    await record(deps.store, stop_entry(turn.key, f"{ACTOR}{turn.given.actor}", deps.clock()))
-    answer = await read_call(deps, turn, _STOP_SECONDS)
-    if answer.state == "used":
-        raise BadRequest("this permit was used meanwhile; report what became of it", status=409, code="used")
-    return await _handed_out(request, deps, turn, answer)
+    return await _handed_out(request, deps, turn, await withdraw(deps, turn))
 
 
 async def _load(deps: GatewayDeps, call: str, caller: AuthenticatedCaller | None, agent: str | None) -> ExternalTurn:
@@ -114,7 +99,7 @@ async def _load(deps: GatewayDeps, call: str, caller: AuthenticatedCaller | None
 async def _handed_out(request: Request, deps: GatewayDeps, turn: ExternalTurn, answer: CallAnswer) -> CallAnswer:
     """Returns an answer; one that tells a result, or a denial, only once no proposal joins its call any more."""
     # Whoever went away while it waited is told nothing, and finds its result when it proposes the same again.
-    if answer.state in _SETTLED and not await request.is_disconnected():
+    if answer.state in SETTLED and not await request.is_disconnected():
         await hand_out(deps, turn)
     return answer
 

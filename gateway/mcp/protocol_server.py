@@ -4,14 +4,20 @@ Imported only where the extra `mcp` is installed.
 """
 
 import logging
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams
-from mcp_types.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, RequestParams
+from mcp_types.jsonrpc import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
@@ -19,13 +25,16 @@ from signoff.contracts.errors import NotFound, SignoffError, Unavailable
 from signoff.contracts.limits import REQUEST_BODY_BYTES
 from signoff.contracts.names import VERSION
 from signoff.contracts.responses import CallAnswer
-from signoff.gateway.calls.call_reader import MOVING
+from signoff.gateway.calls.call_reader import MOVING, ExternalTurn
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.mcp.call_result import result_of, waiting_words
+from signoff.gateway.mcp.call_task import TASKS, created_task, detailed_task
 from signoff.gateway.mcp.tool_calls import HOLD_SECONDS, LONG_HOLD_SECONDS, SCOPE, ToolCalls
 
 REFUSED: Final = -32000
 """The code of what is refused for a reason that the protocol has no code for."""
+ROUNDS: Final = 10
+"""After so many rounds of one request its client is told to come back later: clients give up after as many."""
 TOOL_USE_ID: Final = "claudecode/toolUseId"
 """Where in `_meta` a client says which of its calls this is."""
 _INSTRUCTIONS: Final = (
@@ -34,6 +43,15 @@ _INSTRUCTIONS: Final = (
 )
 # What it says at INFO it says of every request.
 logging.getLogger("mcp.server").setLevel(logging.WARNING)
+
+
+_Context: TypeAlias = ServerRequestContext[Any, Any]
+
+
+class _TaskParams(RequestParams):
+    """Names one task."""
+
+    task_id: str
 
 
 class ProtocolServer:
@@ -45,8 +63,13 @@ class ProtocolServer:
             version=VERSION,
             instructions=_INSTRUCTIONS,
             on_list_tools=_list_tools,
-            on_call_tool=_call_tool,
         )
+        # A call's result may be a task, for which that constructor has no word.
+        self._server.add_request_handler("tools/call", CallToolRequestParams, _call_tool)
+        self._server.extensions[TASKS] = {}
+        self._server.add_request_handler("tasks/get", _TaskParams, _get_task)
+        self._server.add_request_handler("tasks/cancel", _TaskParams, _cancel_task)
+        self._server.add_request_handler("tasks/update", _TaskParams, _update_task)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request. It holds nothing beyond that, so that any gateway may answer the next one."""
@@ -55,37 +78,116 @@ class ProtocolServer:
             await manager.handle_request(scope, receive, send)
 
 
-async def _list_tools(ctx: ServerRequestContext[Any, Any], params: PaginatedRequestParams | None) -> ListToolsResult:
+async def _list_tools(ctx: _Context, params: PaginatedRequestParams | None) -> ListToolsResult:
     try:
         return ListToolsResult.model_validate({"tools": _calls(ctx).tools()})
     except SignoffError as error:
         raise _error_of(error) from None
 
 
-async def _call_tool(ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams) -> CallToolResult:
+async def _call_tool(ctx: _Context, params: CallToolRequestParams) -> dict[str, Any] | CallToolResult:
     calls = _calls(ctx)
     try:
         calls.require_tool(params.name)
-        return CallToolResult.model_validate(await _run(ctx, calls, params))
+        return await _ToolRequest(ctx, calls, params).answer()
     except SignoffError as error:
         raise _error_of(error) from None
 
 
-async def _run(ctx: ServerRequestContext[Any, Any], calls: ToolCalls, params: CallToolRequestParams) -> dict[str, Any]:
-    meta: dict[str, Any] = dict(ctx.meta or {})
-    turn, answer = await calls.propose(params.name, params.arguments or {}, _key(meta))
-    if answer.state in MOVING:
-        rounds = 0
+class _ToolRequest:
+    """One request to call a tool: what its client can take while people are asked."""
 
-        async def progress(now: CallAnswer) -> None:
-            nonlocal rounds
-            rounds += 1
-            await ctx.session.report_progress(rounds, message=waiting_words(now))
+    def __init__(self, ctx: _Context, calls: ToolCalls, params: CallToolRequestParams) -> None:
+        self._ctx = ctx
+        self._calls = calls
+        self._tool = params.name
+        self._args: dict[str, Any] = params.arguments or {}
+        self._state = params.request_state
+        self._meta: dict[str, Any] = dict(ctx.meta or {})
+        self._is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+        self._reports = 0
 
-        seconds = LONG_HOLD_SECONDS if "progress_token" in meta or "progressToken" in meta else HOLD_SECONDS
-        answer = await calls.hold(turn, ctx.request_id, seconds, progress)
-    await calls.hand_out(turn, answer)
-    return result_of(answer)
+    async def answer(self) -> dict[str, Any] | CallToolResult:
+        calls = self._calls
+        turn, answer, rounds = await self._find()
+        if answer.state in MOVING and _takes_tasks(self._ctx):
+            # It is in Temporal: a client finds it by its id from now on.
+            return created_task(answer, await calls.deps.view(turn.key))
+        if answer.state in MOVING:
+            answer = await calls.hold(turn, self._ctx.request_id, self._seconds(), self._report)
+        if answer.state in MOVING and self._is_modern and rounds + 1 < ROUNDS:
+            state = await calls.seal_state(self._tool, self._args, turn, rounds + 1)
+            return {"resultType": "input_required", "requestState": state}
+        await calls.hand_out(turn, answer)
+        return CallToolResult.model_validate(result_of(answer))
+
+    async def _find(self) -> tuple[ExternalTurn, CallAnswer, int]:
+        """Returns the call as it stands, and after how many rounds."""
+        if self._state is None:
+            turn, answer = await self._calls.propose(self._tool, self._args, _key(self._meta))
+            return turn, answer, 0
+        opened = await self._calls.open_state(self._tool, self._args, self._state)
+        if opened is None:
+            raise MCPError(INVALID_PARAMS, "Invalid or expired requestState")
+        turn, answer = await self._calls.load(opened[0])
+        return turn, answer, opened[1]
+
+    def _seconds(self) -> float:
+        # A client that knows rounds has no need of longer ones: each is bounded, and none is lost with a connection.
+        is_longer = "progress_token" in self._meta and not self._is_modern
+        return LONG_HOLD_SECONDS if is_longer else HOLD_SECONDS
+
+    async def _report(self, answer: CallAnswer) -> None:
+        self._reports += 1
+        await self._ctx.session.report_progress(self._reports, message=waiting_words(answer))
+
+
+async def _get_task(ctx: _Context, params: _TaskParams) -> dict[str, Any]:
+    calls = _task_calls(ctx, params)
+    try:
+        turn, answer = await calls.load(params.task_id)
+        found = detailed_task(answer, await calls.deps.view(turn.key))
+        await calls.hand_out(turn, answer)
+        return found
+    except SignoffError as error:
+        raise _error_of(error) from None
+
+
+async def _cancel_task(ctx: _Context, params: _TaskParams) -> dict[str, Any]:
+    calls = _task_calls(ctx, params)
+    try:
+        await calls.withdraw(params.task_id)
+    except SignoffError as error:
+        raise _error_of(error) from None
+    return {"resultType": "complete"}
+
+
+async def _update_task(ctx: _Context, params: _TaskParams) -> dict[str, Any]:
+    calls = _task_calls(ctx, params)
+    try:
+        await calls.load(params.task_id)
+    except SignoffError as error:
+        raise _error_of(error) from None
+    # Nothing is ever asked of the client, so that all it answers is out of date.
+    return {"resultType": "complete"}
+
+
+def _takes_tasks(ctx: _Context) -> bool:
+    declared = ctx.session.client_capabilities
+    modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+    return modern and declared is not None and TASKS in (declared.extensions or {})
+
+
+def _task_calls(ctx: _Context, params: _TaskParams) -> ToolCalls:
+    """Returns the `ToolCalls` of a request about a task. Raises `MCPError` for a client that takes no tasks."""
+    if not _takes_tasks(ctx):
+        wanted: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+        raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, "Missing required client capability", wanted)
+    calls = _calls(ctx)
+    named = calls.request.headers.get("mcp-name")
+    if named != params.task_id:
+        raise MCPError(HEADER_MISMATCH, "`Mcp-Name` names another task than the request")
+    return calls
 
 
 def _key(meta: dict[str, Any]) -> str | None:
@@ -93,7 +195,7 @@ def _key(meta: dict[str, Any]) -> str | None:
     return f"mcp:{given}" if isinstance(given, str) and given else None
 
 
-def _calls(ctx: ServerRequestContext[Any, Any]) -> ToolCalls:
+def _calls(ctx: _Context) -> ToolCalls:
     calls: ToolCalls = cast(Request, ctx.request).scope[SCOPE]
     return calls
 

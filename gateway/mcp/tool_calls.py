@@ -1,8 +1,10 @@
 """Lists tools to one external agent that speaks MCP, and calls them: each request is held while people are asked."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -16,9 +18,12 @@ from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
 from signoff.gateway.auth.streams import Streams
 from signoff.gateway.calls.call_proposer import CHANNEL, agent_of, asker_of, hand_out, propose
 from signoff.gateway.calls.call_reader import MOVING, ExternalTurn, confirm_call, load_call, read_call
+from signoff.gateway.calls.call_withdrawal import withdraw
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.errors import BadRequest
 from signoff.gateway.live import Live
 from signoff.gateway.mcp.held_requests import HeldRequests, RequestName
+from signoff.gateway.mcp.sealed_values import MCP_KEY, RequestBinding
 from signoff.gateway.mcp.tool_list import list_tools
 from signoff.people.directory import principal_of, turn_context
 
@@ -30,6 +35,8 @@ LONG_HOLD_SECONDS: Final = 3_600.0
 """The same of a request whose client is told now and then that it is still under way."""
 PROGRESS_SECONDS: Final = 15.0
 """How often it is told that."""
+STATE_LIFETIME: Final = timedelta(hours=1)
+"""For how long the state of a request is good between two rounds."""
 _LOOK_SECONDS: Final = 2.0
 """How often a held request looks whether the gateway ends."""
 
@@ -86,6 +93,22 @@ class ToolCalls:
         turn = await load_call(self.deps, call, self.agent, self._tenant)
         return turn, await read_call(self.deps, turn)
 
+    async def withdraw(self, call: str) -> None:
+        """Withdraws a call of this agent; one whose work has begun goes on."""
+        turn, _ = await self.load(call)
+        with contextlib.suppress(BadRequest):
+            await withdraw(self.deps, turn)
+
+    async def seal_state(self, tool: str, args: dict[str, Any], turn: ExternalTurn, rounds: int) -> str:
+        """Returns the sealed state of a request after a round, for its next one."""
+        key = await self.deps.store.secret_key(MCP_KEY)
+        return self._binding(tool, args).seal_state(key, turn.name, rounds, self.deps.clock() + STATE_LIFETIME)
+
+    async def open_state(self, tool: str, args: dict[str, Any], state: str) -> tuple[str, int] | None:
+        """Returns the call of a state and its rounds; None where it is not of this request, or too old."""
+        key = await self.deps.store.secret_key(MCP_KEY)
+        return self._binding(tool, args).open_state(key, state, self.deps.clock())
+
     async def hold(
         self, turn: ExternalTurn, request_id: str | int | None, seconds: float, progress: Progress
     ) -> CallAnswer:
@@ -117,6 +140,9 @@ class ToolCalls:
         """Lets nobody join a call any more whose result is about to be sent."""
         if answer.state not in MOVING:
             await hand_out(self.deps, turn)
+
+    def _binding(self, tool: str, args: dict[str, Any]) -> RequestBinding:
+        return RequestBinding(self._tenant, self.agent, self._person().id, tool, args)
 
     @property
     def _tenant(self) -> str:

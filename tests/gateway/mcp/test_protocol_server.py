@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp_rig import ERAS, LEGACY, McpRig, text_of_result
+from mcp_rig import ERAS, LEGACY, MODERN, McpRig, text_of_result
+from mcp_types import InputRequiredResult
 
 _AMOUNTS = iter(range(100, 900))
 
@@ -112,3 +113,68 @@ async def test_a_hold_that_is_used_up_says_how_its_result_is_got(mcp: McpRig, mo
     async with mcp.client(LEGACY) as client:
         assert text_of_result(await client.call_tool("pay", {"amount": euro})) == "paid"
     assert sum(row[1].get("amount") == euro for row in mcp.gateway.ledger.rows) == 1
+
+
+async def test_a_client_of_the_new_era_comes_back_with_the_state_of_its_request(
+    mcp: McpRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state is good for this very request alone, and its second round gets what people let it have."""
+    euro = amount()
+    async with mcp.client(MODERN) as client:
+        with monkeypatch.context() as patched:
+            patched.setattr("signoff.gateway.mcp.protocol_server.HOLD_SECONDS", 0.0)
+            first = await client.session.call_tool("pay", {"amount": euro}, allow_input_required=True)
+        assert isinstance(first, InputRequiredResult)
+        assert first.input_requests is None
+        for state in (first.request_state, "made-up"):
+            with pytest.raises(MCPError, match="Invalid or expired requestState"):
+                await client.session.call_tool("pay", {"amount": 20}, request_state=state, allow_input_required=True)
+        await mcp.decide(await mcp.asked(f"Pay {euro}"))
+        second = await client.session.call_tool(
+            "pay", {"amount": euro}, request_state=first.request_state, allow_input_required=True
+        )
+    assert text_of_result(second) == "paid"
+
+
+async def test_rounds_end_before_a_client_gives_up(mcp: McpRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the last one it is told how the result is got, as a client that knows no rounds is."""
+    monkeypatch.setattr("signoff.gateway.mcp.protocol_server.HOLD_SECONDS", 0.0)
+    async with mcp.client(MODERN) as client:
+        result = await client.call_tool("pay", {"amount": amount()})
+    assert (result.is_error, "Call the same tool with the same arguments later" in text_of_result(result)) == (
+        True,
+        True,
+    )
+
+
+async def test_a_client_that_takes_tasks_is_given_one_while_people_are_asked(mcp: McpRig) -> None:
+    """It is told the code, reads the result once people have decided, and what a rule lets run is no task."""
+    euro = amount()
+    at_once = await mcp.ask_modern("tools/call", name="pay", arguments={"amount": 20})
+    assert (at_once["result"]["resultType"], "taskId" in at_once["result"]) == ("complete", False)
+    task = (await mcp.ask_modern("tools/call", name="pay", arguments={"amount": euro}))["result"]
+    assert (task["resultType"], task["status"], task["pollIntervalMs"]) == ("task", "working", 5_000)
+    assert task["statusMessage"].endswith(" waits for approval")
+    same = (await mcp.ask_modern("tasks/get", taskId=task["taskId"]))["result"]
+    assert (same["resultType"], same["status"], same["createdAt"]) == ("complete", "working", task["createdAt"])
+    assert (await mcp.ask_modern("tasks/update", taskId=task["taskId"], inputResponses={}))["result"]
+    await mcp.decide(await mcp.asked(f"Pay {euro}"))
+    over = await mcp.settled_task(task["taskId"])
+    assert (over["status"], over["result"]["content"][0]["text"]) == ("completed", "paid")
+
+
+async def test_a_task_is_withdrawn(mcp: McpRig) -> None:
+    """Nobody is asked any more; again it is acknowledged, as is one of a task that is over."""
+    task = (await mcp.ask_modern("tools/call", name="pay", arguments={"amount": amount()}))["result"]
+    for _ in range(2):
+        assert (await mcp.ask_modern("tasks/cancel", taskId=task["taskId"]))["result"]["resultType"] == "complete"
+    assert (await mcp.settled_task(task["taskId"]))["status"] == "cancelled"
+
+
+async def test_tasks_are_their_agents_and_for_clients_that_take_them(mcp: McpRig) -> None:
+    """What is not there is an error of the protocol, and so is a client that did not say that it takes tasks."""
+    for method in ("tasks/get", "tasks/cancel", "tasks/update"):
+        missing = await mcp.ask_modern(method, taskId="main.a.b", inputResponses={})
+        assert missing["error"]["code"] == -32602, missing
+        refused = await mcp.ask_modern(method, extensions={}, taskId="main.a.b", inputResponses={})
+        assert refused["error"]["code"] == -32021, refused

@@ -1,0 +1,33 @@
+"""Withdraws calls of external agents that were not used."""
+
+from typing import Final
+
+from signoff.approvals.audit_events import stop_entry
+from signoff.contracts.responses import CallAnswer
+from signoff.gateway.audit_writer import record
+from signoff.gateway.calls.call_reader import ExternalTurn, read_call
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.errors import BadRequest
+from signoff.store.tokens import ACTOR
+
+SETTLED: Final = ("denied", "ended")
+"""States after which nothing becomes of a call any more."""
+_STOP_SECONDS: Final = 5.0
+
+
+async def withdraw(deps: GatewayDeps, turn: ExternalTurn) -> CallAnswer:
+    """Has nobody asked about a call any more, and its permit worth nothing; returns how it stands then.
+
+    Raises `BadRequest` (409, `used`) where its permit was used before.
+    """
+    before = await read_call(deps, turn)
+    if before.state in SETTLED:
+        return before
+    if before.state == "used":
+        raise BadRequest("this permit was used already; report what became of it", status=409, code="used")
+    await deps.client.cancel_turn(turn.key)
+    await record(deps.store, stop_entry(turn.key, f"{ACTOR}{turn.given.actor}", deps.clock()))
+    answer = await read_call(deps, turn, _STOP_SECONDS)
+    if answer.state == "used":
+        raise BadRequest("this permit was used meanwhile; report what became of it", status=409, code="used")
+    return answer

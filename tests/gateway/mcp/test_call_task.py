@@ -1,0 +1,57 @@
+"""A call reads as a task of the extension."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from signoff.contracts.person import Principal
+from signoff.contracts.responses import CallAnswer
+from signoff.contracts.turn import TurnResult, TurnView
+from signoff.gateway.mcp.call_task import created_task, detailed_task
+
+BEGAN = datetime(2026, 11, 26, 12, tzinfo=UTC)
+
+
+def view(**fields: Any) -> TurnView:
+    """The turn of a call."""
+    given = {"tenant": "main", "session": "a", "turn": "b", "actor": "coder", "state": "running", "started_at": BEGAN}
+    return TurnView(**given | {"requester": Principal(user="guest")} | fields)
+
+
+def answer(**fields: Any) -> CallAnswer:
+    """The call as it stands."""
+    return CallAnswer.model_validate({"id": "main.a.b", "tool": "pay", **fields})
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "words"),
+    [
+        ({"state": "waiting", "code": "K7Q-2FM"}, "working", "K7Q-2FM waits for approval"),
+        ({"state": "waiting"}, "working", None),
+        ({"state": "running"}, "working", None),
+        ({"state": "permitted"}, "working", None),
+        ({"state": "ended", "code": "ok", "result": "paid"}, "completed", None),
+        ({"state": "ended", "code": "execution_failed", "result": "x"}, "completed", None),
+        ({"state": "denied", "source": "human", "reason": "no"}, "completed", "no"),
+        ({"state": "denied", "source": "cancelled", "reason": "withdrawn"}, "cancelled", "withdrawn"),
+    ],
+)
+def test_its_status_is_that_of_the_call(fields: dict[str, Any], status: str, words: str | None) -> None:
+    """What ended with an error of the tool is completed too, and what it says is in the result."""
+    task = detailed_task(answer(**fields), view())
+    assert (task["taskId"], task["status"], task.get("statusMessage")) == ("main.a.b", status, words)
+    assert ("result" in task) == (status == "completed")
+
+
+def test_a_task_has_the_times_of_its_turn() -> None:
+    """It was changed last when it began, or as it ended."""
+    created = created_task(answer(state="waiting"), view())
+    assert (created["resultType"], created["createdAt"], created["lastUpdatedAt"]) == (
+        "task",
+        "2026-11-26T12:00:00.000Z",
+        "2026-11-26T12:00:00.000Z",
+    )
+    result = TurnResult(state="complete", elapsed_seconds=61.5)
+    ended = detailed_task(answer(state="ended", code="ok", result="paid"), view(state="complete", result=result))
+    assert ended["lastUpdatedAt"] == "2026-11-26T12:01:01.500Z"
