@@ -31,7 +31,7 @@ PEOPLE: Final = ("rui", "max", "ana", "bo", "cy", "zoe", "aud", "adm", "mal", "f
 """`rui` and `max` ask, `ana`, `bo` and `cy` approve, `zoe` is a stranger, `aud` an auditor, `adm` an administrator,
 `mal` decides what is escalated and what is the office's."""
 START_SECONDS: Final = 90
-WAIT_SECONDS: Final = 60
+WAIT_SECONDS: Final = 100
 BINDINGS: Final = ("question_hash", "digest")
 """By what an answer names what was shown: the first of these that a view has is sent back."""
 

@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from attack_site import until
 from temporalio import workflow
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
@@ -195,9 +196,15 @@ class Impostor:
         )
 
     async def view(self, key: TurnKey) -> TurnView:
-        """What the genuine turn says of itself."""
+        """What the genuine turn says of itself, once it knows of a call: people are asked before the turn knows."""
         handle = self.client.get_workflow_handle(key.workflow_id)
-        return await handle.query(names.STATE, result_type=TurnView)
+
+        async def look() -> TurnView | None:
+            view = await handle.query(names.STATE, result_type=TurnView)
+            return view if view.calls or view.result else None
+
+        found: TurnView = await until(look)
+        return found
 
     async def decisions(self, key: TurnKey, run_id: str | None = None) -> list[Decision]:
         """Every answer in a turn's history, as the gateway signed it, whatever the turn made of it."""
