@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "freeze": ("signoff.cli.http.freeze", "Deny everything in a tenant, at once."),
     "thaw": ("signoff.cli.http.freeze", "Lift a freeze."),
     "events": ("signoff.cli.http.events", "Read and follow what happened, as events."),
+    "hook": ("signoff.cli.http.hook", "Ask as a hook of a coding agent whether its call may run."),
     "manifest": ("signoff.cli.local.manifest", "Check, show and compare manifests, and print their schema."),
     "tools": ("signoff.cli.local.tools", "List and explain the tools of a manifest."),
     "policy": ("signoff.cli.local.policy", "Check, test and explain policies."),

@@ -6,36 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from signoff.client.environment import refuse_misspelt_variables
 from signoff.contracts.errors import ConfigError
-from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.names import (
     DEFAULT_HOST,
     DEFAULT_PORT,
     DEFAULT_STATE_DIR,
     ENV_PREFIX,
-    RUNNING_FILE,
     SETTINGS_FILE,
     TOKEN_VARIABLE,
 )
 from signoff.formats.web_address import address_of, is_loopback, web_address
-
-
-class DevProcess(FrozenModel):
-    """Describes one running `signoff dev` in a file that programs in other terminals of the same folder read."""
-
-    pid: int
-    """Its process; a file whose process is gone counts for nothing."""
-    address: str
-    """Temporal's server, `host:port`."""
-    namespace: str
-    task_queue: str
-    manifest: str
-    """The manifest's absolute path."""
-    url: str
-    """Its gateway."""
 
 
 def find_token(token: str | None = None) -> str:
@@ -72,17 +53,6 @@ def find_state_dir() -> Path:
     return Path(_setting("state_dir", _settings_file()) or DEFAULT_STATE_DIR)
 
 
-def read_running(state_dir: Path) -> DevProcess | None:
-    """Reads what `signoff dev` left word of in the state folder, if its process is still there."""
-    try:
-        running = DevProcess.model_validate_json((state_dir / RUNNING_FILE).read_bytes())
-        # Signal 0 only asks whether the process is there: one that was killed leaves its file behind.
-        os.kill(running.pid, 0)
-    except (OSError, ValidationError):
-        return None
-    return running
-
-
 def _read_given(url: str | None) -> str:
     try:
         return web_address(url) if url else ""
@@ -102,6 +72,9 @@ def _of_settings(token: str) -> str:
     host, port = _setting("host", file), _setting("port", file)
     if not (host or port or token):
         # Not with a token: a file in a folder that somebody else made must not say where it is sent.
+        # Only here: `signoff hook` runs before each call of a coding agent, and shapes take longest to load.
+        from signoff.client.dev_process import read_running  # noqa: PLC0415
+
         running = read_running(find_state_dir())
         if running is not None:
             return _read_given(running.url)

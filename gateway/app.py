@@ -52,6 +52,7 @@ from signoff.gateway.auth.streams import Streams
 from signoff.gateway.codec import routes as codec_routes
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest, fault_of, headers_of, sentence, status_of
+from signoff.gateway.hooks import routes as hook_routes
 from signoff.gateway.languages import language_for
 from signoff.gateway.live import Live
 from signoff.gateway.mcp import endpoint as mcp_endpoint
@@ -94,6 +95,7 @@ ROUTERS: Final = (
     vendor_routes.router,
     peer_routes.router,
     mcp_endpoint.router,
+    hook_routes.router,
     inbox.router,
     edit.router,
     batch.router,

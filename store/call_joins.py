@@ -43,6 +43,22 @@ class CallJoins:
 
         return await self._store.run(enter)
 
+    async def find(self, key: str) -> str:
+        """Returns the turn of the call that proposals of this digest are of; "" where there is none."""
+        query = select(CALL_JOINS.c.turn).where(CALL_JOINS.c.key == key)
+        found = await self._store.run(lambda connection: connection.execute(query).scalar_one_or_none())
+        return "" if found is None else str(found)
+
+    async def move(self, key: str, turn: str) -> None:
+        """Lets proposals of this digest be of the call of this turn, whichever they were of."""
+
+        def enter(connection: Connection) -> None:
+            begin_writing(connection)
+            connection.execute(delete(CALL_JOINS).where(CALL_JOINS.c.key == key))
+            insert_new(connection, CALL_JOINS, {"key": key, "turn": turn})
+
+        await self._store.run(enter)
+
     async def release(self, key: str, turn: str) -> None:
         """Lets nobody join the call of this turn any more; does nothing where another one took its place."""
         gone = delete(CALL_JOINS).where(CALL_JOINS.c.key == key, CALL_JOINS.c.turn == turn)

@@ -30,6 +30,15 @@ REFUND: dict[str, Any] = {
     "required": ["order", "euro"],
     "additionalProperties": False,
 }
+SHELL: dict[str, Any] = {
+    "type": "object",
+    "properties": {"command": {"type": "string"}, "description": {"type": "string"}},
+    "required": ["command"],
+}
+SHELL_RULES = ApprovalPolicy(
+    auto_approve_if="args.command.startsWith('ls')", deny_if="args.command.contains('sudo')", edit="approve"
+)
+RUNS = "Run {command}"
 RULES = ApprovalPolicy(auto_approve_if="args.euro < 50.0", deny_if="args.euro > 1000.0", edit="approve")
 
 
@@ -57,6 +66,7 @@ def call_catalog(ledger: Ledger) -> Catalog:
         refund_tool(ApprovalPolicy(timeout=1.0), name="brief"),
         refund_tool(name="asked", timeout=1.0, unreported="ask", requires_approval=False),
         pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount < 50.0")),
+        refund_tool(SHELL_RULES, name="Bash", description="Run a command", input_schema=SHELL, title="", effect=RUNS),
     ]
     actors = [
         Actor(name="coder", model="", external=ExternalAgent(acts_for=("user:guest",))),

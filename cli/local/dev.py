@@ -23,7 +23,7 @@ from signoff.cli.terminal.log_setup import process_log
 from signoff.cli.terminal.options import Address, AsJson, Manifest, Model
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
-from signoff.client.address import DevProcess
+from signoff.client.dev_process import DevProcess
 from signoff.contracts.errors import ConfigError, ServerUnavailable
 from signoff.contracts.names import DEFAULT_TENANT, VERSION
 from signoff.engine.connection import open_encryption

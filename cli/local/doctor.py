@@ -22,7 +22,7 @@ from signoff.cli.local.store import ONE_ROLE
 from signoff.cli.local.tools import summarize_catalog
 from signoff.cli.terminal.options import Address, AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
-from signoff.client.address import read_running
+from signoff.client.dev_process import read_running
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import ConfigError, SignoffError, Unavailable
 from signoff.contracts.frozen_model import FrozenModel

@@ -9,7 +9,7 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
 
-from signoff.client.address import DevProcess, read_running
+from signoff.client.dev_process import DevProcess, read_running
 from signoff.contracts.errors import NotFound
 from signoff.contracts.names import DEFAULT_TENANT, RUNNING_FILE
 from signoff.contracts.person import Person

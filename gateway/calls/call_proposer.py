@@ -27,7 +27,7 @@ from signoff.gateway.turn_starter import new_id, turn_input
 from signoff.people.eligibility import rights
 from signoff.registry.actor import ExternalAgent
 from signoff.store.call_joins import CallJoins
-from signoff.store.content_store import to_content
+from signoff.store.content_store import load_in, to_content
 
 CALLS: Final = uuid.UUID("5b0f7f5e-5d3c-5a7e-9c1b-2f0a4f6f1e11")
 """The namespace of the ids of calls."""
@@ -57,6 +57,10 @@ class _Proposal:
         body = self.body
         return sha256_hex([self.tenant, self.agent, body.session or "", self.person.id, body.tool, self.args])
 
+    def name_digest(self, key: str) -> str:
+        """Says which call a key names that joins calls."""
+        return sha256_hex(["key", self.tenant, self.agent, self.body.session or "", self.person.id, key])
+
     def session(self, turn_id: str, *, development: bool) -> SessionKey:
         """Returns the session of its turn; one of the call's own where none is named."""
         named = SessionKey(self.tenant, self.body.session or turn_id)
@@ -64,24 +68,48 @@ class _Proposal:
 
 
 async def propose(
-    deps: GatewayDeps, body: CallBody, caller: AuthenticatedCaller | None, key: str | None, use: str
+    deps: GatewayDeps,
+    body: CallBody,
+    caller: AuthenticatedCaller | None,
+    key: str | None,
+    use: str,
+    *,
+    joins: bool = False,
 ) -> tuple[ExternalTurn, UseReply | None]:
     """Proposes a call; when this returns it is in Temporal. Uses its permit with the try `use`, where nobody is asked.
 
     The same `key` of the same agent and session is the same call. Without one it is that of an equal proposal whose
     permit was not used and whose result was not handed out, else a new one. No reply comes of a call that was begun
-    before and may be over. Raises `Conflict` for the same key with other content, `NotFound` (agent, person),
-    `Refused`, `BadRequest`, `Unavailable`.
+    before and may be over. With `joins` a key that is new names the call that a proposal without one would be of.
+    Raises `Conflict` for the same key with other content, `NotFound` (agent, person), `Refused`, `BadRequest`,
+    `Unavailable`.
     """
-    tenant = own_tenant(caller, body.tenant)
-    name, agent = agent_of(deps, caller, body.agent)
-    person = asker_of(deps, agent, body.user, tenant)
-    proposal = _Proposal(body, tenant, name, person, _arguments(body), _timeout(body.timeout), use)
+    proposal = _proposal(deps, body, caller, use)
+    tenant, name = proposal.tenant, proposal.agent
     if key is None:
-        return await _join(deps, proposal)
+        return await _join(deps, proposal, new_id(deps))
     if not 1 <= len(key) <= KEY_CHARS or not key.isascii() or not key.isprintable():
         raise BadRequest(f"`Idempotency-Key`: 1 to {KEY_CHARS} printable ASCII characters, such as your call's own id")
+    if joins:
+        return await _join_named(deps, proposal, key)
     return await _begin(deps, proposal, str(uuid.uuid5(CALLS, sha256_hex([tenant, name, body.session or "", key]))), "")
+
+
+async def find_call(
+    deps: GatewayDeps, body: CallBody, caller: AuthenticatedCaller | None, key: str
+) -> ExternalTurn | None:
+    """Returns the call that a key names which joins calls, or was given to one; else None. Raises as `propose`."""
+    proposal = _proposal(deps, body, caller, "")
+    turn_id = await CallJoins(deps.store).find(proposal.name_digest(key))
+    return await _find_begun(deps, proposal, turn_id) if turn_id else None
+
+
+async def name_call(
+    deps: GatewayDeps, body: CallBody, caller: AuthenticatedCaller | None, key: str, turn: ExternalTurn
+) -> None:
+    """Lets a key name a call from now on, so that `find_call` finds it. Raises as `propose`."""
+    digest = _proposal(deps, body, caller, "").name_digest(key)
+    await CallJoins(deps.store).move(digest, turn.key.turn)
 
 
 async def hand_out(deps: GatewayDeps, turn: ExternalTurn) -> None:
@@ -92,6 +120,13 @@ async def hand_out(deps: GatewayDeps, turn: ExternalTurn) -> None:
     """
     if turn.call.join_key:
         await CallJoins(deps.store).release(turn.call.join_key, turn.key.turn)
+
+
+def _proposal(deps: GatewayDeps, body: CallBody, caller: AuthenticatedCaller | None, use: str) -> _Proposal:
+    tenant = own_tenant(caller, body.tenant)
+    name, agent = agent_of(deps, caller, body.agent)
+    person = asker_of(deps, agent, body.user, tenant)
+    return _Proposal(body, tenant, name, person, _arguments(body), _timeout(body.timeout), use)
 
 
 async def _begin(
@@ -123,11 +158,28 @@ async def _begin(
     return begun, reply
 
 
-async def _join(deps: GatewayDeps, proposal: _Proposal) -> tuple[ExternalTurn, UseReply | None]:
-    """Joins the unused call of an equal proposal, or begins one. Raises as `propose`."""
+async def _join_named(deps: GatewayDeps, proposal: _Proposal, key: str) -> tuple[ExternalTurn, UseReply | None]:
+    """Finds the call that a key names, or gives the key to the call that the proposal joins. Raises as `propose`."""
+    joins, digest = CallJoins(deps.store), proposal.name_digest(key)
+    # All that propose with this key at once are told one id, under which a call is begun where none is joined.
+    named = await joins.join(digest, new_id(deps))
+    turn = None if named.is_new else await _find_begun(deps, proposal, named.turn)
+    if turn is not None:
+        place = SessionKey(turn.key.tenant, turn.key.session)
+        if (turn.call.tool, await load_in(deps.store, turn.call.args, place)) != (proposal.body.tool, proposal.args):
+            raise Conflict("this id names another call of yours, with other content")
+        return turn, None
+    turn, reply = await _join(deps, proposal, named.turn)
+    if turn.key.turn != named.turn:
+        await joins.move(digest, turn.key.turn)
+    return turn, reply
+
+
+async def _join(deps: GatewayDeps, proposal: _Proposal, turn_id: str) -> tuple[ExternalTurn, UseReply | None]:
+    """Joins the unused call of an equal proposal, or begins one with this id. Raises as `propose`."""
     joins, join_key = CallJoins(deps.store), proposal.digest
     while True:
-        joined = await joins.join(join_key, new_id(deps))
+        joined = await joins.join(join_key, turn_id)
         turn = None if joined.is_new else await _find_begun(deps, proposal, joined.turn)
         if turn is None:
             try:

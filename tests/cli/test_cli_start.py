@@ -16,6 +16,8 @@ ENGINE = ("sqlalchemy", "celpy", "cel_expr_python", "lark", "temporalio", "fasta
 """What works with a server, a store, a manifest or a gateway's own pages: a person's command needs none of it."""
 FOLDERS = {"approvals", "cli", "client", "contracts", "formats", "texts"}
 """All of Signoff that a person's command loads."""
+LIGHT = {"cli", "client", "contracts", "formats"}
+"""All of Signoff that a hook loads."""
 
 PERSONS = (
     ("inbox",),
@@ -75,6 +77,14 @@ def test_a_person_s_command_loads_nothing_of_the_engine() -> None:
         assert {name.removeprefix("signoff.") for name in loaded if name.startswith("signoff.")} <= FOLDERS
 
 
+def test_a_hook_loads_no_shapes() -> None:
+    """It runs before each call of a coding agent, which waits for it."""
+    [(code, loaded)], printed = loaded_by(["hook", "codex", "--url", "http://127.0.0.1:1"])
+    assert (code, "no gateway answers" in printed) == (2, True)
+    assert loaded.isdisjoint({*ENGINE, "pydantic_settings", "httpx", "rich"})
+    assert {name for name in loaded if name.startswith("signoff.")} <= {f"signoff.{name}" for name in LIGHT}
+
+
 def test_what_runs_no_command_loads_typer_alone() -> None:
     """Neither shapes nor settings: an interpreter and the table of commands."""
     for code, loaded in loaded_by(["--version"], ["--help"])[0]:
@@ -92,7 +102,8 @@ def test_a_worker_and_a_gateway_load_what_clients_do_without() -> None:
 def test_every_command_of_a_person_is_in_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     """Those that speak HTTP and nothing else, each of which takes `--url`."""
     persons = {name for name, (module, _) in COMMANDS.items() if module.startswith("signoff.cli.http.")}
-    assert persons == {arguments[0] for arguments in PERSONS}
+    # A coding agent's is none of a person's.
+    assert persons - {"hook"} == {arguments[0] for arguments in PERSONS}
     for arguments in PERSONS:
         assert invoke([*arguments, "--help"]) == 0
         assert "--url" in capsys.readouterr().out, arguments

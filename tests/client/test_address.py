@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from signoff.client.address import DevProcess, find_gateway, find_token
+from signoff.client.address import find_gateway, find_token
+from signoff.client.dev_process import DevProcess
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import SETTING_NAMES
 from signoff.settings import Settings

@@ -1,9 +1,10 @@
-"""One gateway for the whole session; each test starts turns of its own."""
+"""Two gateways for the whole session, one of them with external agents; each test starts turns of its own."""
 
 import uuid
 from collections.abc import AsyncIterator
 
 import pytest
+from call_rig import CallRig, call_rig
 from gateway_rig import GatewayRig, gateway_rig
 from temporalio.client import Client
 
@@ -17,5 +18,16 @@ async def gateway(client: Client, tmp_path_factory: pytest.TempPathFactory) -> A
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,
         gateway_rig(client, store, f"gateway-{uuid.uuid4().hex[:12]}") as rig,
+    ):
+        yield rig
+
+
+@pytest.fixture(scope="session")
+async def agent(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CallRig]:
+    """An external agent before a running worker and a gateway."""
+    folder = tmp_path_factory.mktemp("calls")
+    async with (
+        open_store(f"sqlite:///{folder}/signoff.db") as store,
+        call_rig(client, store, f"calls-{uuid.uuid4().hex[:12]}") as rig,
     ):
         yield rig

@@ -61,3 +61,15 @@ async def test_calls_whose_results_nobody_fetched_are_forgotten(store_url: str) 
         assert not (await joins.join(KEY, "two")).is_new
         await joins.sweep(timedelta(days=-1))
         assert (await joins.join(KEY, "two")).is_new
+
+
+async def test_a_moved_key_names_another_call(store_url: str) -> None:
+    """Whether it named one or none; what it names is found, and whoever joins is told it."""
+    async with open_store(store_url) as store:
+        joins = CallJoins(store)
+        assert await joins.find(KEY) == ""
+        await joins.move(KEY, "one")
+        assert await joins.find(KEY) == "one"
+        await joins.move(KEY, "two")
+        assert await joins.find(KEY) == "two"
+        assert (await joins.join(KEY, "three"))[::2] == ("two", False)

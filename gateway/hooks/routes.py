@@ -1,0 +1,82 @@
+"""The routes of coding agents' hooks: each takes what the hook sends as it is, and answers in the hook's own shape."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from pydantic import ValidationError
+
+from signoff.contracts.canonical_json import NotCanonical
+from signoff.contracts.errors import SignoffError
+from signoff.gateway.api.faults import FAULTS
+from signoff.gateway.auth.dependencies import Deps, LiveUpdates, TokenAgent
+from signoff.gateway.errors import sentence
+from signoff.gateway.hooks.hook_answer import SILENT, HookAnswer, deny
+from signoff.gateway.hooks.hook_calls import HookCalls
+from signoff.gateway.hooks.hook_event import GATES, HookBody
+
+router = APIRouter(prefix="/v1/hooks", tags=["calls"], responses=FAULTS)
+
+HOLD_SECONDS = 50.0
+"""How long a hook is held that says nothing of it: proxies give up at a minute."""
+LONGEST_HOLD_SECONDS = 3_600.0
+"""The longest that a hook may be held."""
+Hold = Annotated[
+    float, Query(ge=0, le=LONGEST_HOLD_SECONDS, description="Seconds to wait for people; below the hook's time-out.")
+]
+Defer = Annotated[
+    bool, Query(description="End a `-p` run that waits with `defer`, to be resumed later; a session passes over it.")
+]
+Agent = Annotated[str | None, Query(description="In development, whose calls they are; needless with one agent.")]
+User = Annotated[str | None, Query(description="In whose name, by id; needless where the agent acts for one alone.")]
+
+
+@router.post("/claude-code", summary="A hook of Claude Code")
+async def answer_claude_code(
+    event: HookBody,
+    deps: Deps,
+    live: LiveUpdates,
+    request: Request,
+    caller: TokenAgent,
+    hold: Hold = HOLD_SECONDS,
+    defer: Defer = False,
+    agent: Agent = None,
+    user: User = None,
+) -> dict[str, Any]:
+    """`PreToolUse` and `PermissionRequest` are answered whether the call may run; `PostToolUse` and
+    `PostToolUseFailure` report it. Any other event is answered with nothing.
+    """
+    return await _answer(HookCalls(deps, live, request, caller, "claude-code", agent, user, hold, defer), event)
+
+
+@router.post("/codex", summary="A hook of Codex")
+async def answer_codex(
+    event: HookBody,
+    deps: Deps,
+    live: LiveUpdates,
+    request: Request,
+    caller: TokenAgent,
+    hold: Hold = HOLD_SECONDS,
+    agent: Agent = None,
+    user: User = None,
+) -> dict[str, Any]:
+    """The same in the shape that Codex reads: a call that may run unchanged is answered with nothing."""
+    return await _answer(HookCalls(deps, live, request, caller, "codex", agent, user, hold, False), event)
+
+
+async def _answer(calls: HookCalls, event: HookBody) -> HookAnswer:
+    outcome = event.outcome
+    if outcome is not None:
+        try:
+            return await calls.report(event, outcome)
+        except (ValidationError, NotCanonical):
+            # No call that could have been permitted.
+            return SILENT
+    if event.hook_event_name not in GATES:
+        return SILENT
+    try:
+        return await calls.gate(event)
+    except ValidationError as error:
+        return deny(event, f"Not run: {sentence(error.errors())}")
+    except SignoffError as error:
+        # In the hook's own way of saying no: by default a status that is no success lets the call run.
+        return deny(event, f"Not run: {error.message}")

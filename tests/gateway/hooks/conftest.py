@@ -1,0 +1,64 @@
+"""The hooks of a coding agent, as it sends them, before the session's gateway with external agents."""
+
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from call_rig import CallRig
+
+RECORDED = Path(__file__).parent / "recorded"
+"""Bodies as Claude Code 2.1.332 and Codex 0.171.0 sent them, their ids and paths aside."""
+
+
+@dataclass
+class Hooks:
+    """A session of a coding agent before the gateway."""
+
+    agent: CallRig
+    host: str = "claude-code"
+    session: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    def body(self, event: str, command: str = "", **fields: Any) -> dict[str, Any]:
+        """What a hook sends for an event: as recorded, of this session."""
+        sent: dict[str, Any] = json.loads((RECORDED / f"{self.host}.json").read_text(encoding="utf-8"))[event]
+        if command:
+            sent["tool_input"] = {"command": command}
+        return sent | {"session_id": self.session} | fields
+
+    async def send(self, body: Any, **params: Any) -> httpx.Response:
+        """Send a body as it is; nobody is waited for."""
+        query = {"agent": "coder", "hold": 0} | params
+        return await self.agent.http.post(f"/v1/hooks/{self.host}", json=body, params=query)
+
+    async def answer(self, event: str, command: str = "", *, hold: float = 0, **fields: Any) -> dict[str, Any]:
+        """What the gateway answers a hook."""
+        answer = await self.send(self.body(event, command, **fields), hold=hold)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    async def decision(self, command: str, use: str, **more: Any) -> dict[str, Any]:
+        """What is decided about a command that is about to run."""
+        found: dict[str, Any] = (await self.answer("PreToolUse", command, tool_use_id=use, **more))[
+            "hookSpecificOutput"
+        ]
+        assert found.pop("hookEventName") == "PreToolUse"
+        return found
+
+    async def waiting(self) -> str:
+        """The one call of this session about which people are asked."""
+        answer = await self.agent.http.get("/v1/approvals", params={"as": "approver", "limit": 500})
+        assert answer.status_code == 200, answer.text
+        [found] = [each["id"] for each in answer.json()["approvals"] if f".{self.session}." in each["id"]]
+        return str(found).removesuffix(".c1.1")
+
+
+@pytest.fixture
+def hooks(agent: CallRig) -> Callable[..., Hooks]:
+    """Makes sessions of coding agents."""
+    return lambda host="claude-code": Hooks(agent, host)

@@ -1,0 +1,125 @@
+"""What docs/hooks.md shows is used as the coding agents use it, against a gateway that is served."""
+
+import asyncio
+import json
+import os
+import re
+import sys
+import tomllib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from app_server import running_app
+from call_rig import CallRig, call_token
+from documents import blocks
+from gateway_login import locked_rig
+from polling import pauses
+
+from signoff.temporal.embedded_server import free_port
+
+PAGE = Path(__file__).parents[3] / "docs" / "hooks.md"
+COPIED_LINES = 10
+"""Lines that a reader copies for one coding agent."""
+
+
+@pytest.fixture
+async def served(agent: CallRig) -> AsyncIterator[dict[str, str]]:
+    """The environment of a coding agent whose gateway is served and asks for tokens."""
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    locked = locked_rig(agent.rig, public_url=address)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    token = await call_token(agent.rig, "coder")
+    async with locked.http, running_app(locked.app, port):
+        yield {"PATH": path, "SIGNOFF_PUBLIC_URL": address, "SIGNOFF_TOKEN": token}
+
+
+def shown(language: str) -> str:
+    """The one block of a language, of few lines."""
+    [block] = blocks(PAGE, language)
+    assert len(block.text.splitlines()) <= COPIED_LINES
+    return block.text
+
+
+async def test_the_settings_for_claude_code_end_in_an_approval_and_an_outcome(
+    hooks: Any, served: dict[str, str]
+) -> None:
+    """Each hook is sent as Claude Code sends it: to its address, with the variables that it may read."""
+    session = hooks()
+    events = json.loads(shown("json").replace("http://127.0.0.1:8300", served["SIGNOFF_PUBLIC_URL"]))["hooks"]
+
+    async def send(event: str) -> dict[str, Any]:
+        [matcher] = events[event]
+        assert re.fullmatch(matcher["matcher"], "Bash")
+        [hook] = matcher["hooks"]
+        assert hook["type"] == "http"
+        variables = {name: served[name] for name in hook["allowedEnvVars"]}
+        headers = {
+            name: re.sub(r"\$(\w+)", lambda at: variables[at[1]], text) for name, text in hook["headers"].items()
+        }
+        async with httpx.AsyncClient(timeout=hook.get("timeout", 600)) as http:
+            answer = await http.post(hook["url"], json=session.body(event), headers=headers)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    [gate] = events["PreToolUse"][0]["hooks"]
+    assert gate["onFailure"] == "block"
+    assert gate["timeout"] > float(gate["url"].partition("hold=")[2])
+    asked = asyncio.create_task(send("PreToolUse"))
+    call = await waiting(session)
+    await session.agent.decide(call)
+    assert (await asked)["hookSpecificOutput"]["permissionDecision"] == "allow"
+    assert await send("PostToolUseFailure") == {}
+    assert (await session.agent.show(call))["code"] == "execution_failed"
+    assert await send("PostToolUse") == {}
+
+
+async def test_the_settings_for_codex_end_in_an_approval_and_an_outcome(hooks: Any, served: dict[str, str]) -> None:
+    """Each command is run as Codex runs it: by a shell, with the event on its standard input."""
+    session = hooks("codex")
+    events = tomllib.loads(shown("toml"))["hooks"]
+    [gate], [report] = events["PreToolUse"][0]["hooks"], events["PostToolUse"][0]["hooks"]
+    assert re.fullmatch(events["PreToolUse"][0]["matcher"], "Bash")
+    assert gate["timeout"] > float(re.findall(r"--hold (\d+)", gate["command"])[0])
+    asked = asyncio.create_task(run(gate["command"], session.body("PreToolUse"), served))
+    call = await waiting(session)
+    await session.agent.decide(call)
+    assert await asked == (0, "{}\n", "")
+    assert await run(report["command"], session.body("PostToolUse"), served) == (0, "{}\n", "")
+    assert (await session.agent.show(call))["result"] == "hi\n"
+    code, out, _ = await run(gate["command"], session.body("PreToolUse", "sudo ls", tool_use_id="call_2"), served)
+    assert (code, json.loads(out)["hookSpecificOutput"]["permissionDecision"]) == (0, "deny")
+    for env in ({"SIGNOFF_TOKEN": "x"}, {"SIGNOFF_PUBLIC_URL": f"http://127.0.0.1:{free_port()}"}, {"PATH": "/bin"}):
+        code, out, err = await run(gate["command"], session.body("PreToolUse"), served | env)
+        # Codex blocks by this code alone, and only where something is said.
+        assert (code, out, bool(err.strip())) == (2, "", True), env
+
+
+async def waiting(session: Any) -> str:
+    """The call of a session, once people are asked."""
+    for pause in pauses():
+        listed = await session.agent.http.get("/v1/approvals", params={"as": "approver", "limit": 500})
+        found = [each["id"] for each in listed.json()["approvals"] if session.session in each["id"]]
+        if found:
+            return str(found[0]).removesuffix(".c1.1")
+        await asyncio.sleep(pause)
+    raise AssertionError("pauses end")
+
+
+async def run(command: str, event: dict[str, Any], env: dict[str, str]) -> tuple[int | None, str, str]:
+    """Runs a hook's command; returns its exit code and what it printed."""
+    process = await asyncio.create_subprocess_exec(
+        "sh",
+        "-c",
+        command,
+        env=env,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate(json.dumps(event).encode())
+    return process.returncode, out.decode(), err.decode()

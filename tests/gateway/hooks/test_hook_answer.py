@@ -1,0 +1,95 @@
+"""Each host is answered in its own shape: those that Claude Code 2.1.332 and Codex 0.171.0 were seen to obey."""
+
+from typing import Any
+
+import pytest
+
+from signoff.contracts.responses import CallAnswer
+from signoff.gateway.hooks.hook_answer import allow, can_edit, defer, deny, refusal_words, wait_words
+from signoff.gateway.hooks.hook_event import HookBody, HookHost
+
+ARGS = {"command": "rm -rf build"}
+EDITED = {"command": "rm -r build"}
+GATE = HookBody(hook_event_name="PreToolUse", tool_name="Bash", tool_input=ARGS)
+PERMISSION = HookBody(hook_event_name="PermissionRequest", tool_name="Bash", tool_input=ARGS)
+
+
+def call(state: Any, **fields: Any) -> CallAnswer:
+    """A call in a state."""
+    return CallAnswer(id="c", state=state, tool="Bash", **fields)
+
+
+def output(event: HookBody, **fields: Any) -> dict[str, Any]:
+    """The object around what is said."""
+    return {"hookSpecificOutput": {"hookEventName": event.hook_event_name, **fields}}
+
+
+@pytest.mark.parametrize(
+    ("host", "event", "args", "answer"),
+    [
+        ("claude-code", GATE, ARGS, output(GATE, permissionDecision="allow")),
+        ("codex", GATE, ARGS, {}),
+        ("claude-code", PERMISSION, ARGS, output(PERMISSION, decision={"behavior": "allow"})),
+        ("codex", PERMISSION, ARGS, output(PERMISSION, decision={"behavior": "allow"})),
+        (
+            "claude-code",
+            PERMISSION,
+            EDITED,
+            output(PERMISSION, decision={"behavior": "allow", "updatedInput": EDITED}),
+        ),
+    ],
+)
+def test_what_may_run_is_allowed(host: HookHost, event: HookBody, args: dict[str, Any], answer: dict[str, Any]) -> None:
+    """Codex counts a bare yes as a failed hook, and is told nothing."""
+    assert allow(host, event, call("used", args=args)) == answer
+
+
+@pytest.mark.parametrize("host", ["claude-code", "codex"])
+def test_changed_arguments_run_in_the_place_of_the_others(host: HookHost) -> None:
+    """The model is told who changed them."""
+    found = allow(host, GATE, call("used", args=EDITED, edited_by="Ana"))["hookSpecificOutput"]
+    assert (found["permissionDecision"], found["updatedInput"]) == ("allow", EDITED)
+    assert found["additionalContext"].startswith("Ana changed the arguments")
+
+
+def test_codex_cannot_change_arguments_as_it_asks_for_permission() -> None:
+    """It would pass over such an answer, and ask at the terminal."""
+    assert [can_edit(host, each) for host in ("codex", "claude-code") for each in (GATE, PERMISSION)] == [
+        True,
+        False,
+        True,
+        True,
+    ]
+
+
+@pytest.mark.parametrize("reason", ["too dear", "", "  "])
+def test_a_denial_has_a_reason(reason: str) -> None:
+    """Without one Codex would count the hook as failed, and run the call."""
+    words = reason.strip() or "not allowed"
+    assert deny(GATE, reason) == output(GATE, permissionDecision="deny", permissionDecisionReason=words)
+    assert deny(PERMISSION, reason) == output(PERMISSION, decision={"behavior": "deny", "message": words})
+
+
+def test_who_waits_is_told_the_code_and_how_to_go_on() -> None:
+    """The model calls again in a while; a `-p` run ends."""
+    waiting = call("waiting", code="K7Q-2FM", page="https://signoff.example.com/turns/x")
+    words = wait_words(waiting)
+    assert "K7Q-2FM (https://signoff.example.com/turns/x)" in words
+    assert "again with the same arguments" in words
+    assert defer(GATE, waiting) == output(GATE, permissionDecision="defer", permissionDecisionReason=words)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (call("denied", source="human", reason="not on a Friday", by="Ana"), "Denied by Ana: not on a Friday"),
+        (call("denied", source="policy", reason="`deny_if` is true"), "Denied: `deny_if` is true"),
+        (call("denied", source="timeout"), "Denied: timeout"),
+        (call("used"), "used before"),
+        (call("ended", code="ok", result="paid"), "ok: paid"),
+        (call("running"), "run by Signoff itself"),
+    ],
+)
+def test_what_must_not_run_is_told_why(answer: CallAnswer, words: str) -> None:
+    """By whom and why where people or rules said no; a call that Signoff ran is not run a second time."""
+    assert words in refusal_words(answer)

@@ -1,0 +1,213 @@
+"""Calls of a coding agent pass gates and people by its hooks: each asked about once, run once and reported once."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from signoff.contracts.responses import CallAnswer
+from signoff.gateway.calls.call_reader import ExternalTurn
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.hooks import hook_calls
+
+ALLOWED = {"permissionDecision": "allow"}
+
+
+class Held:
+    """Says when so many requests are held, and people not yet asked for an answer."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+        self._left = number
+        self._all = asyncio.Event()
+        read = hook_calls.read_call
+
+        async def read_and_count(deps: GatewayDeps, turn: ExternalTurn, wait: float = 0.0) -> CallAnswer:
+            if wait:
+                self._left -= 1
+                if self._left == 0:
+                    self._all.set()
+            return await read(deps, turn, wait)
+
+        monkeypatch.setattr(hook_calls, "read_call", read_and_count)
+
+    async def all(self) -> None:
+        """Waits until they are."""
+        await self._all.wait()
+
+
+async def test_a_rule_lets_a_call_run_and_its_end_is_reported(hooks: Callable[..., Any]) -> None:
+    """One round trip each, and the same again to who asks or reports twice."""
+    session = hooks()
+    assert [await session.decision("ls", "toolu_1") for _ in range(2)] == [ALLOWED] * 2
+    for _ in range(2):
+        assert await session.answer("PostToolUse", "ls", tool_use_id="toolu_1") == {}
+    again = await session.decision("ls", "toolu_1")
+    assert (again["permissionDecision"], "outcome already" in again["permissionDecisionReason"]) == ("deny", True)
+    assert await session.decision("ls", "toolu_2") == ALLOWED
+
+
+async def test_a_rule_denies_a_call(hooks: Callable[..., Any]) -> None:
+    """Its model reads why, and nobody is asked."""
+    denied = await hooks().decision("sudo reboot", "toolu_1")
+    assert denied == {
+        "permissionDecision": "deny",
+        "permissionDecisionReason": "Denied: `deny_if` is true, so the call is denied",
+    }
+
+
+async def test_a_tool_that_nobody_declared_is_denied(hooks: Callable[..., Any]) -> None:
+    """Also by a name that no tool can have."""
+    session = hooks()
+    for name, words in (("WebFetch", "Unknown tool: WebFetch"), ("x" * 65, "`tool`"), ("a.b/c", "Unknown tool")):
+        answer = await session.answer("PreToolUse", "ls", tool_name=name, tool_use_id=name[:9])
+        assert answer["hookSpecificOutput"]["permissionDecision"] == "deny"
+        assert words in answer["hookSpecificOutput"]["permissionDecisionReason"]
+
+
+async def test_a_tool_that_signoff_runs_is_not_run_by_the_agent(hooks: Callable[..., Any]) -> None:
+    """It reads what came of it."""
+    answer = await hooks().answer("PreToolUse", tool_name="pay", tool_input={"amount": 20})
+    assert answer["hookSpecificOutput"]["permissionDecision"] == "deny"
+    assert answer["hookSpecificOutput"]["permissionDecisionReason"].endswith("ok: paid")
+
+
+async def test_a_held_call_runs_as_it_was_approved(hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the arguments that people wrote, and the model is told; its failure is reported."""
+    session, held = hooks(), Held(monkeypatch, 1)
+    asked = asyncio.create_task(session.decision("rm -rf build", "toolu_1", hold=600))
+    await held.all()
+    call = await session.waiting()
+    request = await session.agent.rig.request(f"{call}.c1.1")
+    assert (request.card.effect, request.agent_says) == ("Run rm -rf build", "in /tmp/shop")
+    await session.agent.decide(call, edited_args={"command": "rm -r build"})
+    answer = await asked
+    assert (answer["permissionDecision"], answer["updatedInput"]) == ("allow", {"command": "rm -r build"})
+    assert answer["additionalContext"].startswith("Approver changed")
+    assert await session.answer("PostToolUseFailure", "rm -r build", tool_use_id="toolu_1") == {}
+    ended = await session.agent.show(call)
+    assert (ended["state"], ended["code"], ended["result"]) == ("ended", "execution_failed", "Exit code 3\noops")
+
+
+async def test_fifty_equal_hooks_at_once_are_one_question(
+    hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them are the same call by its id, and each reads the answer."""
+    session, held = hooks(), Held(monkeypatch, 50)
+    asked = [asyncio.create_task(session.decision("rm -rf build", "toolu_1", hold=600)) for _ in range(50)]
+    await held.all()
+    await session.agent.decide(await session.waiting())
+    assert await asyncio.gather(*asked) == [ALLOWED] * 50
+
+
+async def test_two_equal_calls_at_once_are_one_question_and_one_run(
+    hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """People approved one call: the other is told that it was used, and asks anew."""
+    session, held = hooks(), Held(monkeypatch, 2)
+    asked = [asyncio.create_task(session.decision("rm -rf build", f"toolu_{each}", hold=600)) for each in range(2)]
+    await held.all()
+    await session.agent.decide(await session.waiting())
+    answers = await asyncio.gather(*asked)
+    assert sorted(each["permissionDecision"] for each in answers) == ["allow", "deny"]
+    [refused] = [each for each in answers if each["permissionDecision"] == "deny"]
+    assert "was used before" in refused["permissionDecisionReason"]
+
+
+async def test_a_hold_that_ends_leaves_the_question_to_the_same_call(hooks: Callable[..., Any]) -> None:
+    """Called again under another id it joins: the approval that came meanwhile lets it run, once."""
+    session = hooks()
+    first = await session.decision("rm -rf build", "toolu_1")
+    call = await session.waiting()
+    code = (await session.agent.show(call))["code"]
+    assert (first["permissionDecision"], f"approval {code} (" in first["permissionDecisionReason"]) == ("deny", True)
+    assert await session.decision("rm -rf build", "toolu_2") == first
+    await session.agent.decide(call)
+    await session.agent.show(call, wait=20)
+    assert await session.decision("rm -rf build", "toolu_3") == ALLOWED
+    await session.answer("PostToolUse", "rm -rf build", tool_use_id="toolu_3")
+    assert (await session.agent.show(call))["code"] == "ok"
+    late = await session.decision("rm -rf build", "toolu_2")
+    assert "outcome already" in late["permissionDecisionReason"]
+    # What ran is over: the next one is another call.
+    assert "waiting for approval" in (await session.decision("rm -rf build", "toolu_4"))["permissionDecisionReason"]
+
+
+async def test_a_denial_reaches_the_call_that_comes_later_once(hooks: Callable[..., Any]) -> None:
+    """Under its own id again and again; the next equal call asks anew."""
+    session = hooks()
+    await session.decision("rm -rf build", "toolu_1")
+    call = await session.waiting()
+    await session.agent.decide(call, verdict="denied", reason="not on a Friday")
+    for _ in range(2):
+        denied = await session.decision("rm -rf build", "toolu_1", hold=20)
+        assert denied["permissionDecisionReason"] == "Denied by approver: not on a Friday"
+    assert "waiting for approval" in (await session.decision("rm -rf build", "toolu_2"))["permissionDecisionReason"]
+    assert await session.waiting() != call
+
+
+async def test_the_same_id_with_other_arguments_is_refused(hooks: Callable[..., Any]) -> None:
+    """What was approved for one call is not the yes to another."""
+    session = hooks()
+    assert await session.decision("ls", "toolu_1") == ALLOWED
+    refused = await session.decision("ls /", "toolu_1")
+    assert (refused["permissionDecision"], "other content" in refused["permissionDecisionReason"]) == ("deny", True)
+
+
+async def test_a_run_that_may_end_is_deferred(hooks: Callable[..., Any]) -> None:
+    """Resumed it asks again with the same id; Codex and permission requests know no `defer`."""
+    session = hooks()
+    body = session.body("PreToolUse", "rm -rf build")
+    answer = (await session.send(body, defer=True)).json()["hookSpecificOutput"]
+    assert (answer["permissionDecision"], "waiting" in answer["permissionDecisionReason"]) == ("defer", True)
+    call = await session.waiting()
+    await session.agent.decide(call)
+    await session.agent.show(call, wait=20)
+    assert (await session.send(body, defer=True)).json()["hookSpecificOutput"]["permissionDecision"] == "allow"
+    other = session.body("PermissionRequest", "rm -rf dist")
+    assert (await session.send(other, defer=True)).json()["hookSpecificOutput"]["decision"]["behavior"] == "deny"
+
+
+async def test_a_permission_request_is_answered_and_its_run_reported(hooks: Callable[..., Any]) -> None:
+    """It tells no id: what ran is found by its arguments, which people changed."""
+    session = hooks()
+    answer = await session.answer("PermissionRequest", "rm -rf build")
+    assert answer["hookSpecificOutput"]["decision"]["behavior"] == "deny"
+    call = await session.waiting()
+    await session.agent.decide(call, edited_args={"command": "rm -r build"})
+    await session.agent.show(call, wait=20)
+    answer = await session.answer("PermissionRequest", "rm -rf build")
+    assert answer["hookSpecificOutput"]["decision"] == {"behavior": "allow", "updatedInput": {"command": "rm -r build"}}
+    assert await session.answer("PostToolUse", "rm -r build", tool_use_id="toolu_1") == {}
+    assert (await session.agent.show(call))["state"] == "ended"
+
+
+async def test_codex_runs_no_changed_arguments_that_it_cannot_be_given(hooks: Callable[..., Any]) -> None:
+    """Its permission requests know none: the call is denied, and its record says that it did not run."""
+    session = hooks("codex")
+    body = session.body("PreToolUse", "rm -rf build", hook_event_name="PermissionRequest", tool_use_id="")
+    await session.send(body)
+    call = await session.waiting()
+    await session.agent.decide(call, edited_args={"command": "rm -r build"})
+    await session.agent.show(call, wait=20)
+    answer = (await session.send(body)).json()["hookSpecificOutput"]["decision"]
+    assert (answer["behavior"], "'rm -r build'" in answer["message"]) == ("deny", True)
+    assert (await session.agent.show(call))["code"] == "execution_failed"
+
+
+async def test_codex_is_told_nothing_of_a_call_that_may_run(hooks: Callable[..., Any]) -> None:
+    """And reads a denial as Claude Code does."""
+    session = hooks("codex")
+    assert await session.answer("PreToolUse", "ls") == {}
+    assert await session.answer("PostToolUse", "ls") == {}
+    denied = await session.answer("PreToolUse", "sudo ls", tool_use_id="call_11")
+    assert denied["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+async def test_a_report_of_a_call_that_nobody_asked_about_says_nothing(hooks: Callable[..., Any]) -> None:
+    """Nor one of what was denied, or of a tool that no call can name."""
+    session = hooks()
+    assert await session.answer("PostToolUse", "cat x", tool_use_id="toolu_9") == {}
+    await session.decision("sudo ls", "toolu_1")
+    assert await session.answer("PostToolUse", "sudo ls", tool_use_id="toolu_1") == {}
+    assert await session.answer("PostToolUse", "ls", tool_name="x" * 65) == {}

@@ -1,0 +1,90 @@
+"""What a hook sends is read as recorded: whose call it is, which one, and what became of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from signoff.contracts.ids import is_id
+from signoff.contracts.limits import ARGUMENTS_BYTES
+from signoff.gateway.hooks.hook_event import HookBody, run_key
+from signoff.store.content_store import json_bytes
+
+RECORDED = Path(__file__).parent / "recorded"
+
+
+def event(host: str, name: str, **fields: Any) -> HookBody:
+    """A recorded body, with some fields changed."""
+    sent = json.loads((RECORDED / f"{host}.json").read_text(encoding="utf-8"))[name]
+    return HookBody.model_validate(sent | fields)
+
+
+@pytest.mark.parametrize("host", ["claude-code", "codex"])
+def test_a_recorded_call_is_a_proposal(host: str) -> None:
+    """Its session, tool and arguments, and where it would run as the agent's words."""
+    body = event(host, "PreToolUse")
+    proposal = body.proposal("coder", None)
+    assert (proposal.tool, proposal.args["command"], proposal.agent) == ("Bash", "rm -rf build", "coder")
+    assert (proposal.session, proposal.says) == (body.session_id, "in /tmp/shop")
+    assert body.outcome is None
+    assert body.key is not None
+    assert event(host, "PostToolUse", tool_use_id=body.tool_use_id).key == body.key
+
+
+def test_a_permission_request_has_no_key() -> None:
+    """Claude Code tells no id of the call."""
+    assert event("claude-code", "PermissionRequest").key is None
+
+
+@pytest.mark.parametrize(
+    ("host", "name", "fields", "code", "result"),
+    [
+        ("codex", "PostToolUse", {}, "ok", "hi\n"),
+        ("claude-code", "PostToolUse", {"tool_response": None}, "ok", None),
+        ("claude-code", "PostToolUseFailure", {}, "execution_failed", "Exit code 3\noops"),
+        ("claude-code", "PostToolUseFailure", {"is_interrupt": True}, "in_doubt", "Exit code 3\noops"),
+    ],
+)
+def test_what_became_of_a_call_is_a_report(host: str, name: str, fields: Any, code: str, result: Any) -> None:
+    """What somebody broke off may have happened."""
+    outcome = event(host, name, **fields).outcome
+    assert outcome is not None
+    assert (outcome.code, outcome.result) == (code, result)
+
+
+@pytest.mark.parametrize(
+    "response", [{"stdout": "ä" * 100_000}, '"\\' * 100_000, {"half": "\ud800"}, "\ud800" * 50_000]
+)
+def test_a_result_that_cannot_be_kept_is_cut(response: Any) -> None:
+    """One that is too large, or that JSON cannot carry."""
+    body = HookBody(hook_event_name="PostToolUse", tool_response=response)
+    outcome = body.outcome
+    assert outcome is not None
+    assert len(json_bytes(outcome.result)) <= ARGUMENTS_BYTES
+
+
+@pytest.mark.parametrize("session", ["a b", "../x", "x" * 49, "ä"])
+def test_a_session_of_any_name_is_one_session(session: str) -> None:
+    """The same one for the same name, and no other's."""
+    found = HookBody(hook_event_name="PreToolUse", session_id=session).session
+    assert found is not None
+    assert is_id(found)
+    assert found == HookBody(hook_event_name="PostToolUse", session_id=session).session
+    assert found != HookBody(hook_event_name="PreToolUse", session_id=f"{session}.").session
+
+
+@pytest.mark.parametrize(
+    "fields", [{"tool_name": ""}, {"tool_name": "x" * 65}, {"tool_input": None}, {"tool_input": [1]}]
+)
+def test_what_is_no_call_is_proposed_by_nobody(fields: dict[str, Any]) -> None:
+    """Its error names the field."""
+    with pytest.raises(ValidationError, match=r"tool|args"):
+        event("codex", "PreToolUse", **fields).proposal(None, None)
+
+
+def test_the_key_of_a_run_is_of_tool_and_arguments() -> None:
+    """The order of arguments says nothing."""
+    assert run_key("Bash", {"a": 1, "b": 2}) == run_key("Bash", {"b": 2, "a": 1})
+    assert len({run_key("Bash", {}), run_key("Edit", {}), run_key("Bash", {"a": 1})}) == 3

@@ -1,0 +1,108 @@
+"""Who may ask by a hook, and what bad input is answered: never a yes."""
+
+import json
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from call_rig import CallRig, call_token
+from gateway_login import bearer, locked_rig, token_of
+
+from signoff.contracts.errors import ServerUnavailable
+from signoff.gateway.hooks import hook_calls
+
+DEEP: Any = json.loads("[" * 100 + "]" * 100)
+
+
+async def test_the_token_of_an_agent_alone_lets_a_hook_in(hooks: Callable[..., Any]) -> None:
+    """Its calls are that agent's, whatever the request says; without a token or with a person's nothing is answered."""
+    session = hooks()
+    body = session.body("PreToolUse", "ls", tool_use_id="toolu_1")
+    locked = locked_rig(session.agent.rig)
+    async with locked.http as http:
+        path = "/v1/hooks/claude-code"
+        assert (await http.post(path, json=body)).status_code == 401
+        person = await http.post(path, json=body, headers=bearer(await token_of(session.agent.rig, "ana")))
+        assert (person.status_code, person.json()["code"]) == (403, "scope")
+        own = bearer(await call_token(session.agent.rig, "coder"))
+        allowed = await http.post(path, json=body, headers=own)
+        assert allowed.json()["hookSpecificOutput"]["permissionDecision"] == "allow"
+        for query, words in (({"agent": "clerk"}, "this token is of `coder`"), ({"user": "ana"}, "may not act for")):
+            refused = await http.post(path, json=body, headers=own, params=query)
+            assert (refused.status_code, refused.json()["hookSpecificOutput"]["permissionDecision"]) == (200, "deny")
+            assert words in refused.json()["hookSpecificOutput"]["permissionDecisionReason"]
+
+
+@pytest.mark.parametrize("host", ["claude-code", "codex"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tool_input": None},
+        {"tool_input": "rm -rf /"},
+        {"tool_input": {"command": "x" * 70_000}},
+        {"tool_input": {"command": "ls", "deep": DEEP}},
+        {"tool_input": {"command": "ls", "number": 2**60}},
+        {"tool_name": ""},
+    ],
+)
+async def test_a_call_that_cannot_be_read_is_denied_in_the_hooks_own_way(
+    hooks: Callable[..., Any], host: str, fields: dict[str, Any]
+) -> None:
+    """Whatever the hook does with a status that is no success."""
+    session = hooks(host)
+    answer = await session.send(session.body("PreToolUse", **fields))
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'"x"', b"{}", b'{"hook_event_name": 7}', b"\xff"])
+async def test_garbage_is_no_success(agent: CallRig, content: bytes) -> None:
+    """Nobody can say in which shape to deny it."""
+    headers = {"content-type": "application/json"}
+    answer = await agent.http.post("/v1/hooks/codex?agent=coder", content=content, headers=headers)
+    assert answer.status_code in (400, 422)
+    assert set(answer.json()) == {"code", "message"}
+
+
+async def test_half_of_a_surrogate_pair_is_no_success(agent: CallRig) -> None:
+    """In a name or in arguments."""
+    headers = {"content-type": "application/json"}
+    for content in (
+        b'{"hook_event_name": "PreToolUse", "tool_name": "\\ud800", "tool_input": {}}',
+        b'{"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "\\ud800"}}',
+        b'{"hook_event_name": "PostToolUse", "tool_name": "Bash", "tool_input": {"command": "\\ud800"}}',
+    ):
+        answer = await agent.http.post("/v1/hooks/codex?agent=coder", content=content, headers=headers)
+        output = answer.json().get("hookSpecificOutput", {})
+        assert (answer.status_code, output.get("permissionDecision", "")) in ((422, ""), (200, "deny"), (200, ""))
+
+
+async def test_other_events_are_answered_with_nothing(hooks: Callable[..., Any]) -> None:
+    """A hook of all events may lead here."""
+    session = hooks()
+    assert await session.answer("PreToolUse", hook_event_name="SessionStart") == {}
+
+
+@pytest.mark.parametrize("query", [{"hold": -1}, {"hold": 3_601}, {"hold": "x"}, {"defer": "later"}])
+async def test_a_bad_query_is_no_success(hooks: Callable[..., Any], query: dict[str, Any]) -> None:
+    """A mistake in the settings shows at the first call."""
+    session = hooks()
+    assert (await session.send(session.body("PreToolUse", "ls"), **query)).status_code == 422
+
+
+async def test_a_server_that_is_away_denies(hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the hook's own way; a report is told that it was not taken."""
+
+    async def propose(*_: Any, **__: Any) -> None:
+        raise ServerUnavailable("no Temporal server answers")
+
+    session = hooks()
+    monkeypatch.setattr(hook_calls, "propose", propose)
+    monkeypatch.setattr(hook_calls, "find_call", propose)
+    denied = await session.decision("ls", uuid.uuid4().hex)
+    assert denied == {
+        "permissionDecision": "deny",
+        "permissionDecisionReason": "Not run: no Temporal server answers",
+    }
+    assert (await session.send(session.body("PostToolUse", "ls"))).status_code == 503
