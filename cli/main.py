@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "thaw": ("signoff.cli.http.freeze", "Lift a freeze."),
     "events": ("signoff.cli.http.events", "Read and follow what happened, as events."),
     "hook": ("signoff.cli.http.hook", "Ask as a hook of a coding agent whether its call may run."),
+    "mcp-stdio": ("signoff.cli.http.mcp_stdio", "Serve a host of MCP that starts its servers itself."),
     "manifest": ("signoff.cli.local.manifest", "Check, show and compare manifests, and print their schema."),
     "tools": ("signoff.cli.local.tools", "List and explain the tools of a manifest."),
     "policy": ("signoff.cli.local.policy", "Check, test and explain policies."),

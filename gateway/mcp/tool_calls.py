@@ -83,7 +83,7 @@ class ToolCalls:
     async def propose(self, name: str, args: dict[str, Any], key: str | None) -> tuple[ExternalTurn, CallAnswer]:
         """Proposes a call, or joins it, and returns how it stands at once."""
         body = CallBody(tool=name, args=args, agent=self.agent, user=self.user)
-        turn, reply = await propose(self.deps, body, self.caller, key, "")
+        turn, reply = await propose(self.deps, body, self.caller, key, "", joins=True)
         if reply is not None and reply.nonce == turn.requester.nonce and reply.state not in MOVING:
             return turn, await confirm_call(self.deps, turn, reply.state, reply.outcome)
         return await self.load(turn.name)

@@ -40,6 +40,7 @@ PERSONS = (
     ("events", "follow"),
     ("events", "failed"),
     ("events", "retry"),
+    ("mcp-stdio", "coder"),
 )
 """Every command of a person."""
 

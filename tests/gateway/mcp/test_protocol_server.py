@@ -8,6 +8,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_rig import ERAS, LEGACY, MODERN, McpRig, text_of_result
 from mcp_types import InputRequiredResult
 
+from signoff.gateway.mcp.protocol_server import TOOL_USE_ID
+
 _AMOUNTS = iter(range(100, 900))
 
 
@@ -178,3 +180,20 @@ async def test_tasks_are_their_agents_and_for_clients_that_take_them(mcp: McpRig
         assert missing["error"]["code"] == -32602, missing
         refused = await mcp.ask_modern(method, extensions={}, taskId="main.a.b", inputResponses={})
         assert refused["error"]["code"] == -32021, refused
+
+
+async def test_a_client_that_names_its_calls_joins_and_repeats_them(
+    mcp: McpRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new name joins the call that waits; the same name again is told the same result, and nothing runs twice."""
+    euro = amount()
+    first, second = ({TOOL_USE_ID: f"toolu_{euro}_{number}"} for number in range(2))
+    async with mcp.client(LEGACY) as client:
+        with monkeypatch.context() as patched:
+            patched.setattr("signoff.gateway.mcp.protocol_server.HOLD_SECONDS", 0.0)
+            await client.call_tool("pay", {"amount": euro}, meta=first)  # type: ignore[arg-type]
+        await mcp.decide(await mcp.asked(f"Pay {euro}"))
+        for _ in range(2):
+            result = await client.call_tool("pay", {"amount": euro}, meta=second)  # type: ignore[arg-type]
+            assert text_of_result(result) == "paid"
+    assert sum(row[1].get("amount") == euro for row in mcp.gateway.ledger.rows) == 1

@@ -1,0 +1,63 @@
+"""A host that starts its servers itself reaches the gateway by `signoff mcp-stdio`, in both eras of the protocol."""
+
+import asyncio
+import io
+import json
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.shared.exceptions import MCPError
+from mcp_rig import ERAS, McpRig, text_of_result
+
+from signoff.cli.http.mcp_stdio import StdioForwarder
+from signoff.temporal.embedded_server import free_port
+
+_AMOUNTS = iter(range(950, 999))
+
+
+def server(mcp: McpRig, folder: Path, *options: str) -> StdioServerParameters:
+    """How a host starts it, in a folder of no project."""
+    words = ["-c", "from signoff.cli.main import main; main()", "mcp-stdio", "coder", "--url", mcp.url, *options]
+    return StdioServerParameters(command=sys.executable, args=words, env={"SIGNOFF_TOKEN": mcp.secret}, cwd=folder)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_host_lists_and_calls_and_is_held(mcp: McpRig, tmp_path: Path, era: str) -> None:
+    """What is refused is told as the gateway tells it."""
+    amount = next(_AMOUNTS)
+    async with Client(stdio_client(server(mcp, tmp_path)), mode=era) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["broken", "look", "pay"]
+        held = asyncio.create_task(client.call_tool("pay", {"amount": amount}))
+        approval = await mcp.asked(f"Pay {amount}")
+        # Beside the one that is held.
+        assert text_of_result(await client.call_tool("pay", {"amount": 20})) == "paid"
+        with pytest.raises(MCPError, match="Unknown tool"):
+            await client.call_tool("nothing", {})
+        await mcp.decide(approval)
+        assert text_of_result(await held) == "paid"
+
+
+async def test_a_person_who_may_not_be_named_is_an_error(mcp: McpRig, tmp_path: Path) -> None:
+    """By an error of the protocol, to which the host has the sentence."""
+    async with Client(stdio_client(server(mcp, tmp_path, "--user", "ana")), mode="legacy") as client:
+        with pytest.raises(MCPError, match="may not act for"):
+            await client.list_tools()
+
+
+async def test_without_a_gateway_each_request_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And a notification is answered by nothing; what is no message neither."""
+    port = free_port()
+    lines = ('{"jsonrpc":"2.0","id":1,"method":"initialize"}', '{"jsonrpc":"2.0","method":"x"}', "junk", "")
+    stdin = io.TextIOWrapper(io.BytesIO("\n".join(lines).encode()))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    async with httpx.AsyncClient() as http:
+        await StdioForwarder(http, f"http://127.0.0.1:{port}/mcp/coder").run()
+    (answer,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (answer["id"], answer["error"]["code"]) == (1, -32603)
+    assert answer["error"]["message"] == f"no gateway answers at http://127.0.0.1:{port}"
