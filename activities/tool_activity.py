@@ -4,6 +4,7 @@ It trusts no caller: whatever a permit claims is checked here again by the prese
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
@@ -31,6 +32,7 @@ from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import ToolReply, ToolTask, UsedPermit
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
+from signoff.contracts.ids import is_tool_name
 from signoff.contracts.usage import exhausted_message
 from signoff.registry.gates.local_decision import LocalGateDecision, settled_decision
 from signoff.registry.tool import Tool
@@ -225,7 +227,9 @@ def _absent(deps: WorkerDeps) -> Any:
 
 def _define(deps: WorkerDeps, tool: Tool) -> Any:
     async def run(task: ToolTask) -> ToolReply:
-        return await ToolActivity(deps, tool).run(task)
+        # One activity runs all that nobody declared: whether this name is such a one is judged there like all else.
+        named = tool.undeclared and is_tool_name(task.tool)
+        return await ToolActivity(deps, dataclasses.replace(tool, name=task.tool) if named else tool).run(task)
 
     return activity.defn(name=tool.activity)(run)
 

@@ -20,7 +20,7 @@ from signoff.approvals.argument_rows import (
     step_from_key,
     value_line,
 )
-from signoff.approvals.card_notes import runner_note
+from signoff.approvals.card_notes import UNDECLARED_TOOL, runner_note
 from signoff.approvals.redaction import redact_arguments, redact_secrets, secret_values
 from signoff.contracts.approval import Card, CardRow, Question
 from signoff.contracts.limits import CARD_VALUE_CHARS, EFFECT_CHARS, KIB
@@ -109,13 +109,14 @@ def draw_card(question: Question, declaration: Mapping[str, Any], args: Mapping[
         show=question.show,
         agent_says=question.agent_says,
         # From the declaration, as everything here: who runs it is no word of a worker's. First, as a note may be cut.
-        note="; ".join(filter(None, (runner_note(question.actor) if _is_external(declaration) else "", question.note))),
+        note="; ".join((*_declared_notes(declaration, question.actor), *filter(None, [question.note]))),
         mark=mark,
     )
 
 
-def _is_external(declaration: Mapping[str, Any]) -> bool:
-    return declaration.get("runs") == "external"
+def _declared_notes(declaration: Mapping[str, Any], actor: str) -> list[str]:
+    external = [runner_note(actor)] if declaration.get("runs") == "external" else []
+    return [*external, *([UNDECLARED_TOOL] if declaration.get("undeclared") else [])]
 
 
 def effect_sentence(template: str, *, title: str, tool: str, args: Mapping[str, Any], secrets: Collection[str]) -> str:

@@ -47,6 +47,9 @@ class EscalationPath:
     """To whom it is escalated."""
 
 
+Undeclared = Literal["deny", "ask"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExternalAgent:
     """What an actor that thinks elsewhere may do: it proposes calls with a token of the scope `call`."""
@@ -54,6 +57,9 @@ class ExternalAgent:
     acts_for: tuple[str, ...]
     """The people in whose name it may propose: `role:<role>` and `user:<id>`. With a single `user:` that is whom it
     acts for where a call names nobody."""
+    undeclared: Undeclared = "deny"
+    """What becomes of calls of tools that nobody declared: `deny`, or `ask` people about each, whatever its arguments
+    are; the agent runs it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,6 +59,9 @@ def _check_external(actor: Actor, agent: ExternalAgent) -> None:
     if not agent.acts_for:
         why = "is `external` and acts for nobody; write `acts_for`, such as `[role:staff]` or `[user:ana]`"
         raise actor_error(actor, "external.acts_for", "", why)
+    if agent.undeclared not in ("deny", "ask"):
+        why = f"has `undeclared` `{agent.undeclared}`; write `deny` or `ask`"
+        raise actor_error(actor, "external.undeclared", agent.undeclared, why)
     for each in agent.acts_for:
         if APPROVER.match(each) is None:
             why = f"acts for `{each}`, which is neither `role:<role>` nor `user:<id>`"

@@ -56,7 +56,7 @@ from signoff.registry.results.domain_data import schema_text
 from signoff.registry.results.reducers import Reducer, ReducerRegistry
 from signoff.registry.results.update_check import check_updates
 from signoff.registry.scopes.actor_scopes import ActorScopes, policy_over
-from signoff.registry.scopes.position import ResolutionContext
+from signoff.registry.scopes.position import NO_RESOLUTION_CONTEXT, ResolutionContext
 from signoff.registry.scopes.scope_builder import build_scopes
 from signoff.registry.tool import Tool
 
@@ -194,7 +194,11 @@ class Catalog:
     def find_definition(self, name: str, definition: str) -> Tool | None:
         """Returns the tool of this name and definition, else that of the registry by this name; or None."""
         found = self.tools_named(name)
-        return next((tool for tool in found if tool.definition == definition), found[0] if found else None)
+        # Of what nobody declared only the very one that was asked about: by a name alone it may be anybody's.
+        views = (each.positions["", ""].resolve(name, NO_RESOLUTION_CONTEXT).tool for each in self.scopes.values())
+        undeclared = (tool for tool in views if tool is not None and tool.undeclared)
+        exact = (tool for tool in (*found, *undeclared) if tool.definition == definition)
+        return next(exact, found[0] if found else None)
 
     def policy(self, tool: str) -> CompiledPolicy:
         """Returns the compiled policy of a tool, by its `activity`. Raises `ConfigError` for one that no tool has."""

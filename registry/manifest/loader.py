@@ -144,7 +144,7 @@ def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:
 
 
 def _external(section: ExternalSection) -> ExternalAgent:
-    return ExternalAgent(acts_for=tuple(section.acts_for))
+    return ExternalAgent(acts_for=tuple(section.acts_for), undeclared=section.undeclared)
 
 
 def _escalation(section: EscalationSection) -> EscalationPath:

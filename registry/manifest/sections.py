@@ -114,6 +114,9 @@ class ExternalSection(Section):
     """What an actor that thinks elsewhere may do, with a token of the scope `call`."""
 
     acts_for: list[str] = Field(description="In whose name it may propose calls: `role:<role>` and `user:<id>`.")
+    undeclared: Literal["deny", "ask"] = Field(
+        "deny", description="What becomes of tools that nobody declared: denied, or people are asked about each call."
+    )
 
 
 class ActorSection(Section):

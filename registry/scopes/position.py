@@ -1,24 +1,29 @@
 """Resolves a name where an actor stands: the nearest layer wins, and the trace says why no other did (X03).
 
-The order is transient > step inline > step reference > route > agent > registry. The nearest layer that names a tool
-owns the name: while it keeps the tool back, nothing behind it comes forward, so that waiting never loosens anything.
+The order is transient > step inline > step reference > route > agent > registry > undeclared. The nearest layer that
+names a tool owns the name: while it keeps the tool back, nothing behind it comes forward, so that waiting never loosens
+anything.
 """
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+from signoff.contracts.ids import is_tool_name
 from signoff.policy.filter_expression import CompiledFilter
 from signoff.registry.hooks import Select
 from signoff.registry.registry import ToolRegistry, ToolResolver
 from signoff.registry.tool import Tool
 
-LayerName: TypeAlias = Literal["transient", "step_inline", "step_reference", "route", "agent", "registry"]
+LayerName: TypeAlias = Literal["transient", "step_inline", "step_reference", "route", "agent", "registry", "undeclared"]
 LayerOutcome: TypeAlias = Literal["won", "lost", "absent"]
 
 TURN: Final = "*"
 """The last part of the place of a tool that a turn's own layer brings forward over a nearer one."""
+_NAMES_KEPT: Final = 200
+"""How many undeclared tools are kept by their names, of as many as agents make up."""
 _NOT_NAMED: Final = "does not name it"
 
 
@@ -243,6 +248,32 @@ class RegistryTools(Mapping[str, Tool]):
 
     def __len__(self) -> int:
         return self._registry.size
+
+
+class UndeclaredTools(Mapping[str, Tool]):
+    """Answers to every name that nobody declared with a tool of that name; lists none.
+
+    `declared` are the names that are taken, also in another case: who reads a card would take the two for one tool.
+    """
+
+    def __init__(self, template: Tool, declared: Iterable[str]) -> None:
+        self._taken = frozenset(name.casefold() for name in declared)
+        self._find = lru_cache(_NAMES_KEPT)(partial(_named, template))
+
+    def __getitem__(self, name: str) -> Tool:
+        if not is_tool_name(name) or name.casefold() in self._taken:
+            raise KeyError(name)
+        return self._find(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+def _named(template: Tool, name: str) -> Tool:
+    return dataclasses.replace(template, name=name)
 
 
 def owner_of(tool: Tool) -> tuple[str, str, str]:

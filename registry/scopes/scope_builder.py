@@ -14,10 +14,19 @@ from signoff.formats.nearest_name import did_you_mean
 from signoff.policy.filter_expression import compile_filter
 from signoff.registry.actor import Actor
 from signoff.registry.cel_context import ContextFields
+from signoff.registry.handler_adapters import run_elsewhere
 from signoff.registry.hooks import SELECT, Select
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.scopes.actor_scopes import ActorScopes, ScopedTool
-from signoff.registry.scopes.position import TURN, Layer, LayerName, Position, RegistryTools, ToolFilter
+from signoff.registry.scopes.position import (
+    TURN,
+    Layer,
+    LayerName,
+    Position,
+    RegistryTools,
+    ToolFilter,
+    UndeclaredTools,
+)
 from signoff.registry.scopes.route import Level, ListedTool, Route, Step, ToolUse, tool_uses
 from signoff.registry.tool import Tool
 from signoff.registry.tool_checks import check_declaration, is_placeholder
@@ -29,6 +38,8 @@ _MODES: Final = ("inherit", "only")
 _SHADOWING: Final = ("allow", "warn", "forbid")
 _RESERVED: Final = (RESPOND, READ_REST)
 _SELECT: Final = "select"
+UNDECLARED_NAME: Final = "undeclared"
+"""Names in lists what stands for all tools that nobody declared."""
 
 
 def build_scopes(actor: Actor, registry: ToolRegistry, fields: ContextFields) -> ActorScopes:
@@ -54,6 +65,7 @@ class _Build:
         outer = (
             Layer("agent", f"actor `{actor.name}`", {**own, **self._list(own)}),
             Layer("registry", "the registry", RegistryTools(self._registry)),
+            *self._undeclared(own),
         )
         self._check_select("select", actor.select)
         positions = {("", ""): self._position("", "", outer, (), own, (actor.select,))}
@@ -69,6 +81,29 @@ class _Build:
         return ActorScopes(
             actor.name, positions, self._placed, schemas, known, frozenset(self._collected), routed=bool(routes)
         )
+
+    def _undeclared(self, own: Mapping[str, Tool]) -> tuple[Layer, ...]:
+        """Returns the layer of what nobody declared, behind all others, where the actor may call that."""
+        agent = self._actor.external
+        if agent is None or agent.undeclared != "ask":
+            return ()
+        template = Tool(
+            name=UNDECLARED_NAME,
+            description="Whatever the agent calls that the manifest does not name; people are asked about each call.",
+            input_schema={"type": "object"},
+            scope="generalist",
+            # Not even where its policy would be written otherwise: there is none to write.
+            requires_approval=True,
+            runs="external",
+            handler=run_elsewhere,
+            # A word of a toolset is of what is declared; the actor's own word lets this one in.
+            always_include=True,
+            undeclared=True,
+            place=self._actor.name,
+        )
+        self._keep("external.undeclared", ScopedTool(template))
+        taken = (*_RESERVED, *self._registry.list(), *own)
+        return (Layer("undeclared", "what nobody declared", UndeclaredTools(template, taken)),)
 
     def _own(self) -> dict[str, Tool]:
         found: dict[str, Tool] = {}

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from signoff.approvals.card import render_card
-from signoff.approvals.card_notes import NOT_RUN, POLICY_CHANGED, TOOL_CHANGED, editor_note, fallback_note, runner_note
+from signoff.approvals.card_notes import (
+    NOT_RUN,
+    POLICY_CHANGED,
+    TOOL_CHANGED,
+    UNDECLARED_TOOL,
+    editor_note,
+    fallback_note,
+    runner_note,
+)
 from signoff.formats.json_schema import compile_schema
 from signoff.gateway.approvals.argument_form import fields_of
 from signoff.gateway.approvals.argument_parser import read_fields
@@ -86,7 +94,7 @@ def _remarks() -> list[str]:
     corrected = [apply_correction({"a": 1}, Correction({"a": 2}, why))[1] for why in ("", "names have a capital")]
     cards = [render_card(effect="", title="", tool="t", args=args, schema={}, secrets=("pin",)) for args in repeated]
     notes = [TOOL_CHANGED, POLICY_CHANGED, NOT_RUN, editor_note("Bo Berg"), fallback_note(["rates", "quotes"])]
-    notes.append(runner_note("coder"))
+    notes += [runner_note("coder"), UNDECLARED_TOOL]
     return [*notes, *(card.note for card in cards), *corrected, *_problems(SENT), *_problems(UNREADABLE)]
 
 
@@ -168,7 +176,7 @@ WRITERS: dict[str, tuple[str, ...]] = {
     "activities/gate_activity.py": ("_DOUBT_NOTE", "_ANOTHER_RAN", "_BEGUN_BEFORE", "GateActivity._ask_hooks"),
     "approvals/card.py": ("_repetition_note",),
     "approvals/card_notes.py": (
-        *("TOOL_CHANGED", "POLICY_CHANGED", "NOT_RUN"),
+        *("TOOL_CHANGED", "POLICY_CHANGED", "UNDECLARED_TOOL", "NOT_RUN"),
         *("editor_note", "fallback_note", "runner_note"),
     ),
     "engine/kill_switch.py": ("check_operator",),

@@ -11,6 +11,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "remark.edited": "{who} alterou os argumentos",
     "remark.fallback": "isto substitui {tools}",
     "remark.runner": "executado pelo próprio {actor}, fora do Signoff",
+    "remark.undeclared": "ninguém declarou esta ferramenta",
     "remark.repeated": "um valor secreto repete-se em {names} e lá está oculto",
     "remark.repeated.more": "um valor secreto repete-se em {names} e mais {n}, e lá está oculto",
     "remark.begun": "esta mesma chamada já foi começada e ninguém sabe se aconteceu",

@@ -1,0 +1,66 @@
+"""What nobody declared: which names mean it, for whom, and that no policy, list or hash overlooks it."""
+
+import pytest
+from call_rig import refund_tool
+from registry_kit import pinned
+
+from signoff.contracts.errors import ConfigError
+from signoff.registry.actor import Actor, ExternalAgent
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.gates.inventory import inventory
+
+
+def _catalog(undeclared: str = "ask", **fields: object) -> Catalog:
+    agent = ExternalAgent(acts_for=("user:guest",), undeclared=undeclared)  # type: ignore[arg-type]
+    actors = [Actor(name="roamer", model="", external=agent, **fields)]  # type: ignore[arg-type]
+    return build_catalog(tools=[refund_tool()], actors=actors, default_approvers=("role:approvers",))
+
+
+def test_a_name_that_nobody_declared_means_a_tool_that_asks() -> None:
+    """With any arguments, whatever lists and toolsets the actor has; two names are two tools."""
+    for fields in ({}, {"tools": ("refund",)}, {"tools": ()}):
+        catalog = _catalog(**fields)
+        view = catalog.tool_view(pinned(actor="roamer"))
+        tool, other = view.tool("Bash"), view.tool("Write")
+        assert tool is not None
+        assert other is not None
+        assert view.offers(tool)
+        assert (tool.name, tool.is_external, tool.undeclared, tool.activity) == ("Bash", True, True, "*@roamer")
+        assert tool.definition != other.definition
+        assert not tool.schema.check({"anything": {"at": ["all"]}})
+        assert catalog.policy(tool.activity).needs_person == "always"
+        assert catalog.find_definition("Bash", tool.definition) == tool
+        assert catalog.tools_named("Bash") == ()
+
+
+def test_what_is_declared_or_reserved_never_means_it() -> None:
+    """Nor what differs from it by case alone; a tool that the actor may not have is not reached by this either."""
+    view = _catalog(tools=()).tool_view(pinned(actor="roamer"))
+    refund = view.tool("refund")
+    assert refund is not None
+    assert (refund.undeclared, view.offers(refund)) == (False, False)
+    assert [view.tool(name) for name in ("Refund", "respond", "read_rest", "a b", "", "x" * 65)] == [None] * 6
+
+
+def test_it_is_denied_unless_declared_otherwise() -> None:
+    """And shown to nobody who lists tools."""
+    view = _catalog("deny").tool_view(pinned(actor="roamer"))
+    assert view.tool("Bash") is None
+    shown = _catalog().tool_view(pinned(actor="roamer")).visible()
+    assert [tool.name for tool in shown] == ["refund"]
+
+
+def test_it_is_part_of_the_catalog() -> None:
+    """Another catalog's hash, and a row of the inventory that says that it asks, and of whom."""
+    assert _catalog().hash != _catalog("deny").hash
+    row = next(each for each in inventory(_catalog()) if each.tool == "*@roamer")
+    assert (row.needs, row.approvers, row.actors) == ("asks", ("role:approvers",), ("roamer",))
+
+
+def test_a_wrong_word_and_nobody_to_ask_are_told_at_start() -> None:
+    """By the actor's name and field, or the missing approvers."""
+    with pytest.raises(ConfigError, match="write `deny` or `ask`"):
+        _catalog("maybe")
+    actors = [Actor(name="roamer", model="", external=ExternalAgent(acts_for=("user:a",), undeclared="ask"))]
+    with pytest.raises(ConfigError, match="no default ones"):
+        build_catalog(tools=[refund_tool(False)], actors=actors, default_approvers=())
