@@ -4,18 +4,30 @@ from contextlib import suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
 
+from signoff.contracts.audit import EventList
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.requests import MAX_WAIT_SECONDS, CallBody, OutcomeBody
 from signoff.contracts.responses import CallAnswer, PermitAnswer
+from signoff.gateway.api.events import (
+    After,
+    EventLimit,
+    EventPart,
+    EventWait,
+    LastEventId,
+    answer_events,
+    event_number,
+)
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
-from signoff.gateway.auth.dependencies import Deps, TokenAgent
+from signoff.gateway.auth.dependencies import Deps, LiveUpdates, TokenAgent
 from signoff.gateway.calls.call_proposer import agent_of, hand_out, propose
 from signoff.gateway.calls.call_reader import MOVING, ExternalTurn, confirm_call, load_call, make_used_answer, read_call
 from signoff.gateway.calls.call_withdrawal import SETTLED, withdraw
 from signoff.gateway.calls.permit_service import new_use, read_permit, report_outcome, use_permit
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.events.event_reader import EventFilter, EventReader
 
 router = APIRouter(prefix="/v1/calls", tags=["calls"], responses=FAULTS)
 
@@ -62,6 +74,27 @@ async def show_call(
     """Answers at once where it is settled; else when people have answered, after `wait` seconds at the latest."""
     turn = await _load(deps, call, caller, agent)
     return await _handed_out(request, deps, turn, await read_call(deps, turn, wait))
+
+
+@router.get("/{call}/events", response_model=EventList, summary="The steps of a call")
+async def list_call_events(
+    call: str,
+    request: Request,
+    deps: Deps,
+    caller: TokenAgent,
+    live: LiveUpdates,
+    after: After = 0,
+    wait: EventWait = 0,
+    limit: EventLimit = 100,
+    last_event_id: LastEventId = None,
+    agent: Agent = None,
+) -> EventList | StreamingResponse:
+    """What happened to it, as `/v1/events` tells it, for its own agent alone: to be waited for, or followed."""
+    turn = await _load(deps, call, caller, agent)
+    # Also those of a specialist, whose call it is.
+    wanted = EventFilter(turn.key.tenant, turn.key, with_private=True)
+    part = EventPart(event_number(last_event_id) if last_event_id else after, wait, limit)
+    return await answer_events(request, EventReader(deps, live), wanted, part)
 
 
 @router.post("/{call}/use", summary="Use the permit of a call, once")

@@ -1,5 +1,6 @@
 """The API of events: what happened in a tenant, numbered, to be waited for and followed; and their schemas."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
@@ -16,15 +17,40 @@ from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.audit_writer import record
 from signoff.gateway.auth.caller import acting_person, channel_of, own_tenant, person_of
 from signoff.gateway.auth.dependencies import OPEN, As, Deps, LiveUpdates, TokenDecider, TokenReader
-from signoff.gateway.auth.streams import stream_events
+from signoff.gateway.auth.streams import Allowed, stream_events
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.errors import BadRequest
-from signoff.gateway.events.event_reader import WAIT_SECONDS, EventReader, schema_address
+from signoff.gateway.events.event_reader import WAIT_SECONDS, EventFilter, EventReader, schema_address
 from signoff.gateway.freeze_service import require_operator
 
 router = APIRouter(prefix="/v1/events", tags=["events"], responses=FAULTS)
 SSE = "text/event-stream"
 _MAX_DIGITS = 18
+
+After = Annotated[int, Query(ge=0, lt=10**_MAX_DIGITS, description="The number to go on after.")]
+EventWait = Annotated[float, Query(ge=0, le=WAIT_SECONDS, description="How many seconds to wait for one.")]
+EventLimit = Annotated[int, Query(ge=1, le=500)]
+LastEventId = Annotated[str | None, Header(description="The same as `after`, for server-sent events.")]
+
+
+@dataclass(frozen=True)
+class EventPart:
+    """Says which events are asked for: those after a number, how long to wait for one, and how many at most."""
+
+    after: int
+    wait: float
+    limit: int
+
+
+async def answer_events(
+    request: Request, reader: EventReader, wanted: EventFilter, part: EventPart, still: Allowed | None = None
+) -> EventList | StreamingResponse:
+    """Answers with events, or streams them where `request` accepts that. Raises as `EventReader.read`."""
+    if SSE not in request.headers.get("accept", ""):
+        return await reader.wait(wanted, part.after, part.limit, part.wait)
+    # Before the stream begins: what is wrong with the number is answered by a status.
+    await reader.read(wanted, part.after, 1)
+    return stream_events(request, reader.follow(wanted, part.after, part.limit), still)
 
 
 @router.get("", response_model=EventList, summary="Read, wait for or follow events")
@@ -35,10 +61,10 @@ async def list_events(
     live: LiveUpdates,
     tenant: str | None = None,
     turn: str | None = None,
-    after: Annotated[int, Query(ge=0, lt=10**_MAX_DIGITS, description="The number to go on after.")] = 0,
-    wait: Annotated[float, Query(ge=0, le=WAIT_SECONDS, description="How many seconds to wait for one.")] = 0,
-    limit: Annotated[int, Query(ge=1, le=500)] = 100,
-    last_event_id: Annotated[str | None, Header(description="The same as `after`, for server-sent events.")] = None,
+    after: After = 0,
+    wait: EventWait = 0,
+    limit: EventLimit = 100,
+    last_event_id: LastEventId = None,
 ) -> EventList | StreamingResponse:
     """CloudEvents 1.0 in the order of their numbers; go on with `after` = `next`, and none is missed.
 
@@ -50,16 +76,12 @@ async def list_events(
     key = None if turn is None else await conversations.turn_key(turn, person, own_tenant(caller, None))
     own = own_tenant(caller, tenant if key is None else key.tenant)
     wanted = await reader.admit(person, own, key)
-    if SSE not in request.headers.get("accept", ""):
-        return await reader.wait(wanted, after, limit, wait)
-    begin = _number(last_event_id) if last_event_id else after
-    # Before the stream begins: what is wrong with the number is answered by a status.
-    await reader.read(wanted, begin, 1)
 
     async def still(reading: Person) -> bool:
         return await reader.admit(reading, own, key) == wanted
 
-    return stream_events(request, reader.follow(wanted, begin, limit), still)
+    part = EventPart(event_number(last_event_id) if last_event_id else after, wait, limit)
+    return await answer_events(request, reader, wanted, part, still)
 
 
 @router.get("/failed", summary="Events that did not arrive")
@@ -109,7 +131,8 @@ async def show_schema(name: str, version: int, deps: Deps) -> dict[str, Any]:
     return {"$id": schema_address(deps.settings.public_url, name), **schema_of_type(name)}
 
 
-def _number(text: str) -> int:
+def event_number(text: str) -> int:
+    """Parses a `Last-Event-ID`. Raises `BadRequest`."""
     if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
         raise BadRequest("`Last-Event-ID` is the number of an event")
     return int(text)

@@ -32,9 +32,13 @@ _TONES: Final = {
     "in_doubt": "doubt",
     "waiting": "wait",
     "running": "live",
+    "permitted": "live",
+    "used": "live",
     "proposed": "live",
 }
 _AUTO_APPROVE: Final = RuleReference(name="auto_approve_if")
+_RUN: Final = ("permitted", "used", "ok", "execution_failed", "in_doubt")
+"""States in which it is of interest who runs a call."""
 _ENDED: Final = {"denied": "human", "timed_out": "timeout", "cancelled": "cancelled"}
 
 
@@ -67,13 +71,22 @@ class CallLine:
 
 
 def call_line(
-    view: CallView, part: CallPart | None, catalog: Catalog, people: Directory, language: str, *, stood: str = ""
+    view: CallView,
+    part: CallPart | None,
+    catalog: Catalog,
+    people: Directory,
+    language: str,
+    *,
+    stood: str = "",
+    actor: str = "",
 ) -> CallLine:
     """Returns the line of one call. `part` is the proposal in the conversation, from which its sentence is made.
 
-    `stood` is the tool that is, or was, tried last in its place; that has a line of its own.
+    `stood` is the tool that is, or was, tried last in its place; that has a line of its own. `actor` is whose call it
+    is.
     """
     state, words, detail = _became(view, catalog, people, language, stood)
+    runner = text("call.run_by", language, actor=actor) if state in _RUN and _runs_elsewhere(view, catalog) else ""
     outcome = view.outcome
     tone = "quiet" if outcome is not None and outcome.gate == "dry_run" else _TONES.get(state, "quiet")
     return CallLine(
@@ -82,12 +95,21 @@ def call_line(
         state=state,
         tone=tone,
         words=words,
-        detail=" ".join(filter(None, (detail, _in_its_place(outcome, language)))),
+        detail=" ".join(filter(None, (runner, detail, _in_its_place(outcome, language)))),
         result=_words(outcome.value) if outcome is not None and state == "ok" else "",
         meta=_words(outcome.meta) if outcome is not None and outcome.meta is not None else "",
         approval=_request_id(view),
         doubt=state == "in_doubt",
     )
+
+
+def _runs_elsewhere(view: CallView, catalog: Catalog) -> bool:
+    """Returns whether the agent that proposed a call runs it itself."""
+    request = view.approval
+    # What nobody declared is known by what was asked about it alone.
+    asked = None if request is None else catalog.find_definition(request.tool, request.definition)
+    found = catalog.tools_named(view.tool) if asked is None else (asked,)
+    return bool(found) and all(each.is_external for each in found)
 
 
 def _request_id(view: CallView) -> str:
@@ -114,6 +136,10 @@ def _became(view: CallView, catalog: Catalog, people: Directory, language: str, 
         who = request.decided_name or request.decided_by
         words, detail = _denied_words(_ENDED[request.state], who, request.reason, language)
         return "denied", words, detail
+    if view.state in ("permitted", "used"):
+        who = "" if request is None or request.state != "approved" else request.decided_name or request.decided_by
+        by = "_by" if who else ""
+        return view.state, text(f"call.{view.state}{by}", language, who=who), ""
     if request is not None and request.state == "approved":
         who = request.decided_name or request.decided_by
         return "running", text("call.running_by", language, who=who), ""

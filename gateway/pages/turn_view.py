@@ -130,6 +130,7 @@ def call_lines(deps: GatewayDeps, view: TurnView, language: str) -> dict[str, Ca
             deps.people,
             language,
             stood=stood.get(call.call, ""),
+            actor=view.actor,
         )
         for call in view.calls
     }

@@ -1,0 +1,31 @@
+"""The page of a call's turn, and its record, say who runs it and how far it has come."""
+
+from call_rig import CallRig
+from gateway_login import browser, words
+
+
+async def test_its_page_says_that_its_agent_runs_it(agent: CallRig) -> None:
+    """While it may run, once it was handed out, when it was reported; of what Signoff runs it says no such thing."""
+    call = (await agent.propose(euro=200)).json()["id"]
+    async with browser(agent.rig) as page:
+
+        async def shown(of: str) -> str:
+            return words((await page.get(f"/turns/{of}")).text)
+
+        assert "Run by coder itself" not in await shown(call)
+        await agent.decide(call)
+        await agent.show(call, wait=20)
+        assert "Approved by Approver, may run Run by coder itself, outside Signoff." in await shown(call)
+        await agent.use(call)
+        assert "Approved by Approver, handed out, not reported yet Run by coder itself" in await shown(call)
+        await agent.report(call)
+        assert "Run by coder itself, outside Signoff." in await shown(call)
+        own = (await agent.propose(tool="pay", args={"amount": 20})).json()["id"]
+        assert "Run by coder itself" not in await shown(own)
+        undeclared = {"agent": "roamer", "tool": "Bash", "args": {"command": "ls"}}
+        asked = (await agent.propose(**undeclared)).json()["id"]
+        await agent.decide(asked)
+        await agent.show(asked, wait=20, agent="roamer")
+        assert "Run by roamer itself" in await shown(asked)
+        record = words((await page.get(f"/audit/{call}")).text)
+    assert "coder" in record
