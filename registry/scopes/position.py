@@ -258,7 +258,7 @@ class UndeclaredTools(Mapping[str, Tool]):
 
     def __init__(self, template: Tool, declared: Iterable[str]) -> None:
         self._taken = frozenset(name.casefold() for name in declared)
-        self._find = lru_cache(_NAMES_KEPT)(partial(_named, template))
+        self._find = lru_cache(_NAMES_KEPT)(partial(_make_named, template))
 
     def __getitem__(self, name: str) -> Tool:
         if not is_tool_name(name) or name.casefold() in self._taken:
@@ -272,7 +272,7 @@ class UndeclaredTools(Mapping[str, Tool]):
         return 0
 
 
-def _named(template: Tool, name: str) -> Tool:
+def _make_named(template: Tool, name: str) -> Tool:
     return dataclasses.replace(template, name=name)
 
 

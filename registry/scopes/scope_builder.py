@@ -65,7 +65,7 @@ class _Build:
         outer = (
             Layer("agent", f"actor `{actor.name}`", {**own, **self._list(own)}),
             Layer("registry", "the registry", RegistryTools(self._registry)),
-            *self._undeclared(own),
+            *self._build_undeclared(own),
         )
         self._check_select("select", actor.select)
         positions = {("", ""): self._position("", "", outer, (), own, (actor.select,))}
@@ -82,7 +82,7 @@ class _Build:
             actor.name, positions, self._placed, schemas, known, frozenset(self._collected), routed=bool(routes)
         )
 
-    def _undeclared(self, own: Mapping[str, Tool]) -> tuple[Layer, ...]:
+    def _build_undeclared(self, own: Mapping[str, Tool]) -> tuple[Layer, ...]:
         """Returns the layer of what nobody declared, behind all others, where the actor may call that."""
         agent = self._actor.external
         if agent is None or agent.undeclared != "ask":
