@@ -121,6 +121,8 @@ class EventDeliveries:
 
 def is_for(wanted: Subscription, event: CloudEvent) -> bool:
     """Returns whether a subscription is sent an event; a specialist's only where it is its actor's own."""
+    if wanted.of_actor_alone and event.actor != wanted.actor:
+        return False
     return wanted.wants(event.type) and (not event.private or (bool(event.actor) and event.actor == wanted.actor))
 
 

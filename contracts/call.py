@@ -202,6 +202,28 @@ CallState = Literal["waiting", "running", "permitted", "used", "denied", "ended"
 """How far an external call has come, as its agent is told."""
 
 
+class WorkflowSignal(FrozenModel):
+    """A workflow of the namespace that is sent a signal."""
+
+    id: str
+    """Its id."""
+    run_id: str = ""
+    """Its run; "" for the latest."""
+    signal: str
+    """The signal's name."""
+
+
+class Callback(FrozenModel):
+    """Whom to tell that a call is settled: an address or a workflow."""
+
+    url: str = ""
+    """The address that is posted to; "" where a workflow is told."""
+    state: str = ""
+    """Words of the agent's own that come back with it."""
+    workflow: WorkflowSignal | None = None
+    """The workflow that is sent a signal."""
+
+
 class ProposedExternalCall(FrozenModel):
     """The one call of a turn whose agent thinks elsewhere: it stands in the place of a model's answer."""
 
@@ -213,6 +235,8 @@ class ProposedExternalCall(FrozenModel):
     """The agent's words beside the call."""
     report_within: float = 0.0
     """Within how many seconds a call that was used must be reported; 0 for the default."""
+    callback: Callback | None = None
+    """Whom to tell that it is settled."""
     join_key: str = ""
     """The digest by which equal proposals join it; "" of one that its agent named."""
 

@@ -29,6 +29,8 @@ REQUEST_ALIASES: Final[Mapping[str, str]] = {"handler": "actor", "event": "turn"
 ANSWER_ALIASES: Final[Mapping[str, str]] = {"turnState": "state", "conversationState": "state", "pass_to": "passTo"}
 """Other names for fields in input, and ours for them; output has ours only (X21)."""
 _WORD_CHARS: Final = 64
+_URL_CHARS: Final = 2_000
+_WORKFLOW_CHARS: Final = 255
 _HASH_CHARS: Final = 64
 _TRANSIENT_TOOLS: Final = 20
 MAX_WAIT_SECONDS: Final = 50.0
@@ -287,6 +289,28 @@ class ResultBody(RequestBody):
         return _check_words(words)
 
 
+class WorkflowBody(RequestBody):
+    """A workflow of the namespace."""
+
+    id: str = Field(min_length=1, max_length=_WORKFLOW_CHARS, description="Its id.")
+    run_id: str = Field(default="", max_length=_WORD_CHARS, description="Its run; the latest when not given.")
+    signal: str = Field(min_length=1, max_length=_WORD_CHARS, description="The signal that it is sent.")
+
+
+class CallbackBody(RequestBody):
+    """Whom to tell that a call is settled."""
+
+    url: str = Field(default="", max_length=_URL_CHARS, description="An address that the agent's declaration allows.")
+    state: str = Field(default="", max_length=REASON_CHARS, description="Comes back with it.")
+    workflow: WorkflowBody | None = Field(default=None, description="In place of an address.")
+
+    @model_validator(mode="after")
+    def _tells_one(self) -> "CallbackBody":
+        if bool(self.url) == (self.workflow is not None):
+            raise ValueError("`callback` has a `url` or a `workflow`, and not both")
+        return self
+
+
 class CallBody(RequestBody):
     """Propose one call of an external agent."""
 
@@ -304,6 +328,9 @@ class CallBody(RequestBody):
     wait: float = Field(default=0, ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for people's answer.")
     use: bool = Field(
         default=False, description="Use the permit at once: you run the call the moment you read the yes."
+    )
+    callback: CallbackBody | None = Field(
+        default=None, description="Whom to tell that it is settled, where that was not so when it was proposed."
     )
     timeout: str | float = Field(
         default="", description="Within which time a used call is reported, as `30s` or `8h`; else the tool's own."

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 from signoff.contracts.activity_messages import TurnLimits
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.registry.hooks import Select
+from signoff.registry.manifest.callbacks import Callbacks
 from signoff.registry.results.domain_data import DomainMerge
 from signoff.registry.scopes.route import Route, Shadowing, ToolUse, tool_uses
 from signoff.registry.tool import Tool
@@ -57,6 +58,8 @@ class ExternalAgent:
     acts_for: tuple[str, ...]
     """The people in whose name it may propose: `role:<role>` and `user:<id>`. With a single `user:` that is whom it
     acts for where a call names nobody."""
+    callbacks: Callbacks | None = None
+    """Whom it may have told that a call is settled; None: nobody."""
     undeclared: Undeclared = "deny"
     """What becomes of calls of tools that nobody declared: `deny`, or `ask` people about each, whatever its arguments
     are; the agent runs it."""

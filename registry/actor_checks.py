@@ -1,18 +1,20 @@
 """Checks declared actors when the catalog is built."""
 
 from collections.abc import Iterable, Mapping
+from ipaddress import ip_network
 from typing import Final
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import ID_PATTERN, is_id
 from signoff.contracts.limits import RESULT_BYTES
 from signoff.contracts.names import READ_REST, RESPOND
-from signoff.formats.nearest_name import did_you_mean
+from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.keys.secret_references import FORMS, literal_secrets
 from signoff.policy.approval_policy import APPROVER
 from signoff.registry.actor import Actor, ExternalAgent
 from signoff.registry.extras import extra_of_model, missing_extra
 from signoff.registry.gates.actor_filters import check_filters
+from signoff.registry.manifest.callbacks import OWN_WORKFLOWS, Callbacks, is_callback_address
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.respond_form import respond_form
 from signoff.registry.results.domain_data import check_merge, schema_text
@@ -59,6 +61,8 @@ def _check_external(actor: Actor, agent: ExternalAgent) -> None:
     if not agent.acts_for:
         why = "is `external` and acts for nobody; write `acts_for`, such as `[role:staff]` or `[user:ana]`"
         raise actor_error(actor, "external.acts_for", "", why)
+    if agent.callbacks is not None:
+        _check_callbacks(actor, agent.callbacks)
     if agent.undeclared not in ("deny", "ask"):
         why = f"has `undeclared` `{agent.undeclared}`; write `deny` or `ask`"
         raise actor_error(actor, "external.undeclared", agent.undeclared, why)
@@ -66,6 +70,31 @@ def _check_external(actor: Actor, agent: ExternalAgent) -> None:
         if APPROVER.match(each) is None:
             why = f"acts for `{each}`, which is neither `role:<role>` nor `user:<id>`"
             raise actor_error(actor, "external.acts_for", each, why)
+
+
+def _check_callbacks(actor: Actor, given: Callbacks) -> None:
+    where = "external.callbacks"
+    for url in given.urls:
+        if not is_callback_address(url):
+            why = f"has the callback {quote_name(url)}; write an address with a path, such as https://jobs.example.com/"
+            raise actor_error(actor, f"{where}.urls", url, why)
+    # It stands in what is printed and compared; and an unsigned callback could be anybody's.
+    secrets = {name: value for name in ("secret", "previous_secret") if (value := getattr(given, name))}
+    for name in literal_secrets(secrets):
+        raise actor_error(actor, f"{where}.{name}", "", f"has a secret in `{where}.{name}`; write {FORMS} there")
+    if given.urls and not given.secret:
+        why = f"has `{where}.urls` without a `secret` that signs what is posted: {FORMS}"
+        raise actor_error(actor, f"{where}.secret", "", why)
+    for name in given.workflows:
+        if name == "*" or name.startswith(OWN_WORKFLOWS):
+            why = f"names the workflows `{name}` for callbacks; write ids of your own, or their beginning, as `order-*`"
+            raise actor_error(actor, f"{where}.workflows", name, why)
+    try:
+        for network in given.allow_networks:
+            ip_network(network)
+    except ValueError:
+        why = f"needs in `{where}.allow_networks` networks such as `10.0.0.0/8`"
+        raise actor_error(actor, f"{where}.allow_networks", "", why) from None
 
 
 def _check_model(actor: Actor) -> None:

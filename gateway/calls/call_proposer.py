@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from signoff.contracts.activity_messages import UseReply
-from signoff.contracts.call import ProposedExternalCall
+from signoff.contracts.call import Callback, ProposedExternalCall
 from signoff.contracts.canonical_json import NotCanonical, canonical_json, sha256_hex
 from signoff.contracts.errors import Conflict, NotFound, Refused
 from signoff.contracts.ids import SessionKey, TurnKey
@@ -49,6 +49,7 @@ class _Proposal:
     person: Person
     args: dict[str, object]
     timeout: float
+    callback: Callback | None
     use: str
 
     @property
@@ -126,7 +127,8 @@ def _proposal(deps: GatewayDeps, body: CallBody, caller: AuthenticatedCaller | N
     tenant = own_tenant(caller, body.tenant)
     name, agent = agent_of(deps, caller, body.agent)
     person = asker_of(deps, agent, body.user, tenant)
-    return _Proposal(body, tenant, name, person, _arguments(body), _timeout(body.timeout), use)
+    callback = _callback(body, name, agent)
+    return _Proposal(body, tenant, name, person, _arguments(body), _timeout(body.timeout), callback, use)
 
 
 async def _begin(
@@ -147,6 +149,7 @@ async def _begin(
         args=await to_content(deps.store, proposal.args, session),
         says=body.says,
         report_within=proposal.timeout,
+        callback=proposal.callback,
         join_key=join_key,
     )
     turn = await turn_input(deps, given, proposal.agent, CHANNEL, call)
@@ -189,7 +192,13 @@ async def _join(deps: GatewayDeps, proposal: _Proposal, turn_id: str) -> tuple[E
                 turn = await _find_begun(deps, proposal, joined.turn)
                 if turn is None:
                     raise
+                if joined.is_new:
+                    # The call of this proposal's own key, over by now: what is joined was begun by nobody else.
+                    return turn, None
         if not await _was_used(deps, turn, joined.at):
+            if turn.call.callback != proposal.callback:
+                # Left out, whoever waits for it would never be told; and a second question asks people twice.
+                raise Conflict("the same call waits with another `callback`; propose it with that, or under a key")
             return turn, None
         # Whoever used its permit was lost before saying so here.
         await joins.release(join_key, joined.turn)
@@ -245,6 +254,16 @@ def asker_of(deps: GatewayDeps, agent: ExternalAgent, named: str | None, tenant:
     if person is None or not person.active or allowed.isdisjoint(rights(person, ())):
         raise Refused(f"this agent may not act for {quote_name(named)}", code="not_allowed")
     return person
+
+
+def _callback(body: CallBody, name: str, agent: ExternalAgent) -> Callback | None:
+    """Returns the callback of a proposal, None for none. Raises `Refused` (`not_allowed`) where its agent may not."""
+    if body.callback is None:
+        return None
+    callback = Callback.model_validate(body.callback.model_dump())
+    if agent.callbacks is None or not agent.callbacks.allows(callback):
+        raise Refused(f"the declaration of `{name}` allows no such `callback`", code="not_allowed")
+    return callback
 
 
 def _timeout(given: str | float) -> float:

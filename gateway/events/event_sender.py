@@ -11,9 +11,12 @@ from typing import Final
 from signoff.audit.event_deliveries import EventDeliveries, EventDelivery, is_for
 from signoff.channels.channel_errors import NotDelivered
 from signoff.contracts.errors import ServerUnavailable
+from signoff.contracts.names import DEFAULT_TENANT
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.events.callback_target import CallbackTarget, callback_subscription
 from signoff.gateway.events.event_targets import EventTarget, HandlerTarget, Unfinished, WebhookTarget
 from signoff.gateway.vendors.channel_tasks import run_forever
+from signoff.registry.manifest.callbacks import Callbacks
 from signoff.registry.manifest.subscription_sections import Subscription
 from signoff.store.leases import LEASE_SECONDS
 
@@ -31,8 +34,8 @@ _log = logging.getLogger(__name__)
 async def send_events(deps: GatewayDeps) -> AsyncIterator[None]:
     """Gives the catalog's subscriptions what they are owed, until the block ends: each by itself, as some are slow."""
     sending = [
-        asyncio.create_task(run_forever(f"the sender of subscription `{name}`", EventSender(deps, to).run))
-        for name, to in deps.catalog.subscriptions.items()
+        asyncio.create_task(run_forever(f"the sender of subscription `{to.name}`", EventSender(deps, to).run))
+        for to in subscriptions_of(deps)
     ]
     try:
         yield
@@ -42,6 +45,17 @@ async def send_events(deps: GatewayDeps) -> AsyncIterator[None]:
         await asyncio.gather(*sending, return_exceptions=True)
 
 
+def subscriptions_of(deps: GatewayDeps) -> list[Subscription]:
+    """Returns the subscriptions of the catalog, and those by which callbacks of agents are sent in each tenant."""
+    found = list(deps.catalog.subscriptions.values())
+    tenants = sorted({DEFAULT_TENANT, *(person.tenant for person in deps.people.all())})
+    for name, actor in deps.catalog.actors.items():
+        callbacks = None if actor.external is None else actor.external.callbacks
+        if callbacks is not None:
+            found += [callback_subscription(name, callbacks, tenant) for tenant in tenants]
+    return found
+
+
 class EventSender:
     """Gives one subscription what it is owed."""
 
@@ -49,7 +63,7 @@ class EventSender:
         self._deps = deps
         self._to = to
         self._queue = EventDeliveries(deps.store, deps.limits)
-        self._target: EventTarget = WebhookTarget(deps, to) if to.handler is None else HandlerTarget(deps, to)
+        self._target = _target_of(deps, to)
 
     async def run(self) -> None:
         """Sends for as long as it is not cancelled. Raises `StoreUnavailable`, and may be run again."""
@@ -119,6 +133,13 @@ class EventSender:
 
     def _count(self, outcome: str) -> None:
         self._deps.store.counts.count("signoff_event_deliveries", self._to.name, outcome)
+
+
+def _target_of(deps: GatewayDeps, to: Subscription) -> EventTarget:
+    if to.of_actor_alone:
+        agent = deps.catalog.actors[to.actor].external
+        return CallbackTarget(deps, to, Callbacks() if agent is None or agent.callbacks is None else agent.callbacks)
+    return WebhookTarget(deps, to) if to.handler is None else HandlerTarget(deps, to)
 
 
 def _stream(owed: EventDelivery) -> str:

@@ -48,23 +48,29 @@ class WebhookTarget:
 
     async def give(self, owed: EventDelivery, seconds: float) -> None:
         """See `EventTarget`; the client has a limit of its own."""
-        to = self._to
-        references = [each for each in (to.secret, to.previous_secret) if each]
-        try:
-            secrets = [read_secret(await self._deps.secrets.read(each, tenant=to.tenant)) for each in references]
-        except (ConfigError, Unavailable) as error:
-            raise NotDelivered(self._deps.secrets.redact(error.message), code="secret", again=True) from None
         address = schema_address(self._deps.settings.public_url, owed.event.type)
         body = owed.event.model_copy(update={"dataschema": address}).model_dump_json().encode()
-        headers = signed_headers(secrets, owed.event.id, self._deps.clock(), body) | {"content-type": _CONTENT}
-        answer = await self._http.post(to.url, body, headers)
-        if not 200 <= answer.status < 300:
-            after = answer.retry_after if answer.status in _BUSY else 0.0
-            raise NotDelivered("it answered otherwise", code=str(answer.status), again=True, after=after)
+        await post_signed(self._deps, self._http, self._to, self._to.url, owed.event.id, body, _CONTENT)
 
     async def close(self) -> None:
         """See `EventTarget`."""
         await self._http.close()
+
+
+async def post_signed(
+    deps: GatewayDeps, http: GuardedHttp, to: Subscription, url: str, name: str, body: bytes, content: str
+) -> None:
+    """Posts a message under its `name`, signed by the secrets of a subscription. Raises `NotDelivered`."""
+    references = [each for each in (to.secret, to.previous_secret) if each]
+    try:
+        secrets = [read_secret(await deps.secrets.read(each, tenant=to.tenant)) for each in references]
+    except (ConfigError, Unavailable) as error:
+        raise NotDelivered(deps.secrets.redact(error.message), code="secret", again=True) from None
+    headers = signed_headers(secrets, name, deps.clock(), body) | {"content-type": content}
+    answer = await http.post(url, body, headers)
+    if not 200 <= answer.status < 300:
+        after = answer.retry_after if answer.status in _BUSY else 0.0
+        raise NotDelivered("it answered otherwise", code=str(answer.status), again=True, after=after)
 
 
 class HandlerTarget:

@@ -25,6 +25,7 @@ from signoff.registry.function import tool_from_function
 from signoff.registry.handler_adapters import per_call, run_elsewhere
 from signoff.registry.hooks import PER_CALL, Handler
 from signoff.registry.import_reference import extend_path, load_reference
+from signoff.registry.manifest.callbacks import Callbacks
 from signoff.registry.manifest.channel_sections import read_channels
 from signoff.registry.manifest.destination_sections import read_distribution, read_filters
 from signoff.registry.manifest.folder_reader import read_manifest
@@ -144,7 +145,18 @@ def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:
 
 
 def _external(section: ExternalSection) -> ExternalAgent:
-    return ExternalAgent(acts_for=tuple(section.acts_for), undeclared=section.undeclared)
+    given = section.callbacks
+    callbacks = None
+    if given is not None:
+        callbacks = Callbacks(
+            urls=tuple(given.urls),
+            secret=given.secret,
+            previous_secret=given.previous_secret,
+            allow_networks=tuple(given.allow_networks),
+            workflows=tuple(given.workflows),
+            signals=tuple(given.signals),
+        )
+    return ExternalAgent(acts_for=tuple(section.acts_for), callbacks=callbacks, undeclared=section.undeclared)
 
 
 def _escalation(section: EscalationSection) -> EscalationPath:

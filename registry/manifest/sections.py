@@ -110,10 +110,26 @@ class EscalationSection(Section):
     escalate_to: list[str] = Field([], description="To whom it is escalated.")
 
 
+class CallbacksSection(Section):
+    """Whom an external agent may have told that its calls are settled."""
+
+    urls: list[str] = Field(
+        [], description="Addresses; one that ends with `/` stands for all below it. What is posted there is signed."
+    )
+    secret: str = Field("", description="The signing secret, `env:NAME`; its value is `whsec_` and base64.")
+    previous_secret: str = Field("", description="The secret before this one, while both are in use.")
+    allow_networks: list[str] = Field([], description="Private networks they may lie in, such as `10.0.0.0/8`.")
+    workflows: list[str] = Field([], description="Ids of workflows of the namespace, or their beginnings with `*`.")
+    signals: list[str] = Field(["signoff.call"], description="The signals that workflows may be sent.")
+
+
 class ExternalSection(Section):
     """What an actor that thinks elsewhere may do, with a token of the scope `call`."""
 
     acts_for: list[str] = Field(description="In whose name it may propose calls: `role:<role>` and `user:<id>`.")
+    callbacks: CallbacksSection | None = Field(
+        None, description="Whom its calls may name to be told that they are settled; nobody when left out."
+    )
     undeclared: Literal["deny", "ask"] = Field(
         "deny", description="What becomes of tools that nobody declared: denied, or people are asked about each call."
     )

@@ -46,6 +46,8 @@ class Subscription:
     """The actor whose specialists' events it is sent as well; "" for none."""
     allow_networks: tuple[str, ...] = ()
     """Private networks that it may lie in."""
+    of_actor_alone: bool = False
+    """Whether it is sent nothing but what is about calls of `actor`."""
     handler: EventHandler | None = field(default=None, repr=False, compare=False)
     """The function that is given them, in place of an address."""
     timeout: float = 30.0

@@ -5,8 +5,7 @@ import base64
 import json
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,9 +14,9 @@ from gateway_rig import GatewayRig, gateway_rig
 from sqlalchemy import text
 from temporalio.client import Client
 from turn_fixtures import catalog_of, pay_tool
+from webhook_receiver import KEY, Receiver, running_receiver
 
 from signoff.audit.event_deliveries import EventDeliveries, is_for
-from signoff.channels.standard_webhooks import verify_id
 from signoff.contracts.audit import CloudEvent
 from signoff.contracts.person import Person
 from signoff.gateway.events.event_sender import RETRY_SECONDS, EventSender, send_events
@@ -26,45 +25,13 @@ from signoff.registry.manifest.subscription_sections import Subscription
 from signoff.settings import Settings
 from signoff.store.store import Store
 
-KEY = b"k" * 32
 PEOPLE = (Person(id="olga", roles=("auditor",)), Person(id="root", roles=("admin",)), Person(id="guest"))
-
-
-@dataclass
-class Receiver:
-    """A server that takes what is posted, and answers what it is told to."""
-
-    port: int = 0
-    answers: list[int] = field(default_factory=list)
-    """The statuses of the next answers; 200 after them."""
-    requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answers one request."""
-        head = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
-        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:])}
-        body = await reader.readexactly(int(headers["content-length"]))
-        self.requests.append((headers, body))
-        status = self.answers.pop(0) if self.answers else 200
-        writer.write(f"HTTP/1.1 {status} x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode())
-        await writer.drain()
-        writer.close()
-
-    @property
-    def events(self) -> list[dict[str, Any]]:
-        """What was posted, if it was signed."""
-        for headers, body in self.requests:
-            verify_id([KEY], headers, body, datetime.now(UTC))
-        return [json.loads(body) for _, body in self.requests]
 
 
 @pytest.fixture
 async def receiver() -> AsyncIterator[Receiver]:
     """A receiver on a port of its own."""
-    found = Receiver()
-    server = await asyncio.start_server(found.serve, "127.0.0.1", 0)
-    async with server:
-        found.port = server.sockets[0].getsockname()[1]
+    async with running_receiver() as found:
         yield found
 
 

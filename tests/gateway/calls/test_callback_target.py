@@ -1,0 +1,186 @@
+"""Whoever a proposal names is told once its call is settled: by a signed POST, or by a signal to a workflow."""
+
+import asyncio
+import base64
+import dataclasses
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+from call_rig import CallRig
+from gateway_rig import BASE
+from temporalio.client import Client
+from webhook_receiver import KEY, Receiver, running_receiver
+
+from signoff.audit.events import EVENT_TYPES
+from signoff.gateway.app import build_app
+from signoff.gateway.events.callback_target import SETTLING
+from signoff.gateway.events.event_sender import RETRY_SECONDS, EventSender, subscriptions_of
+from signoff.registry.manifest.callbacks import Callbacks
+from signoff.store.tables import EVENT_DELIVERIES
+
+
+@dataclass
+class CallbackRig:
+    """A gateway whose agent `coder` may have callbacks, and what sends them."""
+
+    agent: CallRig
+    sender: EventSender
+    receiver: Receiver
+
+    def callback(self, path: str = "hooks/run-7", state: str = "resume-7") -> dict[str, Any]:
+        """A callback to the receiver."""
+        return {"url": f"http://127.0.0.1:{self.receiver.port}/{path}", "state": state}
+
+    async def told(self, number: int = 1) -> list[dict[str, Any]]:
+        """What was posted, once so much was."""
+        while len(self.receiver.requests) < number:
+            await self.sender.step()
+            await asyncio.sleep(0.05)
+        return self.receiver.events
+
+    async def sent_all(self) -> None:
+        """Sends until nothing is owed."""
+        while True:
+            await self.sender.step()
+            table = EVENT_DELIVERIES
+            own = table.select().where(table.c.subscription == "coder.callbacks", table.c.state == "new")
+            if not await self.agent.rig.deps.store.run(lambda connection: connection.execute(own).all()):  # noqa: B023
+                return
+            await asyncio.sleep(0.05)
+
+    async def make_due(self, attempts: int) -> None:
+        """The time of every next try is there, after so many."""
+        values = {"due_at": 0, "attempts": attempts}
+        change = EVENT_DELIVERIES.update().values(values).where(EVENT_DELIVERIES.c.state == "new")
+        await self.agent.rig.deps.store.run(lambda connection: connection.execute(change).rowcount)
+
+
+@pytest.fixture
+async def hooks(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CallbackRig]:
+    """A gateway beside the others, whose declaration of `coder` has callbacks; it has seen what was there before."""
+    monkeypatch.setenv("CALLBACK_SECRET", "whsec_" + base64.b64encode(KEY).decode())
+    async with running_receiver() as receiver:
+        callbacks = Callbacks(
+            urls=(f"http://127.0.0.1:{receiver.port}/hooks/",),
+            secret="env:CALLBACK_SECRET",
+            allow_networks=("127.0.0.0/8",),
+            workflows=("order-*",),
+        )
+        catalog = agent.rig.deps.catalog
+        coder = catalog.actors["coder"]
+        assert coder.external is not None
+        changed = dataclasses.replace(coder, external=dataclasses.replace(coder.external, callbacks=callbacks))
+        deps = dataclasses.replace(
+            agent.rig.deps, catalog=dataclasses.replace(catalog, actors={**catalog.actors, "coder": changed})
+        )
+        app = build_app(deps)
+        http = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60)
+        [own] = [each for each in subscriptions_of(deps) if (each.name, each.tenant) == ("coder.callbacks", "main")]
+        sender = EventSender(deps, own)
+        await sender.step()
+        async with http:
+            yield CallbackRig(CallRig(dataclasses.replace(agent.rig, http=http, app=app, deps=deps)), sender, receiver)
+
+
+def test_it_is_told_by_events_that_there_are() -> None:
+    """A type that no event has would never be sent."""
+    assert set(SETTLING) <= set(EVENT_TYPES)
+
+
+async def test_it_is_told_that_people_approved_and_nothing_of_what_the_agent_reported(hooks: CallbackRig) -> None:
+    """Signed, with the agent's own words; its receiver reads the call again."""
+    agent = hooks.agent
+    call = (await agent.propose(euro=200, callback=hooks.callback())).json()["id"]
+    await hooks.sent_all()
+    assert hooks.receiver.requests == []
+    await agent.decide(call)
+    [told] = await hooks.told()
+    assert told == {"id": call, "state": "permitted", "tool": "refund", "callback": {"state": "resume-7"}}
+    assert hooks.receiver.requests[0][0]["webhook-id"] == f"{call}.permitted"
+    assert (await agent.use(call)).status_code == 200
+    await agent.report(call)
+    await hooks.sent_all()
+    assert len(hooks.receiver.requests) == 1
+
+
+async def test_it_is_told_of_a_denial_and_of_what_signoff_ran(hooks: CallbackRig) -> None:
+    """A call that names no callback is told to nobody."""
+    agent = hooks.agent
+    denied = (await agent.propose(euro=200, callback=hooks.callback(state="no"))).json()["id"]
+    silent = (await agent.propose(euro=200)).json()["id"]
+    ran = (await agent.propose(tool="pay", args={"amount": 200}, callback=hooks.callback(state="yes"))).json()["id"]
+    await agent.decide(silent)
+    await agent.decide(denied, verdict="denied", reason="not twice")
+    await agent.decide(ran)
+    await hooks.told(2)
+    await hooks.sent_all()
+    told = {each["id"]: (each["state"], each["callback"]["state"]) for each in hooks.receiver.events}
+    assert told == {denied: ("denied", "no"), ran: ("ended", "yes")}
+
+
+async def test_what_does_not_arrive_is_tried_again_under_the_same_id(hooks: CallbackRig) -> None:
+    """Its receiver knows it by that; what is given up is listed with the failed events, and sent again from there."""
+    agent = hooks.agent
+    hooks.receiver.answers = [503, 503]
+    call = (await agent.propose(euro=200, callback=hooks.callback())).json()["id"]
+    await agent.decide(call, verdict="denied", reason="no")
+    await hooks.told(1)
+    # The last try, and it fails as well.
+    await hooks.make_due(attempts=len(RETRY_SECONDS))
+    await hooks.told(2)
+    failed = (await agent.http.get("/v1/events/failed")).json()["failed"]
+    assert "coder.callbacks" in {each["subscription"] for each in failed}
+    params = {"as": "approver", "subscription": "coder.callbacks"}
+    retried = await agent.http.post("/v1/events/failed/retry", params=params, json={})
+    assert retried.json()["retried"] >= 1, retried.text
+    await hooks.told(3)
+    assert [headers["webhook-id"] for headers, _ in hooks.receiver.requests] == [f"{call}.denied"] * 3
+
+
+async def test_a_workflow_is_sent_a_signal(hooks: CallbackRig, client: Client) -> None:
+    """One that the declaration names; the signal has what a POST has."""
+    name = f"order-{uuid.uuid4().hex}"
+    handle = await client.start_workflow("Waits", id=name, task_queue=f"nobody-{name}")
+    callback = {"workflow": {"id": name, "signal": "signoff.call"}, "state": "step-3"}
+    call = (await hooks.agent.propose(euro=200, callback=callback)).json()["id"]
+    await hooks.agent.decide(call)
+    signals: list[Any] = []
+    while not signals:
+        await hooks.sender.step()
+        events = (await handle.fetch_history()).events
+        signals = [each.workflow_execution_signaled_event_attributes for each in events if each.event_type == 26]
+        await asyncio.sleep(0.05)
+    [told] = await client.data_converter.decode(signals[0].input.payloads)
+    assert signals[0].signal_name == "signoff.call"
+    assert told == {"id": call, "state": "permitted", "tool": "refund", "callback": {"state": "step-3"}}
+    await handle.terminate()
+
+
+async def test_what_the_declaration_does_not_allow_is_refused(hooks: CallbackRig, agent: CallRig) -> None:
+    """Nothing is proposed; an agent without callbacks has none, and an address beside a workflow is none."""
+    for callback in (
+        {"url": "https://evil.example.com/hooks/x"},
+        hooks.callback("other/run-7"),
+        hooks.callback("hooks/../admin"),
+        {"workflow": {"id": "turn/main/s/t", "signal": "signoff.call"}},
+        {"workflow": {"id": "order-7", "signal": "cancel"}},
+    ):
+        answer = await hooks.agent.propose(callback=callback)
+        assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed"), callback
+    assert (await agent.propose(callback=hooks.callback())).status_code == 403
+    both = hooks.callback() | {"workflow": {"id": "order-7", "signal": "signoff.call"}}
+    assert (await hooks.agent.propose(callback=both)).status_code == 422
+
+
+async def test_a_proposal_with_another_callback_joins_no_call(hooks: CallbackRig) -> None:
+    """It would never be told; the same callback joins."""
+    session = uuid.uuid4().hex
+    first = await hooks.agent.join(euro=200, session=session, callback=hooks.callback())
+    again = await hooks.agent.join(euro=200, session=session, callback=hooks.callback())
+    other = await hooks.agent.join(euro=200, session=session, callback=hooks.callback("hooks/run-8"))
+    assert first.json()["id"] == again.json()["id"]
+    assert (other.status_code, other.json()["code"]) == (409, "conflict")

@@ -1,0 +1,87 @@
+"""Which addresses and workflows a declaration allows, and what is refused at start."""
+
+from typing import Any
+
+import pytest
+from call_rig import refund_tool
+
+from signoff.contracts.call import Callback, WorkflowSignal
+from signoff.contracts.errors import ConfigError
+from signoff.registry.actor import Actor, ExternalAgent
+from signoff.registry.catalog import build_catalog
+from signoff.registry.manifest.callbacks import Callbacks
+
+ALLOWED = Callbacks(
+    urls=("https://jobs.example.com/hooks/", "https://jobs.example.com/one"),
+    secret="env:S",
+    workflows=("order-*", "nightly"),
+    signals=("signoff.call", "resume"),
+)
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed"),
+    [
+        ("https://jobs.example.com/hooks/run-7", True),
+        ("https://jobs.example.com/hooks/a/b?token=x", True),
+        ("https://jobs.example.com/one", True),
+        ("https://jobs.example.com/one/two", False),
+        ("https://jobs.example.com/one?x=1", False),
+        ("https://jobs.example.com/hooks", False),
+        ("https://jobs.example.com/other", False),
+        ("https://jobs.example.com.evil.com/hooks/x", False),
+        ("https://jobs.example.com@evil.com/hooks/x", False),
+        ("https://jobs.example.com:8443/hooks/x", False),
+        ("http://jobs.example.com/hooks/x", False),
+        ("HTTPS://jobs.example.com/hooks/x", False),
+        ("https://jobs.example.com/hooks/../admin", False),
+        ("https://jobs.example.com/hooks/./x", False),
+        ("https://jobs.example.com/hooks/%2e%2E/admin", False),
+        ("https://jobs.example.com/hooks/..%2fadmin", False),
+        ("https://jobs.example.com/hooks/..\\admin", False),
+        ("https://jobs.example.com/hooks/x#y", False),
+        ("https://jobs.example.com/hooks/x\ny", False),
+        ("https://jobs.example.com/hooks/ä", False),
+        ("", False),
+    ],
+)
+def test_an_address_is_one_of_those_declared_or_below_one(url: str, allowed: bool) -> None:
+    """Of the same scheme, host and port, and by no spelling of a path that another reader takes for another one."""
+    assert ALLOWED.allows(Callback(url=url)) is allowed
+
+
+@pytest.mark.parametrize(
+    ("workflow", "signal", "allowed"),
+    [
+        ("order-7", "signoff.call", True),
+        ("nightly", "resume", True),
+        ("nightly-2", "resume", False),
+        ("order-7", "cancel", False),
+        ("other", "signoff.call", False),
+        ("turn/main/s/t", "signoff.call", False),
+        ("session/main/s", "signoff.call", False),
+    ],
+)
+def test_a_workflow_is_one_of_those_declared(workflow: str, signal: str, allowed: bool) -> None:
+    """And so is its signal; never one of Signoff's own."""
+    assert ALLOWED.allows(Callback(workflow=WorkflowSignal(id=workflow, signal=signal))) is allowed
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"urls": ("https://jobs.example.com",)}, "with a path"),
+        ({"urls": ("https://a@jobs.example.com/",)}, "with a path"),
+        ({"urls": ("ftp://jobs.example.com/",)}, "with a path"),
+        ({"urls": ("https://jobs.example.com/",)}, "without a `secret`"),
+        ({"urls": ("https://jobs.example.com/",), "secret": "whsec_abc"}, "has a secret in"),
+        ({"workflows": ("*",)}, "ids of your own"),
+        ({"workflows": ("turn/main/*",)}, "ids of your own"),
+        ({"allow_networks": ("here",)}, "networks such as"),
+    ],
+)
+def test_what_is_wrong_is_told_at_start(fields: dict[str, Any], words: str) -> None:
+    """With the field and the remedy."""
+    agent = ExternalAgent(acts_for=("user:guest",), callbacks=Callbacks(**fields))
+    with pytest.raises(ConfigError, match=words):
+        build_catalog(tools=[refund_tool()], actors=[Actor(name="coder", model="", external=agent)])
