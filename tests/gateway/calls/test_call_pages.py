@@ -22,7 +22,7 @@ async def test_its_page_says_that_its_agent_runs_it(agent: CallRig) -> None:
         assert "Run by coder itself, outside Signoff." in await shown(call)
         own = (await agent.propose(tool="pay", args={"amount": 20})).json()["id"]
         assert "Run by coder itself" not in await shown(own)
-        undeclared = {"agent": "roamer", "tool": "Bash", "args": {"command": "ls"}}
+        undeclared = {"agent": "roamer", "tool": "Shell", "args": {"command": "ls"}}
         asked = (await agent.propose(**undeclared)).json()["id"]
         await agent.decide(asked)
         await agent.show(asked, wait=20, agent="roamer")

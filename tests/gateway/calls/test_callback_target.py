@@ -42,15 +42,14 @@ class CallbackRig:
             await asyncio.sleep(0.05)
         return self.receiver.events
 
-    async def sent_all(self) -> None:
+    async def send_all(self) -> None:
         """Sends until nothing is owed."""
-        while True:
-            await self.sender.step()
-            table = EVENT_DELIVERIES
-            own = table.select().where(table.c.subscription == "coder.callbacks", table.c.state == "new")
-            if not await self.agent.rig.deps.store.run(lambda connection: connection.execute(own).all()):  # noqa: B023
-                return
+        columns = EVENT_DELIVERIES.c
+        own = EVENT_DELIVERIES.select().where(columns.subscription == "coder.callbacks", columns.state == "new")
+        await self.sender.step()
+        while await self.agent.rig.deps.store.run(lambda connection: connection.execute(own).all()):
             await asyncio.sleep(0.05)
+            await self.sender.step()
 
     async def make_due(self, attempts: int) -> None:
         """The time of every next try is there, after so many."""
@@ -82,6 +81,9 @@ async def hooks(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         [own] = [each for each in subscriptions_of(deps) if (each.name, each.tenant) == ("coder.callbacks", "main")]
         sender = EventSender(deps, own)
         await sender.step()
+        # What other tests left is owed to receivers that are gone.
+        left = EVENT_DELIVERIES.delete().where(EVENT_DELIVERIES.c.subscription == own.name)
+        await deps.store.run(lambda connection: connection.execute(left).rowcount)
         async with http:
             yield CallbackRig(CallRig(dataclasses.replace(agent.rig, http=http, app=app, deps=deps)), sender, receiver)
 
@@ -95,7 +97,7 @@ async def test_it_is_told_that_people_approved_and_nothing_of_what_the_agent_rep
     """Signed, with the agent's own words; its receiver reads the call again."""
     agent = hooks.agent
     call = (await agent.propose(euro=200, callback=hooks.callback())).json()["id"]
-    await hooks.sent_all()
+    await hooks.send_all()
     assert hooks.receiver.requests == []
     await agent.decide(call)
     [told] = await hooks.told()
@@ -103,7 +105,7 @@ async def test_it_is_told_that_people_approved_and_nothing_of_what_the_agent_rep
     assert hooks.receiver.requests[0][0]["webhook-id"] == f"{call}.permitted"
     assert (await agent.use(call)).status_code == 200
     await agent.report(call)
-    await hooks.sent_all()
+    await hooks.send_all()
     assert len(hooks.receiver.requests) == 1
 
 
@@ -117,7 +119,7 @@ async def test_it_is_told_of_a_denial_and_of_what_signoff_ran(hooks: CallbackRig
     await agent.decide(denied, verdict="denied", reason="not twice")
     await agent.decide(ran)
     await hooks.told(2)
-    await hooks.sent_all()
+    await hooks.send_all()
     told = {each["id"]: (each["state"], each["callback"]["state"]) for each in hooks.receiver.events}
     assert told == {denied: ("denied", "no"), ran: ("ended", "yes")}
 
@@ -138,7 +140,7 @@ async def test_what_does_not_arrive_is_tried_again_under_the_same_id(hooks: Call
     retried = await agent.http.post("/v1/events/failed/retry", params=params, json={})
     assert retried.json()["retried"] >= 1, retried.text
     await hooks.told(3)
-    assert [headers["webhook-id"] for headers, _ in hooks.receiver.requests] == [f"{call}.denied"] * 3
+    assert {headers["webhook-id"] for headers, _ in hooks.receiver.requests} == {f"{call}.denied"}
 
 
 async def test_a_workflow_is_sent_a_signal(hooks: CallbackRig, client: Client) -> None:

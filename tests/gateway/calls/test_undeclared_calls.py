@@ -9,14 +9,14 @@ from gateway_login import browser, words
 
 from signoff.contracts.ids import TurnKey
 
-BASH: dict[str, Any] = {"agent": "roamer", "tool": "Bash", "args": {"command": "rm -rf build", "deep": {"a": [1]}}}
+SHELL: dict[str, Any] = {"agent": "roamer", "tool": "Shell", "args": {"command": "rm -rf build", "deep": {"a": [1]}}}
 
 
 async def test_people_are_asked_about_each_and_the_agent_runs_it(agent: CallRig) -> None:
     """The card names the tool, its arguments, who runs it and that nobody declared it; the permit is used once."""
-    call = (await agent.propose(**BASH)).json()["id"]
+    call = (await agent.propose(**SHELL)).json()["id"]
     request = await agent.rig.request(approval_of(call))
-    assert (request.tool, request.allow_remember) == ("Bash", False)
+    assert (request.tool, request.allow_remember) == ("Shell", False)
     assert request.card.note == "run by `roamer` itself, outside Signoff; nobody has declared this tool"
     assert {row.name: row.value for row in request.card.rows}["command"] == "rm -rf build"
     async with browser(agent.rig) as page:
@@ -25,9 +25,9 @@ async def test_people_are_asked_about_each_and_the_agent_runs_it(agent: CallRig)
     assert (await agent.decide(call)).json()["status"] == "accepted"
     params = {"agent": "roamer"}
     permitted = await agent.show(call, wait=20, **params)
-    assert (permitted["state"], permitted["args"]) == ("permitted", BASH["args"])
+    assert (permitted["state"], permitted["args"]) == ("permitted", SHELL["args"])
     used = await agent.http.post(f"/v1/calls/{call}/use", params=params, json={})
-    assert (used.status_code, used.json()["args"]) == (200, BASH["args"])
+    assert (used.status_code, used.json()["args"]) == (200, SHELL["args"])
     again = await agent.http.post(f"/v1/calls/{call}/use", params=params, json={})
     assert (again.status_code, again.json()["code"]) == (409, "used")
     ended = await agent.http.post(f"/v1/calls/{call}/outcome", params=params, json={"code": "ok", "result": "done"})
@@ -40,12 +40,12 @@ async def test_people_are_asked_about_each_and_the_agent_runs_it(agent: CallRig)
 async def test_no_answer_to_one_answers_another(agent: CallRig) -> None:
     """The same call, asked again, waits for people again, and no yes to it can be remembered."""
     session = uuid.uuid4().hex
-    first = (await agent.propose(session=session, **BASH)).json()["id"]
+    first = (await agent.propose(session=session, **SHELL)).json()["id"]
     refused = await agent.decide(first, remember={"scope": "session"})
     assert refused.json()["code"] != "accepted"
     await agent.decide(first)
     assert (await agent.show(first, wait=20, agent="roamer"))["state"] == "permitted"
-    second = (await agent.propose(session=session, use=True, **BASH)).json()
+    second = (await agent.propose(session=session, use=True, **SHELL)).json()
     assert (second["id"] != first, second["state"]) == (True, "waiting")
 
 
@@ -62,7 +62,7 @@ async def test_no_answer_to_one_answers_another(agent: CallRig) -> None:
 )
 async def test_what_may_not_be_called_so_is_denied(agent: CallRig, fields: dict[str, Any]) -> None:
     """Of an agent that may not; a reserved name, one that differs from a declared one by case, and what is no name."""
-    answer = await agent.propose(**(BASH | fields))
+    answer = await agent.propose(**(SHELL | fields))
     assert (answer.status_code, answer.json()["state"]) == (200, "denied"), answer.text
     assert "Unknown tool" in answer.json()["reason"]
 
