@@ -49,6 +49,8 @@ from signoff.gateway.auth.provider_people import ProviderPeople, with_provider_p
 from signoff.gateway.auth.route_table import RouteTable
 from signoff.gateway.auth.sign_in import SignIn
 from signoff.gateway.auth.streams import Streams
+from signoff.gateway.authzen import routes as access_routes
+from signoff.gateway.authzen.problems import answer_fault
 from signoff.gateway.codec import routes as codec_routes
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest, fault_of, headers_of, sentence, status_of
@@ -70,7 +72,7 @@ from signoff.gateway.pages.sign_in import to_login
 from signoff.gateway.pages.visitor import Visitors
 from signoff.gateway.runtime import gateway_signer, gateway_tasks
 from signoff.gateway.transport.body_limit import BodyLimit
-from signoff.gateway.transport.middleware import MCP, PEERS, ErrorMiddleware, RequestGuard
+from signoff.gateway.transport.middleware import ACCESS, MCP, PEERS, ErrorMiddleware, RequestGuard
 from signoff.gateway.vendors import routes as vendor_routes
 from signoff.people.directory import Directory
 from signoff.registry.installation import load_installation
@@ -96,6 +98,7 @@ ROUTERS: Final = (
     peer_routes.router,
     mcp_endpoint.router,
     hook_routes.router,
+    access_routes.router,
     inbox.router,
     edit.router,
     batch.router,
@@ -264,8 +267,10 @@ def _body_bytes(app: FastAPI, routes: RouteTable) -> Callable[[Scope], int | Non
 
 def _answer_errors(app: FastAPI, routes: RouteTable) -> None:
     async def answer(request: Request, fault: Fault, status: int) -> Response:
+        headers = _challenge(app, request.url.path, fault) if status in (401, 403) else {}
+        if (response := answer_fault(request, fault, status, headers)) is not None:
+            return response
         if _wants_json(request.url.path):
-            headers = _challenge(app, request.url.path, fault) if status in (401, 403) else {}
             return JSONResponse(fault.model_dump(), status_code=status, headers=headers)
         return await _error_page(request, fault, status)
 
@@ -318,7 +323,19 @@ async def _error_page(request: Request, fault: Fault, status: int) -> Response:
 
 def _wants_json(path: str) -> bool:
     return path.endswith(("/decode", "/encode")) or path.startswith(
-        ("/v1/", CHANNELS, PEERS, MCP, "/.well-known/", "/healthz", "/readyz", "/openapi.json", "/live/", "/static/")
+        (
+            "/v1/",
+            CHANNELS,
+            PEERS,
+            MCP,
+            ACCESS,
+            "/.well-known/",
+            "/healthz",
+            "/readyz",
+            "/openapi.json",
+            "/live/",
+            "/static/",
+        )
     )
 
 

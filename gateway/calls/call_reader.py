@@ -93,7 +93,7 @@ async def read_call(deps: GatewayDeps, turn: ExternalTurn, wait: float = 0.0) ->
     pause, until = 0.0, asyncio.get_running_loop().time() + wait
     while True:
         try:
-            answer = await _answer(deps, turn, await deps.view(turn.key), await _find_request(deps, turn))
+            answer = await _answer(deps, turn, await deps.view(turn.key), await find_request(deps, turn))
         except ServerUnavailable:
             # Its worker is away: it waits, whatever for.
             answer = _waiting(deps, turn)
@@ -123,7 +123,7 @@ async def confirm_call(deps: GatewayDeps, turn: ExternalTurn, state: str, outcom
     own = tuple(each for each in rows.requests if each.requester.nonce == turn.requester.nonce)
     proved = await deps.prove(view, SignedStart(turn.key, turn.requester, own), rows.tickets)
     # Most calls are allowed by a rule: about them there is nothing to be read.
-    return await _answer(deps, turn, proved, await _find_request(deps, turn) if own else None)
+    return await _answer(deps, turn, proved, await find_request(deps, turn) if own else None)
 
 
 def make_used_answer(deps: GatewayDeps, turn: ExternalTurn, args: dict[str, Any], key: str, note: str) -> CallAnswer:
@@ -158,7 +158,8 @@ async def _answer(deps: GatewayDeps, turn: ExternalTurn, view: TurnView, asked: 
     return base
 
 
-async def _find_request(deps: GatewayDeps, turn: ExternalTurn) -> LoadedRequest | None:
+async def find_request(deps: GatewayDeps, turn: ExternalTurn) -> LoadedRequest | None:
+    """Returns the request of a call that people were asked about; None where they were not. Raises `Unavailable`."""
     try:
         found = await deps.requests.load(ApprovalKey(turn.key, CALL).id)
     except NotFound:

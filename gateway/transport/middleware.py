@@ -28,6 +28,8 @@ PEERS: Final = "/a2a/"
 """Begins the addresses at which other agents speak to actors."""
 MCP: Final = "/mcp/"
 """Begins the addresses at which external agents speak MCP."""
+ACCESS: Final = "/access/"
+"""Begins the addresses at which policy enforcement points ask."""
 STATIC: Final = "/static/"
 # No inline script or style: text of a model that ever got past the escaping has nothing to run with.
 _POLICY: Final = (
@@ -94,7 +96,7 @@ class RequestGuard:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         # A client of MCP that ends its session has nothing to send, and is told that this is no method here.
         is_bare = method == "DELETE" and path.startswith(MCP)
-        if path.startswith((API, PEERS, MCP)) and kind != "application/json" and not is_bare:
+        if path.startswith((API, PEERS, MCP, ACCESS)) and kind != "application/json" and not is_bare:
             return 415, "content_type", "send JSON, with the header `Content-Type: application/json`"
         return None
 

@@ -73,6 +73,9 @@ def wanted(method: str, path: str) -> Access:
     # Clients of MCP look there before they have a token (RFC 9728, 3.1).
     if path.startswith("/.well-known/oauth-protected-resource/"):
         return Access()
+    # So is it how an enforcement point finds its decision point (Authorization API 1.0, 9).
+    if path == "/.well-known/authzen-configuration":
+        return Access()
     if path == "/readyz":
         return TokenAccess("token", "read", optional=True)
     if path.startswith("/channels/"):
@@ -81,7 +84,7 @@ def wanted(method: str, path: str) -> Access:
         return Access("cookie")
     # A form of `/tools/` judges a made-up call: nothing runs and nobody is asked.
     looks = method in READING or path.startswith("/tools/")
-    if path.startswith(("/v1/calls", "/v1/hooks/", "/mcp/")):
+    if path.startswith(("/v1/calls", "/v1/hooks/", "/mcp/", "/access/")):
         return TokenAccess("token", "call")
     scope: Any = "read" if looks else "start" if STARTING.match(path) else "decide"
     return TokenAccess("token", scope) if path.startswith("/v1/") else Access("cookie", scope)

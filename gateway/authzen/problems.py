@@ -1,0 +1,68 @@
+"""Says in AuthZEN's own shapes what is refused: a sentence for evaluations, problem details for access requests."""
+
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
+
+from fastapi.responses import JSONResponse, PlainTextResponse
+from starlette.requests import Request
+from starlette.responses import Response
+
+from signoff.contracts.responses import Fault
+from signoff.gateway.errors import BadRequest
+from signoff.gateway.transport.middleware import ACCESS
+
+EVALUATION: Final = f"{ACCESS}v1/evaluation"
+REQUESTS: Final = f"{ACCESS}v1/requests"
+PROBLEM_TYPE: Final = "urn:openid:authzen:access-request:error:"
+ProblemKind: TypeAlias = Literal[
+    "not_requestable", "expired_denial", "invalid_denial_binding", "duplicate_request", "unknown_task",
+    "invalid_task_state",
+]  # fmt: skip
+_STATUS: Final[Mapping[ProblemKind, int]] = {
+    "not_requestable": 400,
+    "expired_denial": 410,
+    "invalid_denial_binding": 400,
+    "duplicate_request": 409,
+    "unknown_task": 404,
+    "invalid_task_state": 409,
+}
+_TITLES: Final[Mapping[str, str]] = {
+    "not_requestable": "Access is not requestable",
+    "expired_denial": "The denial has expired",
+    "invalid_denial_binding": "The request does not belong to the denial",
+    "duplicate_request": "The key was used for another request",
+    "unknown_task": "Unknown task",
+    "invalid_task_state": "The task is over",
+}
+_REQUEST_ID: Final = "x-request-id"
+_REQUEST_ID_CHARS: Final = 200
+
+
+class AccessProblem(BadRequest):
+    """Raised for an access request that is refused by one of the kinds that the profile names."""
+
+    def __init__(self, kind: ProblemKind, message: str) -> None:
+        super().__init__(message, status=_STATUS[kind], code=kind)
+
+
+def answer_fault(request: Request, fault: Fault, status: int, headers: Mapping[str, str]) -> Response | None:
+    """Returns the answer to a fault in the shape that enforcement points read; None at other addresses."""
+    path = request.url.path
+    if not path.startswith(ACCESS):
+        return None
+    if path == EVALUATION:
+        response: Response = PlainTextResponse(fault.message, status, headers)
+    else:
+        kind = f"{PROBLEM_TYPE}{fault.code}" if fault.code in _STATUS else "about:blank"
+        title = _TITLES.get(fault.code, "The request was refused")
+        body = {"type": kind, "title": title, "status": status, "detail": fault.message}
+        response = JSONResponse(body, status, headers, media_type="application/problem+json")
+    echo_request_id(request, response)
+    return response
+
+
+def echo_request_id(request: Request, response: Response) -> None:
+    """Repeats the id that an enforcement point gave its request, as the specification asks."""
+    given = request.headers.get(_REQUEST_ID, "")
+    if 0 < len(given) <= _REQUEST_ID_CHARS and given.isascii() and given.isprintable():
+        response.headers[_REQUEST_ID] = given

@@ -1,0 +1,14 @@
+"""One enforcement point for the whole session; each test asks about orders of its own."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from authzen_rig import EnforcementPoint, enforcement_point
+from call_rig import CallRig
+
+
+@pytest.fixture(scope="session")
+async def point(agent: CallRig) -> AsyncIterator[EnforcementPoint]:
+    """An enforcement point with a token of the agent `coder`."""
+    async with enforcement_point(agent) as found:
+        yield found

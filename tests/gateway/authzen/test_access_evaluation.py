@@ -1,0 +1,187 @@
+"""What an evaluation says, what it never does, and that an approval makes it true once."""
+
+import asyncio
+import copy
+import dataclasses
+from typing import Any
+
+import pytest
+from authzen_rig import EnforcementPoint, asking, call_of, enforcement_point, with_approval
+from gateway_rig import PEOPLE
+
+from signoff.contracts.content import Content
+from signoff.contracts.message import CallPart
+from signoff.gateway.authzen.access_evaluation import CallJudgment, judge_call, judgment_of
+from signoff.gateway.authzen.asked_call import AskedCall
+from signoff.registry.gates.local_decision import settled_decision
+from signoff.store.freezes import Freezes
+
+RACERS = 20
+
+
+async def waiting(point: EnforcementPoint) -> set[str]:
+    """The requests that wait for people."""
+    answer = await point.agent.http.get("/v1/approvals?limit=100")
+    return {each["id"] for each in answer.json()["approvals"]}
+
+
+async def test_an_evaluation_answers_by_the_rules_and_leaves_nothing(point: EnforcementPoint) -> None:
+    """True where a rule lets it pass, requestable where people are asked, and a denial where a rule denies."""
+    before = await waiting(point)
+    assert await point.evaluate(asking(20)) == {"decision": True}
+    asked = await point.evaluate(asking(200))
+    assert (asked["decision"], asked["context"]["reason"]) == (False, "approval_required")
+    assert set(asked["context"]["access_request"]) == {"expires_at"}
+    denied = await point.evaluate(asking(2_000))
+    assert (denied["decision"], denied["context"]["reason"]) == (False, "policy_denied")
+    assert "deny_if" in denied["context"]["reason_user"]["en"]
+    assert "access_request" not in denied["context"]
+    assert await waiting(point) == before
+
+
+def changed(*path: str, to: Any) -> dict[str, Any]:
+    """A request that would be permitted, but for one thing."""
+    body = copy.deepcopy(asking(20))
+    place = body
+    for name in path[:-1]:
+        place = place[name]
+    place[path[-1]] = to
+    return body
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (changed("resource", "id", to="refnud"), "not_available"),
+        (changed("resource", "type", to="document"), "unknown_resource"),
+        (changed("action", "name", to="can_read"), "unknown_action"),
+        # Run by Signoff itself, and by no enforcement point.
+        (asking(20, tool="pay") | {"action": {"name": "invoke", "properties": {"arguments": {"amount": 20}}}}, "run"),
+        (changed("subject", "id", to="ana"), "subject_not_allowed"),
+        (changed("subject", "id", to="nobody"), "subject_not_allowed"),
+        (changed("subject", "type", to="group"), "subject_not_allowed"),
+        (changed("subject", "properties", "act", to={"sub": "clerk"}), "subject_not_allowed"),
+        (changed("subject", "properties", "act", to="coder"), "subject_not_allowed"),
+        (changed("subject", "properties", "act", to={"sub": "coder", "act": {"sub": "x"}}), "subject_not_allowed"),
+        (changed("subject", to={"type": "agent", "id": "clerk"}), "subject_not_allowed"),
+        (changed("action", "properties", "arguments", to={"order": "A7"}), "invalid_arguments"),
+        (changed("action", "properties", "arguments", to=[1]), "invalid_arguments"),
+        (changed("action", "properties", "arguments", to={"order": "x" * 70_000, "euro": 1}), "invalid_arguments"),
+    ],
+)
+async def test_what_is_no_call_of_this_agent_is_denied(
+    point: EnforcementPoint, body: dict[str, Any], reason: str
+) -> None:
+    """An unknown tool, somebody else's name, arguments that fit no schema: no error, and nothing to request."""
+    found = await point.evaluate(body)
+    assert found["decision"] is False
+    assert found["context"]["reason"].startswith(reason), found
+    assert "access_request" not in found["context"]
+
+
+async def test_the_agent_itself_may_be_the_subject(point: EnforcementPoint) -> None:
+    """Where it acts for one person; `identity` is what the mapping of MCP calls a user."""
+    for subject in ({"type": "agent", "id": "coder"}, {"type": "identity", "id": "guest"}):
+        assert (await point.evaluate(asking(20) | {"subject": subject}))["decision"] is True
+    async with enforcement_point(point.agent, "clerk") as clerk:
+        several = await clerk.evaluate(asking(20) | {"subject": {"type": "agent", "id": "clerk"}})
+    assert (several["decision"], several["context"]["reason"]) == (False, "subject_not_allowed")
+
+
+async def test_an_approval_makes_it_true_once(point: EnforcementPoint) -> None:
+    """That is the use: the permit's key comes with it, the outcome is reported, and afterwards it is false."""
+    body = asking()
+    approval = await point.approved(body)
+    anew = with_approval(body, approval)
+    found = await point.evaluate(anew)
+    assert found["decision"] is True
+    told = found["context"]
+    assert told["approval"] == {"id": approval["id"], "approved_until": approval["approved_until"]}
+    assert (await point.agent.report(told["call"])).json()["code"] == "ok"
+    again = (await point.evaluate(anew))["context"]
+    assert (again["next_action"], "access_request" in again) == ("none", False)
+    kinds = dict(await point.agent.record(told["call"]))
+    assert (kinds["outcome"]["code"], kinds["outcome"]["ticket"]) == ("ok", told["key"])
+
+
+async def test_of_twenty_that_race_one_is_true(point: EnforcementPoint) -> None:
+    """All ask with the same approval before any is answered."""
+    body = asking()
+    anew = with_approval(body, await point.approved(body))
+    start = asyncio.Event()
+
+    async def race() -> dict[str, Any]:
+        await start.wait()
+        return await point.evaluate(anew)
+
+    racing = [asyncio.create_task(race()) for _ in range(RACERS)]
+    start.set()
+    found = await asyncio.gather(*racing)
+    losers = [each["context"] for each in found if not each["decision"]]
+    assert len(losers) == RACERS - 1
+    assert {(each["reason"], each["next_action"]) for each in losers} == {("approval_used", "none")}
+
+
+async def test_an_approval_is_for_the_very_call_that_was_approved(point: EnforcementPoint) -> None:
+    """Other arguments, another tool and another's approval are false, and use nothing up."""
+    body, other = asking(), asking()
+    approval = await point.approved(body)
+    edited = copy.deepcopy(body)
+    edited["action"]["properties"]["arguments"]["euro"] = 201
+    for each in (edited, body | {"resource": {"type": "tool", "id": "quick"}}, other):
+        told = (await point.evaluate(with_approval(each, approval)))["context"]
+        assert (told["reason"], told["next_action"]) == ("out_of_scope", "request")
+        assert told["access_request"], told
+    denied = copy.deepcopy(body)
+    denied["action"]["properties"]["arguments"]["euro"] = 5_000
+    told = (await point.evaluate(with_approval(denied, approval)))["context"]
+    assert (told["reason"], told["next_action"], "access_request" in told) == ("out_of_scope", "none", False)
+    async with enforcement_point(point.agent, "clerk") as clerk:
+        subject = {"type": "user", "id": "bo"}
+        told = (await clerk.evaluate(with_approval(body | {"subject": subject}, approval)))["context"]
+        assert told["reason"] == "approval_unverifiable"
+    assert (await point.evaluate(with_approval(body, approval)))["decision"] is True
+
+
+@pytest.mark.parametrize("approval", [None, "yes", {}, {"id": 7}, {"id": "guessed"}, {"id": "e30.AAAA"}, True])
+async def test_an_approval_that_is_none_is_false(point: EnforcementPoint, approval: Any) -> None:
+    """Also of a call that the rules let pass: whoever shows an approval means it."""
+    found = await point.evaluate(with_approval(asking(20), approval))
+    assert (found["decision"], found["context"]["reason"]) == (False, "approval_unverifiable")
+
+
+async def test_a_task_is_no_approval(point: EnforcementPoint) -> None:
+    """Neither while people are asked nor afterwards."""
+    body = asking()
+    task = await point.asked(body)
+    told = (await point.evaluate(with_approval(body, {"id": task["id"]})))["context"]
+    assert told["reason"] == "approval_unverifiable"
+
+
+async def test_what_people_changed_is_not_run_as_it_was_asked(point: EnforcementPoint) -> None:
+    """An enforcement point runs its own arguments: the task is denied and tells those that were approved."""
+    body = asking()
+    task = await point.asked(body)
+    order = body["action"]["properties"]["arguments"]["order"]
+    await point.decide(task, edited_args={"order": order, "euro": 150})
+    found = await point.show(task)
+    assert (found["task"]["status"], "result" in found) == ("denied", False)
+    assert "150" in found["task"]["display"]["description"]
+    assert (await point.agent.show(call_of(task)))["state"] == "permitted"
+
+
+async def test_while_a_tenant_is_frozen_everything_is_denied(point: EnforcementPoint) -> None:
+    """Also what a rule lets pass, and nothing of it can be requested."""
+    deps = point.agent.rig.deps
+    await Freezes(deps.store).freeze("cold", reason="a drill", by="boss", also=None)
+    asked = AskedCall("cold", "coder", PEOPLE[0], "refund", {"order": "A7", "euro": 20})
+    found = await judge_call(deps, asked)
+    assert (found.decision, found.reason, found.is_requestable) == (False, "frozen", False)
+    assert (await judge_call(deps, dataclasses.replace(asked, tenant="main"))).decision
+
+
+def test_what_only_a_proposal_can_tell_is_requestable() -> None:
+    """What a gate has settled is a denial by its code."""
+    call = CallPart(call="c1.1", tool="refund", args=Content(inline={}))
+    found = settled_decision(call, "caps", "too_many_calls", "enough")
+    assert judgment_of(found) == CallJudgment(False, "too_many_calls", "enough")

@@ -1,0 +1,160 @@
+"""Access requests: bound to a denial, asked once, followed by a task, withdrawn."""
+
+import dataclasses
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from authzen_rig import REQUESTS, EnforcementPoint, asking, call_of, enforcement_point, submission, with_approval
+from call_rig import approval_of
+from gateway_rig import PEOPLE
+
+from signoff.gateway.authzen.access_requests import submit
+from signoff.gateway.authzen.asked_call import AskedCall
+from signoff.gateway.authzen.evaluation_body import SubmissionBody
+from signoff.gateway.authzen.problems import PROBLEM_TYPE, AccessProblem
+from signoff.gateway.authzen.sealed_ids import AUTHZEN_KEY, DENIAL_SECONDS, seal_denial
+
+
+def problem(answer: Any) -> tuple[int, str]:
+    """What kind of problem an answer tells, in the form that the profile wants."""
+    assert answer.headers["content-type"] == "application/problem+json", answer.text
+    told = answer.json()
+    assert told["status"] == answer.status_code
+    return answer.status_code, told["type"].removeprefix(PROBLEM_TYPE)
+
+
+async def test_people_are_asked_once_for_each_denial(point: EnforcementPoint) -> None:
+    """The task is there at once, with the person's page and the code; the same denial again is the same task."""
+    body = asking(business_justification="charged twice")
+    decision = await point.evaluate(body)
+    first = await point.submit(body, decision)
+    assert first.status_code == 202
+    task = first.json()["task"]
+    assert task["status"] == "pending"
+    assert first.headers["location"] == task["status_endpoint"]
+    assert (await point.submit(body, decision)).json()["task"]["id"] == task["id"]
+    request = await point.agent.rig.request(approval_of(call_of(task)))
+    assert (request.agent_says, request.actor, request.requester.user) == ("charged twice", "coder", "guest")
+    shown = await point.show(task)
+    assert (shown["task"]["id"], shown["task"]["status"], "result" in shown) == (task["id"], "pending", False)
+    assert len(shown["task"]["display"]["description"]) == len("K7Q-2FM")
+    assert shown["task"]["expires_at"]
+
+
+async def test_while_it_is_pending_no_evaluation_is_true(point: EnforcementPoint) -> None:
+    """Neither the call itself, nor with any reference that there is; after the yes only the approval counts."""
+    body = asking()
+    task = await point.asked(body)
+    assert (await point.evaluate(body))["decision"] is False
+    await point.decide(task)
+    assert (await point.evaluate(body))["decision"] is False
+    approval = (await point.show(task))["result"]["approval"]
+    assert (await point.evaluate(with_approval(body, approval)))["decision"] is True
+    # It was approved, and that stays so: what is over is its use.
+    after = await point.show(task)
+    assert (after["task"]["status"], after["result"]["approval"]["id"]) == ("approved", approval["id"])
+
+
+async def test_a_no_is_a_denied_task(point: EnforcementPoint) -> None:
+    """With the person's words, and nothing to evaluate with."""
+    task = await point.asked(asking())
+    await point.decide(task, verdict="denied", reason="not this month")
+    found = await point.show(task)
+    assert (found["task"]["status"], "result" in found) == ("denied", False)
+    assert found["task"]["display"]["description"] == "not this month"
+
+
+async def test_what_needs_nobody_is_approved_at_once(point: EnforcementPoint) -> None:
+    """201 with its approval, to be used once as any other: an evaluation that could not say so said that it can be
+    requested.
+    """
+    body, deps = asking(20), point.agent.rig.deps
+    asked = AskedCall("main", "coder", PEOPLE[0], "refund", body["action"]["properties"]["arguments"])
+    evaluation, until = seal_denial(await deps.store.secret_key(AUTHZEN_KEY), asked, deps.clock())
+    denial = {"evaluation_id": evaluation, "expires_at": until.isoformat()}
+    answer = await point.http.post(REQUESTS, json=body | {"denial": denial})
+    assert (answer.status_code, answer.json()["task"]["status"]) == (201, "approved")
+    anew = with_approval(body, answer.json()["result"]["approval"])
+    assert [(await point.evaluate(anew))["decision"] for _ in range(2)] == [True, False]
+
+
+@pytest.mark.parametrize("change", ["evaluation_id", "arguments", "subject", "tool", "guessed", "of another agent"])
+async def test_a_request_that_is_not_of_its_denial_is_refused(point: EnforcementPoint, change: str) -> None:
+    """Nobody is asked about another call than the one that was denied."""
+    body = asking()
+    sent = submission(body, await point.evaluate(body))
+    if change == "evaluation_id":
+        del sent["denial"]["evaluation_id"]
+    if change == "arguments":
+        sent["action"]["properties"]["arguments"]["euro"] = 300
+    if change == "subject":
+        sent["subject"]["id"] = "ana"
+    if change == "tool":
+        sent["resource"]["id"] = "quick"
+    if change == "guessed":
+        sent["denial"]["evaluation_id"] = "e30.AAAA"
+    if change == "of another agent":
+        async with enforcement_point(point.agent, "clerk") as clerk:
+            sent["subject"] = {"type": "user", "id": "bo"}
+            assert problem(await clerk.http.post(REQUESTS, json=sent)) == (400, "invalid_denial_binding")
+        return
+    kind = "not_requestable" if change == "subject" else "invalid_denial_binding"
+    assert problem(await point.http.post(REQUESTS, json=sent)) == (400, kind)
+
+
+async def test_a_denial_that_is_old_is_followed_by_nothing(point: EnforcementPoint) -> None:
+    """By our own clock: what the request says of its expiry is not believed."""
+    body = asking()
+    sent = submission(body, await point.evaluate(body))
+    sent["denial"]["expires_at"] = "2999-01-01T00:00:00Z"
+    deps = point.agent.rig.deps
+    late = dataclasses.replace(deps, clock=lambda: deps.clock() + timedelta(seconds=DENIAL_SECONDS))
+    with pytest.raises(AccessProblem) as error:
+        await submit(late, None, SubmissionBody.model_validate(sent), None)
+    assert (error.value.code, error.value.status) == ("expired_denial", 410)
+
+
+async def test_a_key_is_one_request(point: EnforcementPoint) -> None:
+    """Of several denials as well, and with other content it is refused."""
+    body, key = asking(), "key-of-one-request"
+    first = await point.submit(body, await point.evaluate(body), key)
+    again = await point.submit(body, await point.evaluate(body), key)
+    assert first.json()["task"]["id"] == again.json()["task"]["id"]
+    other = asking()
+    assert problem(await point.submit(other, await point.evaluate(other), key)) == (409, "duplicate_request")
+
+
+async def test_whoever_claims_to_be_somebody_else_is_refused(point: EnforcementPoint) -> None:
+    """A token proves its agent alone."""
+    body = asking()
+    sent = submission(body, await point.evaluate(body))
+    for actor in ({"id": "clerk"}, {"id": "coder", "act": {"sub": "boss"}}):
+        assert problem(await point.http.post(REQUESTS, json=sent | {"client": {"actor": actor}})) == (
+            403,
+            "about:blank",
+        )
+    assert (await point.http.post(REQUESTS, json=sent | {"client": {"actor": {"id": "coder"}}})).status_code == 202
+
+
+async def test_a_pending_request_is_withdrawn_once(point: EnforcementPoint) -> None:
+    """Afterwards it is over, and what was decided is, too."""
+    task = await point.asked(asking())
+    answer = await point.http.post(task["links"]["cancel"], json={"reason": "no_longer_needed"})
+    assert (answer.status_code, answer.json()["task"]["status"]) == (200, "cancelled")
+    assert "cancel" not in answer.json()["task"]["links"]
+    assert problem(await point.http.post(task["links"]["cancel"], json={})) == (409, "invalid_task_state")
+    decided = await point.asked(asking())
+    await point.decide(decided)
+    assert problem(await point.http.post(decided["links"]["cancel"], json={})) == (409, "invalid_task_state")
+
+
+async def test_a_task_is_its_own_agents_alone(point: EnforcementPoint) -> None:
+    """Another agent is told what whoever guesses is told."""
+    task = await point.asked(asking())
+    async with enforcement_point(point.agent, "clerk") as clerk:
+        told = await clerk.http.get(task["status_endpoint"])
+        assert problem(told) == (404, "unknown_task")
+        assert problem(await clerk.http.post(f"{task['status_endpoint']}/cancel", json={})) == (404, "unknown_task")
+    for guessed in ("guessed", "e30.AAAA", call_of(task), "x" * 3_000):
+        assert problem(await point.http.get(f"{REQUESTS}/{guessed}")) == (404, "unknown_task")

@@ -1,0 +1,90 @@
+"""What a task says, by how its call stands: once it is over it stays what it was."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+
+from signoff.contracts.responses import CallAnswer
+from signoff.gateway.authzen.access_task import AUTO_SECONDS, AccessTaskView, find_approval
+from signoff.store.request_reader import LoadedRequest
+
+NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
+ARGS = {"order": "A7", "euro": 200}
+
+
+@dataclass(frozen=True)
+class Decided:
+    """As much of a request as is read."""
+
+    state: str
+    decided_at: datetime | None = NOW
+    grant_ttl: float = 60.0
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A request and its arguments."""
+
+    request: Decided
+    args: dict[str, Any]
+
+
+def a_view(state: str, request: str = "", args: Any = None, **fields: Any) -> AccessTaskView:
+    """A task whose call stands so, and whose request so where people were asked."""
+    answer = CallAnswer.model_validate({"id": "main.s.t", "state": state, "tool": "refund"} | fields)
+    asked = cast(LoadedRequest, Loaded(Decided(request), args or ARGS)) if request else None
+    return AccessTaskView("coder", answer, ARGS, find_approval(answer, asked, ARGS, NOW))
+
+
+@pytest.mark.parametrize(
+    ("view", "status"),
+    [
+        (a_view("waiting", "pending"), "pending"),
+        (a_view("waiting"), "pending"),
+        (a_view("running"), "pending"),
+        (a_view("permitted", "approved"), "approved"),
+        (a_view("permitted"), "approved"),
+        (a_view("used", "approved"), "approved"),
+        (a_view("used"), "approved"),
+        (a_view("ended", "approved", code="ok"), "approved"),
+        # Approved, and then not used in time: that was an approval all the same.
+        (a_view("denied", "approved", source="timeout"), "approved"),
+        (a_view("denied", source="timeout"), "approved"),
+        (a_view("denied", "denied", source="human"), "denied"),
+        (a_view("denied", source="policy"), "denied"),
+        (a_view("denied", source="repeat"), "denied"),
+        (a_view("denied", "expired", source="timeout"), "expired"),
+        (a_view("denied", "cancelled", source="cancelled"), "cancelled"),
+        (a_view("permitted", "approved", {"order": "A7", "euro": 150}), "denied"),
+        # In Python these are the same.
+        (a_view("permitted", "approved", {"order": "A7", "euro": 200.5}), "denied"),
+    ],
+)
+def test_the_status_follows_from_the_call(view: AccessTaskView, status: str) -> None:
+    """Of people's answer first; what they changed is denied, as it cannot be run as it was asked."""
+    assert view.status == status
+    told = view.as_json(b"k" * 32, "https://signoff.example.com/access/v1/requests")
+    assert ("result" in told) is (status == "approved")
+    assert ("cancel" in told["task"].get("links", {})) is (status == "pending")
+
+
+def test_an_approval_says_until_when_it_counts() -> None:
+    """As long as the permit of what people approved; of what a rule let pass a minute, and then no more."""
+    key = b"k" * 32
+    until = {
+        state: a_view(*state).approval_json(key)["approved_until"]
+        for state in (("permitted", "approved"), ("permitted",), ("used",))
+    }
+    assert until[("permitted", "approved")] == (NOW + timedelta(seconds=60)).isoformat()
+    assert until[("permitted",)] == (NOW + timedelta(seconds=AUTO_SECONDS)).isoformat()
+    assert until[("used",)] == NOW.isoformat()
+
+
+def test_an_id_is_the_same_each_time_and_never_that_of_the_call() -> None:
+    """Nobody can make one up from the other."""
+    told = [a_view("permitted").as_json(b"k" * 32, "https://x") for _ in range(2)]
+    assert told[0] == told[1]
+    assert told[0]["task"]["id"] != told[0]["result"]["approval"]["id"]
+    assert told[0]["task"]["id"] != a_view("permitted").as_json(b"j" * 32, "https://x")["task"]["id"]

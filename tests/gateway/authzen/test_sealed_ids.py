@@ -1,0 +1,42 @@
+"""Ids that others carry: what one is for is no other, and only ours are opened."""
+
+from datetime import UTC, datetime, timedelta
+
+from gateway_rig import PEOPLE
+
+from signoff.gateway.authzen.asked_call import AskedCall
+from signoff.gateway.authzen.sealed_ids import (
+    DENIAL_SECONDS,
+    SealedCall,
+    open_approval,
+    open_denial,
+    open_task,
+    seal_approval,
+    seal_denial,
+    seal_task,
+)
+
+KEY = b"k" * 32
+NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
+ASKED = AskedCall("main", "coder", PEOPLE[0], "refund", {"euro": 20})
+CALL = SealedCall("main.s.t", "coder")
+
+
+def test_the_id_of_a_denial_says_of_which_call_and_until_when() -> None:
+    """No two are alike."""
+    first, until = seal_denial(KEY, ASKED, NOW)
+    second, _ = seal_denial(KEY, ASKED, NOW)
+    assert first != second
+    assert until == NOW + timedelta(seconds=DENIAL_SECONDS)
+    assert open_denial(KEY, first) == (ASKED.digest, until)
+
+
+def test_an_id_opens_what_it_was_sealed_for_alone() -> None:
+    """A task's id is no approval, a denial's is no task, and another installation's is nothing."""
+    task, approval, (denial, _) = seal_task(KEY, CALL), seal_approval(KEY, CALL), seal_denial(KEY, ASKED, NOW)
+    assert (open_task(KEY, task), open_approval(KEY, approval)) == (CALL, CALL)
+    for opens, strange in ((open_task, (approval, denial)), (open_approval, (task, denial))):
+        for each in (*strange, "", "x", "e30.AAAA"):
+            assert opens(KEY, each) is None
+    assert open_denial(KEY, task) is None
+    assert open_task(b"j" * 32, task) is None
