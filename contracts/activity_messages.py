@@ -491,6 +491,13 @@ class UseRequest(FrozenModel):
     """The id of the try: with the same one the same permit is handed out again, as its answer may have been lost."""
 
 
+class CallPresence(FrozenModel):
+    """What the gateway sends a turn of a call that nobody waits for any more, or that somebody waits for again."""
+
+    within: float = 0.0
+    """In how many seconds the call is withdrawn unless somebody waits for it again by then; 0: somebody does."""
+
+
 class CallRequest(FrozenModel):
     """What the gateway sends a turn so that it tells when its call is judged."""
 

@@ -239,6 +239,8 @@ class ProposedExternalCall(FrozenModel):
     """Whom to tell that it is settled."""
     join_key: str = ""
     """The digest by which equal proposals join it; "" of one that its agent named."""
+    attended: bool = False
+    """Whether Signoff runs it, once people approved, only while its agent waits for it."""
 
 
 class ReportedOutcome(FrozenModel):

@@ -16,7 +16,7 @@ from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from signoff.contracts import names
-from signoff.contracts.activity_messages import CallRequest, ReportReply, UseReply, UseRequest
+from signoff.contracts.activity_messages import CallPresence, CallRequest, ReportReply, UseReply, UseRequest
 from signoff.contracts.call import ReportedOutcome
 from signoff.contracts.errors import Conflict, ServerUnavailable
 from signoff.contracts.frozen_model import FrozenModel
@@ -113,6 +113,19 @@ class CallClient:
         if isinstance(reply, str):
             return ReportReply(code="not_used", message="only a call whose permit was used can be reported")
         return reply
+
+    async def attend(self, key: TurnKey, within: float = 0.0) -> None:
+        """Tells a call's turn that somebody waits for it; or, with `within`, that nobody does any more.
+
+        Nothing comes of it where the turn is over. Raises `ServerUnavailable`.
+        """
+        handle = self._turns.temporal.get_workflow_handle(key.workflow_id)
+        body = CallPresence(within=within).model_dump(mode="json")
+        try:
+            await handle.signal(names.ATTEND_CALL, body, rpc_timeout=PATIENCE)
+        except RPCError as error:
+            if error.status not in _GONE:
+                raise unavailable(error) from None
 
     async def _update(self, key: TurnKey, update: str, body: FrozenModel, result_type: type[_R]) -> _R | str | None:
         """Returns the answer of a call's turn; a word where it was refused without a trace, None where it is over."""

@@ -18,6 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from temporalio.client import Client as TemporalClient
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
+from signoff.contracts.ids import parse_approval_id
 from signoff.gateway.mcp.call_task import TASKS
 from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy
@@ -77,6 +78,12 @@ class McpRig:
         body = {"verdict": verdict, "question_hash": shown["question_hash"], **fields}
         answer = await self.as_person("POST", f"/v1/approvals/{approval}/decide", json=body)
         assert answer.status_code == 200, answer.text
+
+    async def permitted(self, approval: str) -> None:
+        """Returns once the call of a request may run."""
+        named = parse_approval_id(approval)
+        assert named is not None
+        await self.gateway.turns.until(named.turn, lambda view: any(each.state == "permitted" for each in view.calls))
 
     async def as_person(self, method: str, path: str, **fields: Any) -> httpx.Response:
         """A request of somebody who may approve."""

@@ -13,6 +13,7 @@ with workflow.unsafe.imports_passed_through():
     from signoff.approvals.waiting_outcome import outcome_message
     from signoff.contracts import names
     from signoff.contracts.activity_messages import (
+        CallPresence,
         CallRequest,
         ModelReply,
         ModelTask,
@@ -42,6 +43,7 @@ with workflow.unsafe.imports_passed_through():
 
 _BROKEN_OFF = ("error", "cancelled")
 _ERROR_CODES = {"ConfigError": "config_error", "ModelRefused": "model_refused"}
+_NOBODY_WAITS = "its agent does not wait for it any more"
 _NO_ANSWER = "no worker brought an answer of the model"
 _ASKED_LONG = "it was asked again for ten minutes: ask anew later; what ran before that has run"
 
@@ -134,6 +136,16 @@ class ActorTurn:
         if isinstance(report, str):
             return ReportReply(code="conflict", message=report)
         return await self._external.take_report(report)
+
+    @workflow.signal(name=names.ATTEND_CALL, description="Tell whether the agent still waits for the proposed call")
+    async def attend_call(self, *envelopes: Any) -> None:
+        """Withdraws what people are asked about the call where nobody waits for it again in time."""
+        presence = read_envelope(envelopes[0] if envelopes else None, CallPresence)
+        if isinstance(presence, str) or self._state.turn.external is None:
+            return
+        if await self._external.is_left(presence.within):
+            for request in self._state.book.pending():
+                await self._approvals.withdraw(({"approval_id": request.id, "reason": _NOBODY_WAITS},))
 
     @await_call.validator
     def _check_external(self, *envelopes: Any) -> None:

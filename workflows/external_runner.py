@@ -25,6 +25,7 @@ from signoff.workflows import options, outcomes
 from signoff.workflows.turn_state import TurnState
 
 _LAPSED: Final = "Not executed: its permit was not used in time."
+_LONGEST_AWAY: Final = 86_400.0
 _FROZEN: Final = "frozen:"
 """How the reason of a call begins that is denied as its tenant is frozen."""
 _AGAIN: Final[dict[str, UseCode]] = {"stale": "stale", "policy": "stale", "lapsed": "lapsed"}
@@ -65,6 +66,7 @@ class ExternalRunner:
         self._is_reporting = False
         self._timers: set[asyncio.Task[None]] = set()
         self._is_recorded = False
+        self._visits = 0
 
     @property
     def is_open(self) -> bool:
@@ -98,6 +100,32 @@ class ExternalRunner:
             return reply
         self._state.show_state(call.call, "used", gate_decision.rule)
         return await self._until_reported(call, gate_decision.options, begun)
+
+    async def wait_for_agent(self, call: CallPart, gate_decision: GateDecision) -> ToolReply | None:
+        """Returns None once the agent waits for a call that was approved and that Signoff runs; else why it never is.
+
+        A permit that nobody comes for lapses like any other.
+        """
+        self._state.show_state(call.call, "permitted", gate_decision.rule)
+        self._is_open = True
+        is_wished = await self._is_wished(workflow.now() + timedelta(seconds=gate_decision.options.grant_ttl))
+        self._is_open = False
+        self._reply = UseReply() if is_wished else use_refusal("lapsed")
+        if is_wished:
+            return None
+        if self._state.stopped:
+            return ToolReply(outcome=outcomes.unwanted_outcome(call.call, call.tool))
+        return ToolReply(outcome=outcomes.failed_outcome(call.call, call.tool, "skipped", _LAPSED))
+
+    async def is_left(self, within: float) -> bool:
+        """Returns whether nobody waits for the call again within so many seconds; 0 says that somebody does."""
+        self._visits += 1
+        mine = self._visits
+        if within <= 0:
+            return False
+        until = workflow.now() + timedelta(seconds=min(within, _LONGEST_AWAY))
+        await self._wait(lambda: self._visits != mine or self._state.result is not None, until, "Nobody waits")
+        return self._visits == mine and self._state.result is None
 
     def use_problem(self, wish: str) -> UseCode:
         """Returns why the try `wish` is refused at once; "" where it has to be looked at."""

@@ -108,6 +108,15 @@ class ToolRunner:
         return not self._state.stopped and (permit.kind == "approved" or not self.is_aborted(call))
 
     async def _begin(self, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int) -> ToolReply:
+        given = self._state.turn.external
+        # Where a rule lets it run its agent has just proposed it.
+        if given is not None and given.attended and permit.kind == "approved" and not gate_decision.options.external:
+            ready = workflow.now()
+            unwanted = await self._external.wait_for_agent(call, gate_decision)
+            left = _remaining_options(gate_decision.options, permit, ready)
+            if unwanted is not None or left is None:
+                return unwanted or ToolReply(again="policy", note=_LATE)
+            gate_decision = gate_decision.model_copy(update={"options": left})
         self._state.show_state(call.call, "running", gate_decision.rule)
         task = ToolTask(
             permit=permit,

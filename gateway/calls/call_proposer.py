@@ -51,6 +51,7 @@ class _Proposal:
     timeout: float
     callback: Callback | None
     use: str
+    attended: bool = False
 
     @property
     def digest(self) -> str:
@@ -76,16 +77,19 @@ async def propose(
     use: str,
     *,
     joins: bool = False,
+    attended: bool = False,
 ) -> tuple[ExternalTurn, UseReply | None]:
     """Proposes a call; when this returns it is in Temporal. Uses its permit with the try `use`, where nobody is asked.
 
     The same `key` of the same agent and session is the same call. Without one it is that of an equal proposal whose
     permit was not used and whose result was not handed out, else a new one. No reply comes of a call that was begun
-    before and may be over. With `joins` a key that is new names the call that a proposal without one would be of.
+    before and may be over. With `joins` a key that is new names the call that a proposal without one would be of. A
+    call that is `attended` is run only while its agent waits for it.
+
     Raises `Conflict` for the same key with other content, `NotFound` (agent, person), `Refused`, `BadRequest`,
     `Unavailable`.
     """
-    proposal = _proposal(deps, body, caller, use)
+    proposal = _proposal(deps, body, caller, use, attended=attended)
     tenant, name = proposal.tenant, proposal.agent
     if key is None:
         return await _join(deps, proposal, new_id(deps))
@@ -123,12 +127,15 @@ async def hand_out(deps: GatewayDeps, turn: ExternalTurn) -> None:
         await CallJoins(deps.store).release(turn.call.join_key, turn.key.turn)
 
 
-def _proposal(deps: GatewayDeps, body: CallBody, caller: AuthenticatedCaller | None, use: str) -> _Proposal:
+def _proposal(
+    deps: GatewayDeps, body: CallBody, caller: AuthenticatedCaller | None, use: str, *, attended: bool = False
+) -> _Proposal:
     tenant = own_tenant(caller, body.tenant)
     name, agent = agent_of(deps, caller, body.agent)
     person = asker_of(deps, agent, body.user, tenant)
     callback = _callback(body, name, agent)
-    return _Proposal(body, tenant, name, person, _arguments(body), _timeout(body.timeout), callback, use)
+    args, timeout = _arguments(body), _timeout(body.timeout)
+    return _Proposal(body, tenant, name, person, args, timeout, callback, use, attended)
 
 
 async def _begin(
@@ -151,6 +158,7 @@ async def _begin(
         report_within=proposal.timeout,
         callback=proposal.callback,
         join_key=join_key,
+        attended=proposal.attended,
     )
     turn = await turn_input(deps, given, proposal.agent, CHANNEL, call)
     async with deps.acts.start(turn):

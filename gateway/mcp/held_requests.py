@@ -1,9 +1,10 @@
 """Remembers which requests are held, so that a client can say that it does not wait for one any more."""
 
 import asyncio
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class RequestName(NamedTuple):
@@ -20,6 +21,8 @@ class HeldRequests:
 
     def __init__(self) -> None:
         self._held: dict[RequestName, asyncio.Event] = {}
+        self._waiting: Counter[str] = Counter()
+        self._rests: set[asyncio.Task[None]] = set()
 
     @contextmanager
     def hold(self, name: RequestName | None) -> Iterator[asyncio.Event]:
@@ -32,6 +35,27 @@ class HeldRequests:
         finally:
             if name is not None and self._held.get(name) is cancelled:
                 del self._held[name]
+
+    @contextmanager
+    def wait_for(self, call: str) -> Iterator[None]:
+        """Counts a request that waits for a call while the block runs."""
+        self._waiting[call] += 1
+        try:
+            yield
+        finally:
+            self._waiting[call] -= 1
+            if not self._waiting[call]:
+                del self._waiting[call]
+
+    def is_awaited(self, call: str) -> bool:
+        """Returns whether a request waits for a call here."""
+        return call in self._waiting
+
+    def finish_later(self, rest: Coroutine[Any, Any, None]) -> None:
+        """Runs the rest of a request whose connection was closed: its own task is at its end."""
+        task = asyncio.create_task(rest)
+        self._rests.add(task)
+        task.add_done_callback(self._rests.discard)
 
     def names(self) -> frozenset[RequestName]:
         """Returns the requests that are held now, as far as they have names."""

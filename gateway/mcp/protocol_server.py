@@ -25,7 +25,8 @@ from signoff.contracts.errors import NotFound, SignoffError, Unavailable
 from signoff.contracts.limits import REQUEST_BODY_BYTES
 from signoff.contracts.names import VERSION
 from signoff.contracts.responses import CallAnswer
-from signoff.gateway.calls.call_reader import MOVING, ExternalTurn
+from signoff.gateway.calls.call_reader import ExternalTurn
+from signoff.gateway.calls.call_withdrawal import SETTLED
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.mcp.call_result import result_of, waiting_words
 from signoff.gateway.mcp.call_task import TASKS, created_task, detailed_task
@@ -110,12 +111,12 @@ class _ToolRequest:
     async def answer(self) -> dict[str, Any] | CallToolResult:
         calls = self._calls
         turn, answer, rounds = await self._find()
-        if answer.state in MOVING and _takes_tasks(self._ctx):
+        if answer.state not in SETTLED and _takes_tasks(self._ctx):
             # It is in Temporal: a client finds it by its id from now on.
             return created_task(answer, await calls.deps.view(turn.key))
-        if answer.state in MOVING:
+        if answer.state not in SETTLED:
             answer = await calls.hold(turn, self._ctx.request_id, self._seconds(), self._report)
-        if answer.state in MOVING and self._is_modern and rounds + 1 < ROUNDS:
+        if answer.state not in SETTLED and self._is_modern and rounds + 1 < ROUNDS:
             state = await calls.seal_state(self._tool, self._args, turn, rounds + 1)
             return {"resultType": "input_required", "requestState": state}
         await calls.hand_out(turn, answer)
@@ -124,12 +125,14 @@ class _ToolRequest:
     async def _find(self) -> tuple[ExternalTurn, CallAnswer, int]:
         """Returns the call as it stands, and after how many rounds."""
         if self._state is None:
-            turn, answer = await self._calls.propose(self._tool, self._args, _key(self._meta))
+            # A task goes on while nobody looks; what a request asked for runs while one waits for it.
+            attended = not _takes_tasks(self._ctx)
+            turn, answer = await self._calls.propose(self._tool, self._args, _key(self._meta), attended=attended)
             return turn, answer, 0
         opened = await self._calls.open_state(self._tool, self._args, self._state)
         if opened is None:
             raise MCPError(INVALID_PARAMS, "Invalid or expired requestState")
-        turn, answer = await self._calls.load(opened[0])
+        turn, answer = await self._calls.join(opened[0])
         return turn, answer, opened[1]
 
     def _seconds(self) -> float:
@@ -146,6 +149,8 @@ async def _get_task(ctx: _Context, params: _TaskParams) -> dict[str, Any]:
     calls = _task_calls(ctx, params)
     try:
         turn, answer = await calls.load(params.task_id)
+        # One that was proposed by a request, and is a task since: nobody else has it run.
+        answer = await calls.run_permitted(turn, answer)
         found = detailed_task(answer, await calls.deps.view(turn.key))
         await calls.hand_out(turn, answer)
         return found

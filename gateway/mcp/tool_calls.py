@@ -10,15 +10,17 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from signoff.contracts.call import CallContext
-from signoff.contracts.errors import NotFound
+from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.person import Person
 from signoff.contracts.requests import CallBody
 from signoff.contracts.responses import CallAnswer
+from signoff.engine.call_client import CallClient
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
 from signoff.gateway.auth.streams import Streams
 from signoff.gateway.calls.call_proposer import CHANNEL, agent_of, asker_of, hand_out, propose
 from signoff.gateway.calls.call_reader import MOVING, ExternalTurn, confirm_call, load_call, read_call
-from signoff.gateway.calls.call_withdrawal import withdraw
+from signoff.gateway.calls.call_withdrawal import SETTLED, withdraw
+from signoff.gateway.calls.permit_service import new_use
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.live import Live
@@ -37,6 +39,8 @@ PROGRESS_SECONDS: Final = 15.0
 """How often it is told that."""
 STATE_LIFETIME: Final = timedelta(hours=1)
 """For how long the state of a request is good between two rounds."""
+AWAY_SECONDS: Final = 600.0
+"""How long people are asked about a call whose request was broken off, unless another one waits for it again."""
 _LOOK_SECONDS: Final = 2.0
 """How often a held request looks whether the gateway ends."""
 
@@ -80,13 +84,27 @@ class ToolCalls:
         if all(each["name"] != name for each in self.tools()):
             raise NotFound(f"Unknown tool: {name[:64]}")
 
-    async def propose(self, name: str, args: dict[str, Any], key: str | None) -> tuple[ExternalTurn, CallAnswer]:
-        """Proposes a call, or joins it, and returns how it stands at once."""
+    async def propose(
+        self, name: str, args: dict[str, Any], key: str | None, *, attended: bool
+    ) -> tuple[ExternalTurn, CallAnswer]:
+        """Proposes a call, or joins it, and returns how it stands at once.
+
+        One that is `attended` runs only while a request of its agent waits for it.
+        """
         body = CallBody(tool=name, args=args, agent=self.agent, user=self.user)
-        turn, reply = await propose(self.deps, body, self.caller, key, "", joins=True)
-        if reply is not None and reply.nonce == turn.requester.nonce and reply.state not in MOVING:
-            return turn, await confirm_call(self.deps, turn, reply.state, reply.outcome)
-        return await self.load(turn.name)
+        turn, reply = await propose(self.deps, body, self.caller, key, "", joins=True, attended=attended)
+        if reply is None or reply.nonce != turn.requester.nonce:
+            return await self.join(turn.name)
+        if reply.state in MOVING:
+            return await self.load(turn.name)
+        return turn, await confirm_call(self.deps, turn, reply.state, reply.outcome)
+
+    async def join(self, call: str) -> tuple[ExternalTurn, CallAnswer]:
+        """Returns a call as it stands, which is not withdrawn any more if its request was broken off before."""
+        turn, answer = await self.load(call)
+        if answer.state not in SETTLED:
+            await self._calls.attend(turn.key)
+        return turn, answer
 
     async def load(self, call: str) -> tuple[ExternalTurn, CallAnswer]:
         """Returns a call of this agent as it stands."""
@@ -120,8 +138,29 @@ class ToolCalls:
         name = RequestName(self.session, str(request_id)) if self.session else None
         streams: Streams = self.request.app.state.streams
         async with streams.hold(self.request):
-            with self.held.hold(name) as cancelled:
-                return await self._look_on(turn, cancelled, seconds, progress)
+            try:
+                with self.held.wait_for(turn.name), self.held.hold(name) as cancelled:
+                    answer = await self._look_on(turn, cancelled, seconds, progress)
+            except asyncio.CancelledError:
+                self.held.finish_later(self._leave(turn))
+                raise
+            if cancelled.is_set():
+                await self._leave(turn)
+            return answer
+
+    async def run_permitted(self, turn: ExternalTurn, answer: CallAnswer) -> CallAnswer:
+        """Has a call run that people let run while nobody waited for it; returns how it stands."""
+        if answer.state != "permitted":
+            return answer
+        # Of several that come for it one is first; the others see it run.
+        await self._calls.use(turn.key, new_use())
+        return await read_call(self.deps, turn)
+
+    async def _leave(self, turn: ExternalTurn) -> None:
+        # Another request of the same agent may wait for it here: it is not left.
+        if not self.held.is_awaited(turn.name):
+            with contextlib.suppress(ServerUnavailable):
+                await self._calls.attend(turn.key, AWAY_SECONDS)
 
     async def _look_on(
         self, turn: ExternalTurn, cancelled: asyncio.Event, seconds: float, progress: Progress
@@ -130,7 +169,8 @@ class ToolCalls:
         last, until = clock(), clock() + seconds
         while True:
             answer = await read_call(self.deps, turn, max(0.0, min(_LOOK_SECONDS, until - clock())))
-            if answer.state not in MOVING or clock() >= until or cancelled.is_set() or not await self.live.pause(0):
+            answer = await self.run_permitted(turn, answer)
+            if answer.state in SETTLED or clock() >= until or cancelled.is_set() or not await self.live.pause(0):
                 return answer
             if clock() - last >= PROGRESS_SECONDS:
                 last = clock()
@@ -138,8 +178,12 @@ class ToolCalls:
 
     async def hand_out(self, turn: ExternalTurn, answer: CallAnswer) -> None:
         """Lets nobody join a call any more whose result is about to be sent."""
-        if answer.state not in MOVING:
+        if answer.state in SETTLED:
             await hand_out(self.deps, turn)
+
+    @property
+    def _calls(self) -> CallClient:
+        return CallClient(self.deps.client)
 
     def _binding(self, tool: str, args: dict[str, Any]) -> RequestBinding:
         return RequestBinding(self._tenant, self.agent, self._person().id, tool, args)

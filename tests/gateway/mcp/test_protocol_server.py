@@ -8,9 +8,20 @@ from mcp.shared.exceptions import MCPError
 from mcp_rig import ERAS, LEGACY, MODERN, McpRig, text_of_result
 from mcp_types import InputRequiredResult
 
+from signoff.contracts.ids import TurnKey, parse_approval_id
+from signoff.engine.call_client import CallClient
 from signoff.gateway.mcp.protocol_server import TOOL_USE_ID
 
 _AMOUNTS = iter(range(100, 900))
+_AWAY_SECONDS = 2.0
+_SIGNALED = "WORKFLOW_EXECUTION_SIGNALED"
+
+
+def turn_of(approval: str) -> TurnKey:
+    """The turn of a request."""
+    named = parse_approval_id(approval)
+    assert named is not None
+    return named.turn
 
 
 def amount() -> int:
@@ -102,7 +113,7 @@ async def test_a_client_that_can_hear_it_is_told_that_its_call_waits(
 
 
 async def test_a_hold_that_is_used_up_says_how_its_result_is_got(mcp: McpRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same call joins: another process of the agent gets the result that people let it have."""
+    """The same call joins: what people let run runs then, and not while nobody waits for it."""
     euro = amount()
     async with mcp.client(LEGACY) as client:
         with monkeypatch.context() as patched:
@@ -112,6 +123,8 @@ async def test_a_hold_that_is_used_up_says_how_its_result_is_got(mcp: McpRig, mo
     assert waits.is_error
     assert "Call the same tool with the same arguments later" in text_of_result(waits)
     await mcp.decide(approval)
+    await mcp.permitted(approval)
+    assert not any(row[1].get("amount") == euro for row in mcp.gateway.ledger.rows)
     async with mcp.client(LEGACY) as client:
         assert text_of_result(await client.call_tool("pay", {"amount": euro})) == "paid"
     assert sum(row[1].get("amount") == euro for row in mcp.gateway.ledger.rows) == 1
@@ -197,3 +210,42 @@ async def test_a_client_that_names_its_calls_joins_and_repeats_them(
             result = await client.call_tool("pay", {"amount": euro}, meta=second)  # type: ignore[arg-type]
             assert text_of_result(result) == "paid"
     assert sum(row[1].get("amount") == euro for row in mcp.gateway.ledger.rows) == 1
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_call_whose_request_was_broken_off_is_withdrawn(
+    mcp: McpRig, monkeypatch: pytest.MonkeyPatch, era: str
+) -> None:
+    """Unless another one waits for it in time, nobody is asked about it any more."""
+    monkeypatch.setattr("signoff.gateway.mcp.tool_calls.AWAY_SECONDS", 0.1)
+    euro = amount()
+    async with mcp.client(era) as client:
+        held = asyncio.create_task(client.call_tool("pay", {"amount": euro}))
+        approval = await mcp.asked(f"Pay {euro}")
+        while not mcp.gateway.app.state.held_requests.is_awaited(".".join(turn_of(approval))):
+            await asyncio.sleep(0.01)
+        held.cancel()
+        await asyncio.wait([held])
+    while (await mcp.gateway.request(approval)).state == "pending":
+        await asyncio.sleep(0.05)
+    assert (await mcp.gateway.request(approval)).state == "cancelled"
+
+
+async def test_a_call_that_somebody_waits_for_again_is_asked_about_further(
+    mcp: McpRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time after which it would have been withdrawn passes, and people may still decide; the same call says so."""
+    monkeypatch.setattr("signoff.gateway.mcp.protocol_server.HOLD_SECONDS", 0.0)
+    euro, turns = amount(), CallClient(mcp.gateway.deps.client)
+    async with mcp.client(LEGACY) as client:
+        await client.call_tool("pay", {"amount": euro})
+        approval = await mcp.asked(f"Pay {euro}")
+        turn = turn_of(approval)
+        await turns.attend(turn, within=_AWAY_SECONDS)
+        await turns.attend(turn)
+        while not (await mcp.gateway.turns.events(turn)).count("TIMER_FIRED"):
+            await asyncio.sleep(0.1)
+        assert (await mcp.gateway.request(approval)).state == "pending"
+        before = (await mcp.gateway.turns.events(turn)).count(_SIGNALED)
+        await client.call_tool("pay", {"amount": euro})
+    assert (before, (await mcp.gateway.turns.events(turn)).count(_SIGNALED)) == (2, 3)
