@@ -33,6 +33,7 @@ from signoff.activities.detail_cards import DetailCards
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.hooks.event_activity import EventActivity
 from signoff.activities.identify_activity import IdentifyActivity
+from signoff.activities.mcp.tool_servers import tool_servers, use_servers
 from signoff.activities.model_activity import ModelActivity
 from signoff.activities.models.drivers import build_drivers
 from signoff.activities.outcome_activity import OutcomeActivity
@@ -138,6 +139,7 @@ async def build_deps(
         result_chars=result_chars,
         tenant_limits=tenant_limits,
         trace=trace,
+        servers=tool_servers(catalog.mcp_servers, secrets),
     )
 
 
@@ -196,6 +198,7 @@ async def installed_worker(
     async with (
         open_spans(installation.settings, "worker") as spans,
         follow_people(store, installation.people, where, clock=deps.clock),
+        use_servers(deps.servers),
     ):
         deps = dataclasses.replace(deps, spans=spans)
         yield build_worker(client, deps, task_queue=task_queue, deployment=deployment)
@@ -245,6 +248,7 @@ class SignoffPlugin(SimplePlugin):
             async with (
                 open_spans(installation.settings, "worker") as spans,
                 follow_people(store, installation.people, where, clock=deps.clock),
+                use_servers(deps.servers),
             ):
                 yield cls(dataclasses.replace(deps, spans=spans), encryption)
 

@@ -15,13 +15,14 @@ from signoff.activities.results.result_processor import ProcessedResult, ResultP
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import ToolTask
 from signoff.contracts.call import IN_DOUBT_TEXT
+from signoff.contracts.errors import InDoubt
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 
 T = TypeVar("T")
 
 # Python's own names for it: tools need not import ours, and the network capability raises them as well.
-TRANSIENT = (ConnectionError, TimeoutError)
+TRANSIENT = (ConnectionError, TimeoutError, InDoubt)
 
 
 class HandlerExecution:
@@ -62,8 +63,8 @@ class HandlerExecution:
         except Exception as error:
             # Whatever escaped would fail the activity, and the server would run the tool again, without end.
             repeatable = tool.read_only or tool.idempotent
-            if limit.expired() and not repeatable:
-                # The handler was stopped in the middle of its work: its effect may have happened.
+            if (limit.expired() or isinstance(error, InDoubt)) and not repeatable:
+                # The handler was stopped in the middle of its work, or says so itself: its effect may have happened.
                 return ProcessedResult(plain_outcome(task.permit.call, task.tool, "in_doubt", IN_DOUBT_TEXT))
             if isinstance(error, TRANSIENT) and repeatable and activity.info().attempt < tool.tries:
                 # By its class alone, without its cause: Temporal keeps the words of failures in plain text.

@@ -21,6 +21,7 @@ from signoff.activities.grant_use import frozen_decision
 from signoff.activities.handler_execution import HandlerExecution, finish, is_unwanted
 from signoff.activities.heartbeat import send_heartbeats
 from signoff.activities.hooks.probes import ProbeRunner, recorded_reply
+from signoff.activities.mcp.tool_servers import bind_to_servers
 from signoff.activities.permit_check import caller_problem
 from signoff.activities.refused_calls import RefusedCalls, left_reply, place_of, refusal
 from signoff.activities.results.read_rest_tool import bind_to_store
@@ -200,7 +201,8 @@ class ToolActivity:
 
 def tool_activities(deps: WorkerDeps) -> list[Any]:
     """Returns one activity a tool of the catalog, each registered under its `activity`, and one for tools it lacks."""
-    return [*(_define(deps, bind_to_store(tool, deps.store)) for tool in deps.catalog.every_tool), _absent(deps)]
+    bound = (bind_to_servers(bind_to_store(tool, deps.store), deps.servers) for tool in deps.catalog.every_tool)
+    return [*(_define(deps, tool) for tool in bound), _absent(deps)]
 
 
 def _absent(deps: WorkerDeps) -> Any:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from signoff.activities.hooks.permissions import PermissionCache, PermissionReader
+from signoff.activities.mcp.tool_servers import ToolServers
 from signoff.activities.permit_check import SignaturePolicy, is_believed, is_expired
 from signoff.approvals.redaction import secret_values
 from signoff.contracts.call import CallContext
@@ -40,7 +41,7 @@ class WorkerDeps:
     that a model reads of one completion's calls together, where its actor does not say how many. `tenant_limits` say
     how many requests of a tenant may wait. `permission_cache` holds what permission checks said, for a while. With
     `trace` each call is traced, see `traces`.
-    `spans` sends the spans of activities, where they are wanted.
+    `spans` sends the spans of activities, where they are wanted. `servers` run the tools that were imported of them.
     """
 
     catalog: Catalog
@@ -59,6 +60,7 @@ class WorkerDeps:
     trace: bool = False
     permission_cache: PermissionCache = field(default_factory=PermissionCache, repr=False)
     spans: "SpanSender | None" = field(default=None, repr=False)
+    servers: ToolServers | None = field(default=None, repr=False)
 
     @property
     def permissions(self) -> PermissionReader:

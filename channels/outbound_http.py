@@ -51,6 +51,34 @@ class ServerAnswer:
     body: bytes = b""
 
 
+@dataclass(frozen=True)
+class AddressGuard:
+    """Judges where a name leads. `allowed` are networks beside the public internet; only they may lack TLS."""
+
+    allowed: Sequence[Network] = ()
+    resolve: Resolve = resolve_host
+
+    async def find(self, host: str, port: int, *, secure: bool) -> list[Address]:
+        """Returns the addresses behind `host`, in its ASCII form, that are to be tried. Raises `NotDelivered`."""
+        try:
+            found = await self.resolve(host, port)
+        # Python itself refuses a name such as `a..b`, and asks no system.
+        except (OSError, UnicodeError):
+            raise NotDelivered(f"`{host}` has no address", code="dns", again=True) from None
+        # `getaddrinfo` puts a zone behind link-local addresses: `fe80::1%eth0`.
+        addresses = [ip_address(each.partition("%")[0]) for each in found]
+        good = [each for each in addresses if self._may_be_asked(each, secure=secure)]
+        if not good:
+            why = "it is no host of the public internet, or has no TLS; see the option `allow_networks`"
+            raise NotDelivered(f"`{host}` may not be asked: {why}", code="address", again=False)
+        return good[:_TRIED]
+
+    def _may_be_asked(self, address: Address, *, secure: bool) -> bool:
+        if any(address.version == each.version and address in each for each in self.allowed):
+            return True
+        return secure and is_public(address)
+
+
 @dataclass
 class GuardedHttp:
     """Sends to one configured place. `allowed` are networks beside the public internet; only they may lack TLS."""
@@ -83,30 +111,12 @@ class GuardedHttp:
         try:
             # The timeouts of httpx are for each step: a server that sends a byte now and then would never be late.
             async with asyncio.timeout(self.seconds):
-                addresses = await self._addresses(target)
+                secure = target.scheme == "https"
+                port = target.port or (443 if secure else 80)
+                addresses = await AddressGuard(self.allowed, self.resolve).find(_name(target), port, secure=secure)
                 return await self._first(target, addresses, body, headers, answer_bytes)
         except TimeoutError:
             raise NotDelivered(f"`{target.host}` did not answer in time", code="timeout", again=True) from None
-
-    async def _addresses(self, target: httpx.URL) -> list[Address]:
-        """Returns those behind the name that may be asked. Raises `NotDelivered`."""
-        try:
-            found = await self.resolve(_name(target), target.port or (443 if target.scheme == "https" else 80))
-        # Python itself refuses a name such as `a..b`, and asks no system.
-        except (OSError, UnicodeError):
-            raise NotDelivered(f"`{target.host}` has no address", code="dns", again=True) from None
-        # `getaddrinfo` puts a zone behind link-local addresses: `fe80::1%eth0`.
-        addresses = [ip_address(each.partition("%")[0]) for each in found]
-        good = [each for each in addresses if self._may_be_asked(each, secure=target.scheme == "https")]
-        if not good:
-            why = "it is no host of the public internet, or has no TLS; see the option `allow_networks`"
-            raise NotDelivered(f"`{target.host}` may not be asked: {why}", code="address", again=False)
-        return good
-
-    def _may_be_asked(self, address: Address, *, secure: bool) -> bool:
-        if any(address.version == each.version and address in each for each in self.allowed):
-            return True
-        return secure and is_public(address)
 
     async def _first(
         self,
@@ -117,7 +127,7 @@ class GuardedHttp:
         answer_bytes: int,
     ) -> ServerAnswer:
         failure: httpx.TransportError | None = None
-        for address in addresses[:_TRIED]:
+        for address in addresses:
             try:
                 return await self._post(target, address, body, headers, answer_bytes)
             # Nothing was sent yet, so the next address cannot make it arrive twice.

@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "hook": ("signoff.cli.http.hook", "Ask as a hook of a coding agent whether its call may run."),
     "mcp-stdio": ("signoff.cli.http.mcp_stdio", "Serve a host of MCP that starts its servers itself."),
     "manifest": ("signoff.cli.local.manifest", "Check, show and compare manifests, and print their schema."),
+    "mcp": ("signoff.cli.local.mcp", "Import the tools of MCP servers, and see what changed of them."),
     "tools": ("signoff.cli.local.tools", "List and explain the tools of a manifest."),
     "policy": ("signoff.cli.local.policy", "Check, test and explain policies."),
     "eval": ("signoff.cli.local.evaluation", "Play turns of the past by today's instructions, policies and tools."),

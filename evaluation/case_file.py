@@ -4,9 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
-import yaml
 from pydantic import Field
 
 from signoff.contracts.call import CallContext, RuleReference
@@ -16,12 +15,12 @@ from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Principal
 from signoff.formats.yaml_file import YamlFile, read_yaml
 from signoff.formats.yaml_section import Section, read_section
+from signoff.formats.yaml_writer import write_yaml
 
 ForbiddableKind: TypeAlias = Literal["new", "missing", "changed", "verdict", "terms", "ending"]
 DifferenceKind: TypeAlias = Literal[ForbiddableKind, "prompt"]
 """Of the kind `prompt` the case's `prompt_hash_mismatch` says what it is, of the others what the case forbids."""
 HashMismatch: TypeAlias = Literal["warn", "error", "ignore"]
-_WIDTH: Final = 120
 
 
 class RecordedDecision(Section):
@@ -177,7 +176,7 @@ def write_cases(cases: Iterable[EvaluationCase]) -> str:
     """Writes cases as the YAML that `read_cases` reads; what holds its default is left out, but what is forbidden."""
     data = [{**_plain(case), "forbid": case.forbid} for case in cases]
     ordered = [{name: each[name] for name in EvaluationCase.model_fields if name in each} for each in data]
-    return yaml.dump(ordered, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
+    return write_yaml(ordered)
 
 
 def _read_case(file: YamlFile, index: int, data: Any) -> PlacedCase:
@@ -198,25 +197,3 @@ def _read_case(file: YamlFile, index: int, data: Any) -> PlacedCase:
 
 def _plain(case: EvaluationCase) -> dict[str, Any]:
     return case.model_dump(mode="json", by_alias=False, exclude_defaults=True)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks and shares nothing, so that a review reads every value in its place."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        """Returns that nothing is written as an alias."""
-        return True
-
-
-def _write_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-def _write_list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
-    # Names stand on one line: a review is about what is said and done.
-    short = all(isinstance(each, str) for each in items) and sum(map(len, items)) < _WIDTH // 2
-    return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=short)
-
-
-_Dumper.add_representer(str, _write_text)
-_Dumper.add_representer(list, _write_list)

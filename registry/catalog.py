@@ -49,6 +49,7 @@ from signoff.registry.manifest.channel_sections import (
     build_channels,
 )
 from signoff.registry.manifest.subscription_sections import Subscription, build_subscriptions
+from signoff.registry.mcp.tool_server import ToolServer, build_servers
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.respond_form import RespondForm, declared_part_types, respond_form, withheld_part_types
 from signoff.registry.results.destinations import NOWHERE, Destination, Distribution, Observer, build_distribution
@@ -100,6 +101,8 @@ class Catalog:
     """How people are reached beside the inbox."""
     subscriptions: Mapping[str, Subscription] = field(default_factory=dict, repr=False, compare=False)
     """Other systems that are sent events, by name; they decide nothing, and no hash covers them."""
+    mcp_servers: Mapping[str, ToolServer] = field(default_factory=dict, repr=False, compare=False)
+    """MCP servers whose tools Signoff runs, by name; hashes cover their tools, each with its server's address."""
     bounds: CompiledRules | None = field(default=None, repr=False, compare=False)
     """The rules of actors' autonomy that read arguments."""
     zone: ZoneInfo = field(default=ZoneInfo("UTC"), repr=False, compare=False)
@@ -309,6 +312,7 @@ def build_catalog(
     channels: Iterable[DeclaredChannel] = (),
     routing: RoutingRules | None = None,
     subscriptions: Iterable[Subscription] = (),
+    mcp_servers: Iterable[ToolServer] = (),
     timezone: str = "UTC",
 ) -> Catalog:
     """Compiles and checks all that is declared. Raises `ConfigError` that names the thing and the remedy.
@@ -318,7 +322,8 @@ def build_catalog(
     `requires_peer_consumes` only where they take them. `reducers` shorten results; registering
     more of them afterwards changes nothing (E43). `destinations` get the records that tools return; `observer` is
     told of what did not arrive. `channels` are how people are reached beside the inbox, by the rules of `routing`.
-    `subscriptions` are other systems that are sent events. `timezone` is by whose clocks rules are told the time, as
+    `subscriptions` are other systems that are sent events. `mcp_servers` are those of which `tools` has the imported
+    tools. `timezone` is by whose clocks rules are told the time, as
     `ctx.now`.
     """
     # They are gone through several times, and may come from a generator.
@@ -370,6 +375,7 @@ def build_catalog(
         distribution=distribution,
         channels=reached,
         subscriptions=build_subscriptions(subscriptions, known, (tool.name for tool in _every_tool(registry, scopes))),
+        mcp_servers=build_servers(mcp_servers),
         zone=zone,
         bounds=bounds,
     )

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from signoff.registry.catalog import Catalog
 from signoff.registry.normal_form import normal_form
 
-Kind = Literal["tool", "actor", "policy", "context", "person", "channel", "subscription", "setting"]
+Kind = Literal["tool", "actor", "policy", "context", "person", "channel", "subscription", "mcp_server", "setting"]
 
 _SECTIONS: Final[tuple[tuple[str, Kind], ...]] = (
     ("tools", "tool"),
@@ -18,6 +18,7 @@ _SECTIONS: Final[tuple[tuple[str, Kind], ...]] = (
     ("people", "person"),
     ("channels", "channel"),
     ("subscriptions", "subscription"),
+    ("mcp_servers", "mcp_server"),
 )
 _SETTINGS: Final = (
     "order_of_policies",

@@ -53,6 +53,7 @@ def derive(
         channels=catalog.channels.declared.values(),
         routing=catalog.channels.routing,
         subscriptions=catalog.subscriptions.values(),
+        mcp_servers=catalog.mcp_servers.values(),
         timezone=str(catalog.zone),
     )
 

@@ -17,6 +17,7 @@ from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
 from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.registry.manifest.subscription_sections import Subscription
+from signoff.registry.mcp.tool_server import ToolServer
 from signoff.registry.tool import Tool
 
 _SITE: Final = "site"
@@ -47,6 +48,7 @@ def normal_form(catalog: Catalog) -> dict[str, Any]:
         "channels": {each.name: _declared_fields(each) for each in catalog.channels.declared.values()},
         "routing": _fields(catalog.channels.routing),
         "subscriptions": {each.name: _declared_fields(each) for each in catalog.subscriptions.values()},
+        "mcp_servers": {each.name: _server(each) for each in catalog.mcp_servers.values()},
     }
 
 
@@ -76,6 +78,11 @@ def _people(catalog: Catalog) -> dict[str, Any]:
 def _declared_fields(thing: Tool | Actor | DeclaredChannel | Subscription) -> dict[str, Any]:
     """Returns the fields that differ from their defaults, by name, without the name."""
     return {name: value for name, value in _fields(thing).items() if name != "name"}
+
+
+def _server(server: ToolServer) -> dict[str, Any]:
+    """Returns a server's declaration; what was imported of it stands among the tools."""
+    return {name: value for name, value in _fields(server).items() if name not in ("name", "tools")}
 
 
 def _fields(thing: Any) -> dict[str, Any]:

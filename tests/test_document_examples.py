@@ -19,6 +19,7 @@ from signoff.formats.yaml_file import read_yaml
 from signoff.people.people_file import load_people
 from signoff.policy.cases import run_cases
 from signoff.registry.manifest.loader import load_manifest
+from signoff.registry.mcp.import_file import read_import
 from signoff.store.store import Store
 from signoff.temporal.embedded_server import ServerHandle, find_temporal
 from signoff.testing.scripted_model import calls, respond
@@ -45,7 +46,9 @@ def write_files(folder: Path, page: str) -> None:
     """The named files of a page, in `folder`."""
     for block in EXAMPLES:
         if block.page == page and block.file:
-            (folder / block.file).write_text(block.text, encoding="utf-8")
+            path = folder / block.file
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(block.text, encoding="utf-8")
 
 
 @pytest.mark.parametrize("block", EXAMPLES, ids=lambda block: f"{block.page}-{block.file or block.language}")
@@ -58,6 +61,8 @@ def test_every_example_loads(block: Block, beside: Path) -> None:
     assert block.file, "a YAML block names its file in its first line"
     if block.file == "signoff.yaml":
         assert load_manifest(beside / block.file).registry.size > 0
+    elif block.file.startswith("mcp/"):
+        assert read_import(beside / block.file, "shown")[1]
     elif block.file == "people.yaml":
         assert len(load_people(beside / block.file)) > 1
     else:

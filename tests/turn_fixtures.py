@@ -16,6 +16,7 @@ from temporalio.worker import Replayer, WorkerDeploymentConfig
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 from turn_reset import reset_turn
 
+from signoff.activities.mcp.tool_servers import tool_servers, use_servers
 from signoff.activities.worker_deps import Profile, WorkerDeps
 from signoff.contracts import names
 from signoff.contracts.approval import Question
@@ -263,12 +264,14 @@ async def running_turns(
         verifier=verifier or Verifier(),
         backends=backends or {},
         secrets=secrets or SecretProvider(),
+        servers=tool_servers(catalog.mcp_servers, secrets or SecretProvider()),
         public_url=public_url,
         spans=spans,
         tenant_limits=tenant_limits,
     )
     cached = max_cached_workflows
-    async with build_worker(client, deps, task_queue=task_queue, max_cached_workflows=cached, deployment=deployment):
+    worker = build_worker(client, deps, task_queue=task_queue, max_cached_workflows=cached, deployment=deployment)
+    async with use_servers(deps.servers), worker:
         signoff = TurnClient(client, task_queue=task_queue, patience=PATIENCE)
         yield RunningTurns(signoff, client, store, task_queue, deps)
 

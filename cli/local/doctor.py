@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Final
@@ -13,11 +13,12 @@ from rich.text import Text
 from temporalio.api.workflowservice.v1 import DescribeWorkerDeploymentRequest
 from temporalio.service import RPCError, RPCStatusCode
 
+from signoff.activities.mcp.tool_servers import tool_servers
 from signoff.activities.models.drivers import build_drivers
 from signoff.approvals.argument_rows import plural
 from signoff.audit.log import AuditLog
 from signoff.audit.record import moment_text
-from signoff.cli.local.installation import find_installation, reach_server
+from signoff.cli.local.installation import find_installation, find_settings, reach_server
 from signoff.cli.local.store import ONE_ROLE
 from signoff.cli.local.tools import summarize_catalog
 from signoff.cli.terminal.options import Address, AsJson, Manifest
@@ -41,6 +42,8 @@ from signoff.people.login import OIDC
 from signoff.registry.approver_coverage import check_approver_coverage
 from signoff.registry.extras import require_extra
 from signoff.registry.installation import provider_of_secrets
+from signoff.registry.manifest.loader import load_servers
+from signoff.registry.mcp.tool_server import ToolServer
 from signoff.settings import Settings, encryption_file, load_settings, login_roles, require_ready
 from signoff.store.refusal_counts import refusals_since
 from signoff.store.store import working_store
@@ -102,6 +105,9 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
         await _check("temporal", lambda: _program(settings)),
         await _check("manifest", lambda: _manifest(manifest)),
     ]
+    # By the servers alone: whatever else is wrong with the manifest was told by its own check.
+    servers = _declared_servers(manifest)
+    asked = [await _check("mcp servers", lambda: _mcp_servers(settings, servers))] if servers else []
     store = await _check("store", lambda: _store(settings))
     # What a store that is away cannot tell is not message to be wrong as well.
     refused = [await _check("refused", lambda: _count_refused(settings))] if store.ok else []
@@ -118,7 +124,7 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
     turns = [await _check("turns", lambda: _turns(settings, address))] if both else []
     versioned = server.ok and attributes.ok and bool(settings.deployment)
     deployed = [await _check("deployment", lambda: _deployment(settings, address))] if versioned else []
-    return [*checks, store, *roles, *refused, *logins, server, *clocks, *turns, *deployed, gateway, attributes]
+    return [*checks, *asked, store, *roles, *refused, *logins, server, *clocks, *turns, *deployed, gateway, attributes]
 
 
 async def _check(name: str, look: Callable[[], Awaitable[str]]) -> DoctorCheck:
@@ -193,6 +199,28 @@ async def _manifest(manifest: Path | None) -> str:
     await build_drivers(place.catalog, place.secrets)
     check_approver_coverage(place.catalog, place.people, by_login=login_roles(place.settings))
     return f"{place.settings.manifest}: {summarize_catalog(place.catalog)}"
+
+
+def _declared_servers(manifest: Path | None) -> Mapping[str, ToolServer]:
+    settings, _ = find_settings(manifest)
+    try:
+        return load_servers(settings.manifest)[1]
+    except ConfigError:
+        return {}
+
+
+async def _mcp_servers(settings: Settings, declared: Mapping[str, ToolServer]) -> str:
+    """Asks each MCP server for its tools, and compares them with those that were imported."""
+    servers = tool_servers(declared, provider_of_secrets(settings))
+    try:
+        problems = await servers.problems() if servers is not None else []
+    finally:
+        if servers is not None:
+            await servers.close()
+    if problems:
+        raise ConfigError("; ".join(problems), field="mcp_servers")
+    known = (f"{plural(len(each.tools), 'tool')} of `{each.name}`" for each in declared.values())
+    return f"as imported: {', '.join(known)}"
 
 
 async def _store(settings: Settings) -> str:

@@ -62,12 +62,20 @@ def find_installation(manifest: Path | None = None, **overrides: Any) -> LocalIn
 
     Without a manifest given or set, the one of the `signoff dev` that runs in this folder is used.
     """
+    settings, running = find_settings(manifest, **overrides)
+    found = load_installation(settings)
+    return LocalInstallation(found.settings, found.catalog, found.people, found.secrets, running)
+
+
+def find_settings(manifest: Path | None = None, **overrides: Any) -> tuple[Settings, DevProcess | None]:
+    """Returns the settings in force here, with the manifest as `find_installation` finds it, and what
+    `signoff dev` left word of.
+    """
     settings = load_settings(manifest=manifest, **overrides)
     running = read_running(settings.state_dir)
     if running is not None and "manifest" not in settings.model_fields_set:
         settings = settings.model_copy(update={"manifest": Path(running.manifest)})
-    found = load_installation(settings)
-    return LocalInstallation(found.settings, found.catalog, found.people, found.secrets, running)
+    return settings, running
 
 
 async def reach_server(settings: Settings, address: str | None = None) -> Client:

@@ -38,8 +38,10 @@ from signoff.registry.manifest.sections import (
     LimitsSection,
     ManifestSection,
 )
+from signoff.registry.manifest.server_sections import add_server_tools, read_servers
 from signoff.registry.manifest.subscription_sections import read_subscriptions
 from signoff.registry.manifest.tool_section import HANDLERS, NESTED, ToolSection
+from signoff.registry.mcp.tool_server import ToolServer, build_servers
 from signoff.registry.results.reducers import ReducerRegistry, named_reducer
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
@@ -54,17 +56,34 @@ def load_manifest(path: str | os.PathLike[str]) -> Catalog:
 
     Raises `ConfigError` of one sentence: file, line, what is wrong.
     """
+    file, folder, top = _read(path)
+    try:
+        file, top = add_server_tools(file, folder, top)
+        return _catalog(file, folder, top)
+    except ConfigError as error:
+        raise _locate(file, error) from error
+
+
+def load_servers(path: str | os.PathLike[str]) -> tuple[Path, Mapping[str, ToolServer]]:
+    """Reads the MCP servers of a manifest and nothing else of it: an actor may name tools that are yet to be imported.
+
+    Returns the folder beside which imports stand, and the servers by name. Raises `ConfigError`.
+    """
+    file, folder, top = _read(path)
+    try:
+        return folder, build_servers(read_servers(file, folder, top)["mcp_servers"])
+    except ConfigError as error:
+        raise _locate(file, error) from error
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[YamlFile, Path, ManifestSection]:
     file, folder = read_manifest(Path(path), str(path))
     if not isinstance(file.data, Mapping):
         raise file.error((), "a manifest is a mapping that begins with `version: 1`")
     # Before any key is judged: without it this may be no manifest at all, and its first key says nothing of that.
     if "version" not in file.data:
         raise file.error((), "`version` is missing; begin with `version: 1`", field="version")
-    top = read_section(file, (), ManifestSection, file.data, "the manifest")
-    try:
-        return _catalog(file, folder, top)
-    except ConfigError as error:
-        raise _locate(file, error) from error
+    return file, folder, read_section(file, (), ManifestSection, file.data, "the manifest")
 
 
 def _catalog(file: YamlFile, folder: Path, top: ManifestSection) -> Catalog:
@@ -85,6 +104,7 @@ def _catalog(file: YamlFile, folder: Path, top: ManifestSection) -> Catalog:
         **read_distribution(file, top),
         **read_channels(file, top),
         **read_subscriptions(file, top),
+        **read_servers(file, folder, top),
     )
 
 

@@ -22,9 +22,10 @@ from signoff.registry.manifest.sections import (
     RoutingSection,
     StepSection,
     SubscriptionSection,
+    ToolServerSection,
     UseSection,
 )
-from signoff.registry.manifest.tool_section import HANDLERS, OwnToolSection, ToolSection
+from signoff.registry.manifest.tool_section import RUN_KEYS, OwnToolSection, ServerToolSection, ToolSection
 
 ManifestPart = Literal["manifest", "tool", "actor", "policies", "people"]
 
@@ -38,9 +39,11 @@ _MODELS: Final = (
     UseSection,
     ToolSection,
     OwnToolSection,
+    ServerToolSection,
     DestinationSection,
     RoutingSection,
     SubscriptionSection,
+    ToolServerSection,
     ApprovalPolicy,
     TermRule,
     GlobalRule,
@@ -156,12 +159,16 @@ def _join(known: dict[str, Any]) -> None:
     top["actors"] |= {"additionalProperties": {"anyOf": [_ref("ActorSection"), {"type": "null"}]}}
     top["tools"] |= {
         "additionalProperties": _ref("ToolSection"),
+        "patternProperties": {"^mcp__": {"anyOf": [_ref("ServerToolSection"), _ref("ToolSection")]}},
         # Letter by letter: patterns of JSON Schema (ECMA-262) have no flag that ignores case.
         "propertyNames": {"pattern": "^[A-Za-z0-9_-]{1,64}$", "not": {"pattern": "^[Rr][Ee][Ss][Pp][Oo][Nn][Dd]$"}},
     }
     top["destinations"] |= {"additionalProperties": _ref("DestinationSection")}
     top["routing"] |= _ref("RoutingSection")
     top["subscriptions"] |= {"additionalProperties": _ref("SubscriptionSection")}
+    top["mcp_servers"] |= {"additionalProperties": _ref("ToolServerSection")}
+    asks = known["ToolServerSection"]["properties"]["requires_approval"]
+    asks["anyOf"] = [{"type": "boolean"}, _ref("ApprovalPolicy"), {"type": "null"}]
     top["channels"] |= {
         "additionalProperties": {"type": "object", "properties": {"kind": _KIND}, "required": ["kind"]},
         "propertyNames": {"pattern": "^[A-Za-z0-9_-]{1,48}$", "not": {"const": INBOX}},
@@ -180,7 +187,10 @@ def _join(known: dict[str, Any]) -> None:
         level["tools"] |= {"items": {"anyOf": [{"type": "string"}, _ref("UseSection")]}}
     for level in (actor, route, step):
         level["own_tools"] |= {"additionalProperties": _ref("OwnToolSection")}
-    for each in (tool, known["OwnToolSection"]["properties"]):
+    of_server = known["ServerToolSection"]["properties"]
+    for name in RUN_KEYS:
+        del of_server[name]
+    for each in (tool, known["OwnToolSection"]["properties"], of_server):
         each["requires_approval"]["anyOf"] = [{"type": "boolean"}, _ref("ApprovalPolicy"), {"type": "null"}]
     # Reducers go by the names of the registry, which an own tool is not in.
     del known["OwnToolSection"]["properties"]["reducer"]
@@ -221,7 +231,7 @@ def _spell(name: str, definition: dict[str, Any]) -> None:
             keys[field].append(key)
     definition["properties"] = {key: copy.deepcopy(fields[field]) for field in fields for key in sorted(keys[field])}
     needed: list[tuple[str, ...]] = [(field,) for field in definition.pop("required", ())]
-    needed += [HANDLERS] if {*HANDLERS} <= fields.keys() else []
+    needed += [RUN_KEYS] if {*RUN_KEYS} <= fields.keys() else []
     if needed:
         # `required` can name one spelling only, and would refuse the other.
         spelled = [sorted(key for field in each for key in keys[field]) for each in needed]

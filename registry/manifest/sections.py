@@ -23,6 +23,7 @@ class ManifestSection(Section):
     people: list[Any] | str = Field([], description="Persons, or the name of a YAML file with a list of them.")
     actors: dict[str, Any] = Field({}, description="Actor by name.")
     tools: dict[str, Any] = Field({}, description="Tool by name.")
+    mcp_servers: dict[str, Any] = Field({}, description="MCP servers whose tools Signoff runs, by name.")
     policies: list[Any] = Field([], description="Global rules.")
     part_types: list[str] = Field([], description="Types of parts of answers that your own programs read.")
     requires_peer_consumes: list[str] = Field(
@@ -230,3 +231,22 @@ class SubscriptionSection(Section):
     tenant: str = Field(DEFAULT_TENANT, description="The tenant whose events they are.")
     actor: str = Field("", description="The actor whose specialists' events it is sent as well.")
     allow_networks: list[str] = Field([], description="Private networks it may lie in, such as `10.0.0.0/8`.")
+
+
+class ToolServerSection(Section):
+    """An MCP server whose tools Signoff runs; its name is its key."""
+
+    url: str = Field("", description="The address of its Streamable HTTP endpoint.")
+    command: list[str] | str = Field(
+        "", description="In place of `url`: the program that speaks by its standard streams, and its arguments."
+    )
+    headers: dict[str, str] = Field({}, description="What each request to `url` carries; a secret as `env:NAME`.")
+    env: dict[str, str] = Field({}, description="Variables of the program; a secret as `env:NAME`.")
+    timeout: Seconds = Field(30.0, description="How long it has to be connected, and to list its tools.")
+    allow_networks: list[str] = Field([], description="Private networks `url` may lie in, such as `10.0.0.0/8`.")
+    requires_approval: bool | dict[str, Any] | None = Field(
+        None, description="Whether its tools ask people, where a tool does not say so itself. Left out: they ask."
+    )
+    trust_hints: bool = Field(
+        False, description="Believe what was imported of effects: what only reads is `read_only` and does not ask."
+    )

@@ -35,6 +35,8 @@ Reference = Annotated[str, WithJsonSchema({"type": "string", "pattern": "^[^:]+:
 
 HANDLERS: Final = ("handler", "per_call")
 """The keys of which a tool has exactly one."""
+RUN_KEYS: Final = (*HANDLERS, "runs")
+"""The keys that say by what a tool is run; of one that was imported of an MCP server they are not the manifest's."""
 _PER_CALL: Final = (
     "In place of `handler`: `module:function`, a function `(context)` that makes the handler `(args, context)` of one "
     "call, of its user or tenant."
@@ -105,6 +107,12 @@ def _own_tool_section(tool: type[Section]) -> type[Section]:
 
 
 OwnToolSection: Final = _own_tool_section(ToolSection)
+
+
+ServerToolSection: Final = create_model(
+    "ServerToolSection", __base__=ToolSection, __doc__="What is wanted of a tool that was imported of an MCP server."
+)
+"""For editors alone: such a tool has no handler of its own."""
 
 
 def tool_table(cls: type = Tool) -> str:

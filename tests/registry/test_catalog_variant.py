@@ -14,6 +14,7 @@ from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.catalog_variant import derive
 from signoff.registry.manifest.channel_sections import NO_CHANNELS, DeclaredChannel, RoutingRules
 from signoff.registry.manifest.subscription_sections import Subscription
+from signoff.registry.mcp.tool_server import ToolServer
 from signoff.registry.normal_form import normal_text
 from signoff.registry.results.annotated_record import identity
 from signoff.registry.results.destinations import NOWHERE, Destination
@@ -24,7 +25,7 @@ from signoff.registry.tool import Tool
 PARTS = {
     *("tools", "actors", "policies", "default_approvers", "people", "context", "part_types"),
     *("requires_peer_consumes", "reducers"),
-    *("destinations", "observer", "channels", "routing", "subscriptions", "timezone"),
+    *("destinations", "observer", "channels", "routing", "subscriptions", "mcp_servers", "timezone"),
 }
 """What a catalog is built of, and therefore what has to be carried over into a derived one."""
 
@@ -57,6 +58,7 @@ def a_catalog() -> Catalog:
         channels=[DeclaredChannel("mail", "email", {"sender": "a@example.com"})],
         routing=RoutingRules(("mail",), digest_over=2),
         subscriptions=[Subscription("feed", ("*",), "https://a.example", "env:FEED")],
+        mcp_servers=[ToolServer("github", url="https://b.example/mcp")],
         timezone="Europe/Lisbon",
     )
 

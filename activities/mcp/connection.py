@@ -1,0 +1,301 @@
+"""Keeps one connection to an MCP server open: made when it is first needed, and made anew when it has ended."""
+
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import httpx2
+import mcp_types as types
+from mcp import Client, StdioServerParameters
+from mcp.client.session import ClientSession
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
+
+from signoff.activities.mcp.guarded_transport import ANSWER_BYTES, PLAIN, GuardedTransport
+from signoff.channels.outbound_http import AddressGuard, Resolve, read_networks, resolve_host
+from signoff.contracts.errors import InDoubt, SecretMissing, Unavailable
+from signoff.contracts.names import VERSION
+from signoff.formats.visible_text import one_line
+from signoff.keys.secret_references import is_reference
+from signoff.keys.secrets import SecretProvider
+from signoff.registry.mcp.imported_tool import MAX_TOOLS
+from signoff.registry.mcp.tool_server import ToolServer
+
+T = TypeVar("T")
+
+logger = logging.getLogger("signoff.activities")
+
+CLOSE_SECONDS: Final = 10.0
+"""How long a connection may take to end; the SDK gives a program two seconds for each word it is told."""
+MAX_PAGES: Final = 100
+_WORDS_CHARS: Final = 300
+_UNKNOWN: Final = frozenset((types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT, types.PARSE_ERROR, types.INVALID_REQUEST))
+"""Errors that the SDK also makes up where no answer came that it could read: the call may have been done."""
+
+# With what a server sent in them, which is nobody's to log.
+for _name in ("mcp.client.stdio", "mcp.client.streamable_http"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
+
+
+class CallRefused(Exception):
+    """The server's own answer that it does not do this call, in its words."""
+
+
+@dataclass(eq=False)
+class _Open:
+    """One open connection. It ends when nobody uses it any more after it was retired."""
+
+    session: ClientSession
+    task: asyncio.Task[None]
+    end: asyncio.Event
+    users: int = 0
+    retired: bool = False
+
+    def retire(self) -> None:
+        self.retired = True
+        if not self.users:
+            self.end.set()
+
+
+@dataclass
+class ServerConnection:
+    """Speaks to one server, in either era of the protocol. Nothing that a server asks for is answered: it is told of no
+    sampling, no elicitation and no roots.
+
+    `resolve` finds the addresses behind its name.
+    """
+
+    server: ToolServer
+    secrets: SecretProvider = field(repr=False)
+    resolve: Resolve = resolve_host
+    _open: _Open | None = field(default=None, init=False)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+
+    async def list_tools(self) -> list[dict[str, Any]]:
+        """Returns all tools, as the server sends them. Raises `Unavailable`."""
+        async with self._use_listed() as (_, tools):
+            return tools
+
+    async def call(
+        self, name: str, args: Mapping[str, Any], check: Callable[[list[dict[str, Any]]], None]
+    ) -> types.CallToolResult:
+        """Has `check` look at the tools as they are now, then calls the tool, once, and returns the answer.
+
+        Raises what `check` raises; `Unavailable` where nothing was sent, `CallRefused` where the server said no, and
+        `InDoubt` where nobody knows what became of a call that was sent.
+        """
+        async with self._use_listed() as (used, tools):
+            check(tools)
+            try:
+                return await self._answer(used, name, args)
+            except MCPError as error:
+                if error.code in _UNKNOWN:
+                    used.retire()
+                    raise self._in_doubt(name) from None
+                raise CallRefused(_words(error.message)) from None
+            # A result that is none, and the end of the connection.
+            except (ValidationError, ConnectionError):
+                used.retire()
+                raise self._in_doubt(name) from None
+
+    async def close(self) -> None:
+        """Ends the connection, and the program of a server that is one."""
+        if self._open is not None:
+            self._open.end.set()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=CLOSE_SECONDS)
+
+    async def _answer(self, used: _Open, name: str, args: Mapping[str, Any]) -> types.CallToolResult:
+        state: str | None = None
+        while True:
+            # By its own time alone: how long a tool may take is for its declaration to say.
+            sent = used.session.call_tool(
+                name, dict(args), request_state=state, allow_input_required=True, allow_claimed=False
+            )
+            try:
+                answer = await _while_open(used, sent)
+            # The SDK's own check of the result; what is declared here is checked where all results are.
+            except RuntimeError as error:
+                raise CallRefused(f"it ran, but its result is not what its server declares: {_words(error)}") from None
+            if isinstance(answer, types.CallToolResult):
+                return answer
+            if answer.input_requests or answer.request_state is None:
+                raise CallRefused("its server asks its caller for input, which Signoff does not give")
+            # A server that is not done yet: the same call goes on, by the state that it handed out.
+            state = answer.request_state
+
+    @asynccontextmanager
+    async def _use_listed(self) -> AsyncIterator[tuple[_Open, list[dict[str, Any]]]]:
+        """Yields a connection that has just listed its tools, with these. Raises `Unavailable`."""
+        used, tools = await self._connect_and_list()
+        try:
+            yield used, tools
+        finally:
+            used.users -= 1
+            if used.retired:
+                used.retire()
+
+    async def _connect_and_list(self) -> tuple[_Open, list[dict[str, Any]]]:
+        while True:
+            used, is_new = await self._use()
+            try:
+                async with asyncio.timeout(self.server.timeout):
+                    return used, await _while_open(used, _list_all(used.session))
+            except TimeoutError:
+                # Others may still be answered.
+                used.users -= 1
+                raise self._away(f"it did not list its tools within {self.server.timeout:g} s") from None
+            except (MCPError, ValidationError, ConnectionError) as error:
+                used.users -= 1
+                used.retire()
+                # One that was open before may have ended since: a program that was killed, a session that is over.
+                if is_new:
+                    raise self._away(_words(error)) from None
+            except BaseException:
+                used.users -= 1
+                raise
+
+    async def _use(self) -> tuple[_Open, bool]:
+        """Returns the open connection, or a new one, and whether it is new. Raises `Unavailable`."""
+        async with self._lock:
+            kept = self._open
+            if kept is not None and not (kept.retired or kept.task.done()):
+                kept.users += 1
+                return kept, False
+            ready: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
+            end = asyncio.Event()
+            task = asyncio.create_task(self._hold(ready, end))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            try:
+                session = await asyncio.shield(ready)
+            except asyncio.CancelledError:
+                end.set()
+                raise
+            self._open = _Open(session, task, end, users=1)
+            return self._open, True
+
+    async def _hold(self, ready: "asyncio.Future[ClientSession]", end: asyncio.Event) -> None:
+        """Opens the connection and keeps it until `end`: the SDK wants both to be done by one task."""
+        try:
+            async with AsyncExitStack() as stack:
+                async with asyncio.timeout(self.server.timeout):
+                    session = await self._connect(stack)
+                ready.set_result(session)
+                await end.wait()
+        # Groups of errors as well.
+        except Exception as error:
+            if not ready.done():
+                ready.set_exception(
+                    error if isinstance(error, Unavailable) else self._away(_reason(error, self.server))
+                )
+                # Of one whose caller has gone nobody asks.
+                ready.exception()
+            elif not end.is_set():
+                logger.warning("the connection to the MCP server `%s` ended: %s", self.server.name, _kind(error))
+        finally:
+            if not ready.done():
+                ready.set_exception(self._away("it was stopped while it was connected"))
+                ready.exception()
+
+    async def _connect(self, stack: AsyncExitStack) -> ClientSession:
+        info = types.Implementation(name="signoff", version=VERSION)
+        if self.server.command:
+            program, *arguments = self.server.command
+            parameters = StdioServerParameters(
+                command=program, args=arguments, env=await self._fill(self.server.env), encoding_error_handler="replace"
+            )
+            streams = stdio_client(parameters, errlog=sys.__stderr__ or sys.stderr)
+            client = Client(streams, client_info=info, cache=None)
+            return (await stack.enter_async_context(client)).session
+        transport = GuardedTransport(AddressGuard(read_networks(self.server.allow_networks), self.resolve))
+        http = httpx2.AsyncClient(
+            headers={**await self._fill(self.server.headers), **PLAIN},
+            transport=transport,
+            trust_env=False,
+            follow_redirects=False,
+            # How long an answer may take is for whoever waits for it.
+            timeout=httpx2.Timeout(self.server.timeout, read=None),
+        )
+        await stack.enter_async_context(http)
+        endpoint = streamable_http_client(self.server.url, http_client=http, max_sse_event_size=ANSWER_BYTES)
+        client = Client(endpoint, client_info=info, cache=None)
+        session = (await stack.enter_async_context(client)).session
+        transport.connected = True
+        return session
+
+    async def _fill(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Puts each secret in the place of its reference. Raises `Unavailable`."""
+        try:
+            return {
+                name: (await self.secrets.read(value)).strip() if is_reference(value) else value
+                for name, value in given.items()
+            }
+        except SecretMissing as error:
+            raise self._away(f"it needs {error.message}") from None
+
+    def _away(self, why: str) -> Unavailable:
+        return Unavailable(f"the MCP server `{self.server.name}` cannot be used now: {why}")
+
+    def _in_doubt(self, name: str) -> InDoubt:
+        return InDoubt(f"`{name}` was sent to the MCP server `{self.server.name}`, and no answer came")
+
+
+async def _while_open(used: _Open, work: Coroutine[Any, Any, T]) -> T:
+    """Awaits `work`, or the end of its connection. Raises `ConnectionResetError` for that."""
+    running = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({running, used.task}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            return running.result()
+        raise ConnectionResetError("the connection ended")
+    finally:
+        if not running.done():
+            running.cancel()
+            await asyncio.wait({running})
+
+
+async def _list_all(session: ClientSession) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    cursor: str | None = None
+    for _ in range(MAX_PAGES):
+        page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
+        found += [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in page.tools]
+        cursor = page.next_cursor
+        # One more than are imported, so that it is told that there are more.
+        if not cursor or len(found) > MAX_TOOLS:
+            break
+    return found
+
+
+def _reason(error: BaseException, server: ToolServer) -> str:
+    """Says why a connection was not made, in words that repeat nothing of a request."""
+    if isinstance(error, BaseExceptionGroup):
+        return _reason(error.exceptions[0], server)
+    if isinstance(error, TimeoutError):
+        return f"it did not answer within {server.timeout:g} s"
+    if isinstance(error, MCPError | httpx2.ConnectError):
+        return _words(error)
+    if isinstance(error, FileNotFoundError | PermissionError) and server.command:
+        return f"the program `{server.command[0]}` cannot be started ({type(error).__name__})"
+    return type(error).__name__
+
+
+def _kind(error: BaseException) -> str:
+    return _kind(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else type(error).__name__
+
+
+def _words(error: object) -> str:
+    text = error.message if isinstance(error, MCPError) else str(error)
+    return one_line(text, _WORDS_CHARS).text or type(error).__name__

@@ -1,0 +1,103 @@
+"""A connection over HTTP: what a proxy or a broken server answers, and what only another era of the protocol can."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp_upstream import Upstream
+from mcp_upstream_kit import by_http, using
+
+from signoff.activities.mcp.guarded_transport import ANSWER_BYTES
+from signoff.contracts.errors import InDoubt
+from signoff.registry.results.tool_result import ToolFailure
+
+NOTE = "mcp__up__note"
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+@pytest.fixture
+def upstream(tmp_path: Path) -> Upstream:
+    """The folder of a server."""
+    return Upstream(tmp_path)
+
+
+def spoiled(spoil: Callable[[Send], Awaitable[None]], calls: list[str]) -> Callable[[Any], Any]:
+    """An application that answers each call of a tool by `spoil`, after the server has done it, and all else well."""
+
+    def wrap(app: Any) -> Any:
+        async def answer(scope: dict[str, Any], receive: Any, send: Any) -> None:
+            headers = dict(scope.get("headers", ()))
+            # A client of the newest version says what it asks for in a header.
+            if headers.get(b"mcp-method") != b"tools/call":
+                await app(scope, receive, send)
+                return
+            calls.append(headers[b"mcp-name"].decode())
+
+            async def lose(message: dict[str, Any]) -> None:
+                return None
+
+            await app(scope, receive, lose)
+            await spoil(send)
+
+        return answer
+
+    return wrap
+
+
+def page(status: int, body: bytes, kind: bytes = b"text/html", **more: bytes) -> Callable[[Send], Awaitable[None]]:
+    """Spoils an answer: another one is sent in its place."""
+
+    async def spoil(send: Send) -> None:
+        headers = [(b"content-type", kind), *((name.encode().replace(b"_", b"-"), each) for name, each in more.items())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    return spoil
+
+
+async def broken_off(send: Send) -> None:
+    """Spoils an answer: the connection ends within it."""
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"100")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b'{"jsonrpc"', "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(page(502, b"<h1>Bad gateway</h1>"), id="proxy"),
+        pytest.param(page(500, b'{"oops": 1}', b"application/json"), id="fault"),
+        pytest.param(broken_off, id="broken"),
+        pytest.param(page(200, b"<h1>Sign in</h1>"), id="page"),
+        pytest.param(page(202, b""), id="accepted"),
+        pytest.param(page(200, b'{"jsonrpc": "2.0", "id"', b"application/json"), id="half"),
+        pytest.param(page(200, b'{"jsonrpc": "2.0", "id": 1, "result": 7}', b"application/json"), id="number"),
+        pytest.param(page(200, b"data: garbage\n\n", b"text/event-stream"), id="events"),
+        pytest.param(page(200, b"", b"text/event-stream"), id="silence"),
+        pytest.param(page(200, b" " * (ANSWER_BYTES + 1), b"application/json"), id="endless"),
+        pytest.param(page(200, b"x", b"application/json", content_encoding=b"gzip"), id="packed"),
+    ],
+)
+async def test_a_call_that_was_sent_and_has_no_readable_answer_is_in_doubt(
+    upstream: Upstream, spoil: Callable[[Send], Awaitable[None]]
+) -> None:
+    """Nothing is sent again; the next call is answered as ever."""
+    calls: list[str] = []
+    async with by_http(upstream, spoiled(spoil, calls)) as server, using(server) as servers:
+        with pytest.raises(InDoubt):
+            await servers.run("up", NOTE, {"text": "x"})
+        assert await servers.problems() == []
+    assert calls == ["note"]
+    assert len(upstream.calls) == 1
+
+
+@pytest.mark.parametrize("status", [401, 403, 429])
+async def test_a_call_that_was_turned_away_is_a_failure(upstream: Upstream, status: int) -> None:
+    """Whoever answers so has not done it."""
+    calls: list[str] = []
+    async with by_http(upstream, spoiled(page(status, b"no"), calls)) as server, using(server) as servers:
+        found = await servers.run("up", NOTE, {"text": "x"})
+    assert isinstance(found, ToolFailure)
+    assert found.code == "execution_failed"

@@ -1,0 +1,136 @@
+"""An MCP server that tests rule by files of one folder; it needs nothing of ours, so that it starts soon.
+
+`python mcp_upstream.py FOLDER` serves by standard streams, in both eras of the protocol.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import mcp_types as types
+from mcp.server import Server
+from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
+
+TEXT: Final = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+_TOOLS: Final = ("note", "wait", "die", "data", "fail", "later", "ask", "no")
+
+
+def default_tools() -> list[dict[str, Any]]:
+    """The tools as the server lists them where a test says nothing else."""
+    tools = [{"name": name, "description": f"Tool {name}", "inputSchema": TEXT} for name in _TOOLS]
+    output = {"type": "object", "properties": {"length": {"type": "integer"}}, "required": ["length"]}
+    return [{**each, "outputSchema": output} if each["name"] == "data" else each for each in tools]
+
+
+@dataclass
+class Upstream:
+    """The folder of one server: what it lists, and what it was called with."""
+
+    folder: Path
+
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        """The tools that it lists now."""
+        path = self.folder / "tools.json"
+        found: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else default_tools()
+        return found
+
+    @tools.setter
+    def tools(self, tools: list[dict[str, Any]]) -> None:
+        part = self.folder / "tools.part"
+        part.write_text(json.dumps(tools))
+        part.replace(self.folder / "tools.json")
+
+    def change(self, name: str, **fields: Any) -> None:
+        """From now on it lists the tool `name` with these fields."""
+        self.tools = [each | fields if each["name"] == name else each for each in self.tools]
+
+    @property
+    def calls(self) -> list[list[Any]]:
+        """Each call that it has begun: the tool, its arguments and the protocol's version."""
+        path = self.folder / "calls"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    @property
+    def processes(self) -> list[int]:
+        """The ids of the processes that served by standard streams, the first one first."""
+        path = self.folder / "processes"
+        return [int(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def forget_calls(self) -> None:
+        """Forget the calls so far."""
+        (self.folder / "calls").unlink(missing_ok=True)
+
+    async def begun(self, number: int) -> None:
+        """Return when it has begun this many calls."""
+        while len(self.calls) < number:
+            await asyncio.sleep(0.02)
+
+    def write(self, name: str, line: str) -> None:
+        """Add a line to one of its files."""
+        with (self.folder / name).open("a") as file:
+            file.write(line + "\n")
+
+    def server(self) -> Server[Any]:
+        """The server itself."""
+
+        async def on_list(ctx: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+            # Two pages, so that nobody takes the first for all.
+            tools = [types.Tool.model_validate(each) for each in self.tools]
+            first = params is None or params.cursor is None
+            half = len(tools) // 2
+            return types.ListToolsResult(
+                tools=tools[:half] if first else tools[half:],
+                next_cursor="second" if first else None,
+                ttl_ms=0,
+                cache_scope="private",
+            )
+
+        async def on_call(
+            ctx: Any, params: types.CallToolRequestParams
+        ) -> types.CallToolResult | types.InputRequiredResult:
+            self.write("calls", json.dumps([params.name, params.arguments, ctx.protocol_version]))
+            return await _answer(params)
+
+        return Server("upstream", on_list_tools=on_list, on_call_tool=on_call)
+
+
+async def _answer(params: types.CallToolRequestParams) -> types.CallToolResult | types.InputRequiredResult:
+    text = str((params.arguments or {}).get("text", ""))
+    match params.name:
+        case "wait":
+            await asyncio.Event().wait()
+        case "die":
+            os._exit(1)
+        case "data":
+            return types.CallToolResult(content=[], structured_content={"length": len(text) if text else "none"})
+        case "fail":
+            return types.CallToolResult(content=[types.TextContent(text=f"no {text} here")], is_error=True)
+        case "later" if params.request_state is None:
+            return types.InputRequiredResult(request_state="halfway")
+        case "ask":
+            asked = types.ElicitRequestFormParams(message="who?", requested_schema={"type": "object", "properties": {}})
+            return types.InputRequiredResult(input_requests={"who": types.ElicitRequest(params=asked)})
+        case "no":
+            raise MCPError(code=-32011, message=f"refused: {text}")
+    return types.CallToolResult(content=[types.TextContent(text=f"done: {text}")])
+
+
+async def _main(folder: Path) -> None:
+    upstream = Upstream(folder)
+    upstream.write("processes", str(os.getpid()))
+    server = upstream.server()
+    async with stdio_server() as (read, write):
+        if (folder / "garbage").exists():
+            # What programs print that do not know that their output is a protocol's.
+            os.write(1, b'Listening...\n{"jsonrpc": "2.0", "id": 99, "result": 7}\n\xff\xfe[1, 2\n')
+        await server.run(read, write, server.create_initialization_options())
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(Path(sys.argv[1])))

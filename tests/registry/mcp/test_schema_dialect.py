@@ -1,0 +1,65 @@
+"""Schemas of older dialects check the same in 2020-12."""
+
+from typing import Any
+
+import pytest
+
+from signoff.contracts.errors import RegistrationError
+from signoff.formats.json_schema import compile_schema
+from signoff.registry.mcp.schema_dialect import as_2020_12
+
+DRAFT_07 = "http://json-schema.org/draft-07/schema#"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"items": [{"type": "string"}, True]}, {"prefixItems": [{"type": "string"}, True]}),
+        ({"items": [{}], "additionalItems": False}, {"prefixItems": [{}], "items": False}),
+        ({"items": {"type": "string"}, "additionalItems": False}, {"items": {"type": "string"}}),
+        (
+            {"dependencies": {"a": ["b"], "c": {"required": ["d"]}}},
+            {"dependentRequired": {"a": ["b"]}, "dependentSchemas": {"c": {"required": ["d"]}}},
+        ),
+        (
+            {"properties": {"items": {"items": [{}]}}, "allOf": [{"not": {"items": [{}]}}]},
+            {"properties": {"items": {"prefixItems": [{}]}}, "allOf": [{"not": {"prefixItems": [{}]}}]},
+        ),
+        # What is data is left alone, however it looks.
+        ({"enum": [{"items": [1]}], "default": {"$schema": 1}}, {"enum": [{"items": [1]}], "default": {"$schema": 1}}),
+        (
+            {"definitions": {"a": {"items": [{}]}}, "$ref": "#/definitions/a"},
+            {"definitions": {"a": {"prefixItems": [{}]}}, "$ref": "#/definitions/a"},
+        ),
+    ],
+)
+def test_keywords_that_changed_are_rewritten(old: dict[str, Any], new: dict[str, Any]) -> None:
+    """In every place where a schema stands, and in no other."""
+    assert as_2020_12({"$schema": DRAFT_07, "type": "object", **old}) == {"type": "object", **new}
+
+
+def test_a_tuple_is_checked_as_it_was_meant() -> None:
+    """By place, and nothing behind the last."""
+    old = {
+        "$schema": DRAFT_07,
+        "type": "object",
+        "properties": {"pair": {"items": [{"type": "string"}, {"type": "number"}], "additionalItems": False}},
+    }
+    schema = compile_schema(as_2020_12(old))
+    assert schema.check({"pair": ["a", 1]}) == []
+    assert schema.check({"pair": [1, "a"]}) != []
+    assert schema.check({"pair": ["a", 1, 2]}) != []
+
+
+@pytest.mark.parametrize("dialect", ["https://json-schema.org/draft/2020-12/schema", None])
+def test_a_schema_of_the_right_dialect_is_left_as_it_is(dialect: str | None) -> None:
+    """The specification says 2020-12 where nothing is said."""
+    schema = {"type": "object", "items": [{}]} | ({"$schema": dialect} if dialect else {})
+    assert as_2020_12(schema) is schema
+
+
+def test_a_dialect_that_nobody_here_knows_is_refused() -> None:
+    """Draft 4 means other things by the same words."""
+    with pytest.raises(RegistrationError, match="declares the dialect"):
+        compile_schema(as_2020_12({"$schema": "http://json-schema.org/draft-04/schema#", "type": "object"}))
+    assert as_2020_12("no schema") == "no schema"

@@ -1,0 +1,165 @@
+"""Imported tools in a manifest: they ask, unless the developer says otherwise, and nothing that a server says does."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signoff.contracts.errors import ConfigError
+from signoff.registry.catalog import Catalog
+from signoff.registry.manifest.loader import load_manifest, load_servers
+from signoff.registry.mcp.import_file import import_path, write_import
+from signoff.registry.mcp.imported_tool import read_listing
+from signoff.registry.mcp.tool_server import run_on_server
+from signoff.registry.tool import Tool
+
+TOP = "version: 1\ndefaults: {model: 'scripted:x:y'}\nactors: {desk: {}}\n"
+SERVER = "mcp_servers:\n  github: {url: https://mcp.example.com/mcp, headers: {Authorization: 'env:GITHUB'}}\n"
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}, "key": {"type": "string"}}}
+SEARCH, CLOSE, BARE = "mcp__github__search", "mcp__github__close", "mcp__github__bare"
+
+
+def listed(name: str, **hints: bool) -> dict[str, Any]:
+    """A tool as a server lists it."""
+    return {"name": name, "title": f"The {name}", "description": f"Does {name}", "inputSchema": SCHEMA} | {
+        "annotations": hints
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the import of a server: one tool that it says only reads, one that destroys, one without words."""
+    bare = {"name": "bare", "inputSchema": SCHEMA}
+    tools = [listed("search", readOnlyHint=True), listed("close", destructiveHint=True, idempotentHint=True), bare]
+    write_import(import_path(tmp_path, "github"), "github", read_listing("github", tools).tools.values())
+    return tmp_path
+
+
+def load(folder: Path, text: str) -> Catalog:
+    """The catalog of a manifest beside which the import stands."""
+    (folder / "signoff.yaml").write_text(TOP + text)
+    return load_manifest(folder / "signoff.yaml")
+
+
+def tools_of(catalog: Catalog) -> Mapping[str, Tool]:
+    """The tools by name."""
+    return {tool.name: tool for tool in catalog.tools()}
+
+
+def refusal(folder: Path, text: str) -> str:
+    """How a manifest is refused."""
+    with pytest.raises(ConfigError) as caught:
+        load(folder, text)
+    return caught.value.message.replace(f"{folder}/", "")
+
+
+def test_imported_tools_ask_whatever_their_server_says_of_them(folder: Path) -> None:
+    """What it says is text from outside, and its hints approve nothing."""
+    catalog = load(folder, SERVER)
+    tools = tools_of(catalog)
+    assert list(tools) == [BARE, CLOSE, SEARCH]
+    for tool in tools.values():
+        assert (tool.requires_approval, tool.read_only, tool.idempotent) == (True, False, False)
+        assert (tool.scope, tool.untrusted_output, tool.handler) == ("generalist", True, run_on_server)
+        assert catalog.policies[tool.name].needs_person == "always"
+    assert (tools[SEARCH].title, tools[SEARCH].description) == ("The search", "Does search")
+    assert tools[BARE].description == "`bare` of github"
+    assert catalog.mcp_servers["github"].tools.keys() == tools.keys()
+
+
+def test_what_the_developer_says_comes_first(folder: Path) -> None:
+    """Of all tools of a server, and of each; in either spelling, and a schema of the developer's own as well."""
+    text = SERVER.replace("headers", "requires_approval: {quorum: 2}, timeout: 5s, headers") + (
+        "tools:\n"
+        f"  {SEARCH}: {{requiresApproval: false, untrustedOutput: false, description: Find, readOnly: true}}\n"
+        f"  {BARE}: {{secrets: [key], parameters: {{type: object, properties: {{key: {{type: string}}}}}}}}\n"
+    )
+    tools = tools_of(load(folder, text))
+    search, close, bare = tools[SEARCH], tools[CLOSE], tools[BARE]
+    assert (search.requires_approval, search.untrusted_output, search.read_only) == (False, False, True)
+    assert (search.description, search.title) == ("Find", "The search")
+    assert close.requires_approval.quorum == 2  # type: ignore[union-attr]
+    assert (bare.secrets, list(bare.input_schema["properties"])) == (("key",), ["key"])
+
+
+def test_hints_are_believed_where_the_developer_says_so(folder: Path) -> None:
+    """What only reads does not ask then; what destroys asks all the same."""
+    tools = tools_of(load(folder, SERVER.replace("headers", "trust_hints: true, headers")))
+    assert (tools[SEARCH].read_only, tools[SEARCH].requires_approval) == (True, False)
+    assert (tools[CLOSE].read_only, tools[CLOSE].idempotent, tools[CLOSE].requires_approval) == (False, True, True)
+    both = SERVER.replace("headers", "trust_hints: true, requires_approval: true, headers")
+    assert tools_of(load(folder, both))[SEARCH].requires_approval is True
+
+
+def test_the_hash_covers_what_was_imported_and_where_from(folder: Path) -> None:
+    """A server at another address is another tool: what was approved before is asked again."""
+    before = load(folder, SERVER)
+    assert load(folder, SERVER).hash == before.hash
+    moved = load(folder, SERVER.replace("mcp.example.com", "mcp.example.org"))
+    assert moved.hash != before.hash
+    assert tools_of(moved)[SEARCH].definition != tools_of(before)[SEARCH].definition
+    path = import_path(folder, "github")
+    path.write_text(path.read_text().replace("Does search", "Does more"))
+    reworded = load(folder, SERVER)
+    assert reworded.hash != before.hash
+    assert tools_of(reworded)[SEARCH].definition == tools_of(before)[SEARCH].definition
+
+
+def test_a_server_that_was_not_imported_yet_has_no_tools(tmp_path: Path) -> None:
+    """Its manifest can be read, and its servers also where an actor names tools that are still to come."""
+    assert load(tmp_path, SERVER).tools() == ()
+    text = SERVER + f"tools: {{{SEARCH}: {{requires_approval: false}}}}\n"
+    (tmp_path / "signoff.yaml").write_text(TOP + text)
+    found, servers = load_servers(tmp_path / "signoff.yaml")
+    assert (found, servers["github"].headers) == (tmp_path, {"Authorization": "env:GITHUB"})
+    assert refusal(tmp_path, text).endswith("run `signoff mcp import github`")
+
+
+def test_a_tool_of_ones_own_may_have_such_a_name_as_before(folder: Path) -> None:
+    """With a handler it is no business of any server, declared or not."""
+    own = "tools:\n  mcp__jira__x: {handler: 'signoff.registry.mcp.tool_server:run_on_server', scope: generalist, "
+    own += "description: X, input_schema: {type: object}}\n"
+    assert "mcp__jira__x" in tools_of(load(folder, own))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            f"{SERVER}tools:\n  {SEARCH}: {{handler: 'a:b'}}\n",
+            f"signoff.yaml:7: tool `{SEARCH}` is run on its MCP server; drop `handler`",
+        ),
+        (f"{SERVER}tools:\n  {SEARCH}: {{runs: external}}\n", "is run on its MCP server; drop `runs`"),
+        (
+            f"{SERVER}tools:\n  mcp__github__serch: {{title: X}}\n",
+            "signoff.yaml:7: `mcp__github__serch` is no tool that was imported of `github`; did you mean "
+            f"`{SEARCH}` or `{CLOSE}`?; run `signoff mcp import github`",
+        ),
+        (f"{SERVER}tools:\n  {SEARCH}: [a]\n", f"signoff.yaml:7: tool `{SEARCH}` must be a mapping"),
+        (f"{SERVER}tools:\n  {SEARCH}: {{tilte: X}}\n", "signoff.yaml:7: unknown key `tilte`"),
+        (
+            "mcp_servers:\n  github: {url: https://a.example, adress: x}\n",
+            "signoff.yaml:5: unknown key `adress` of MCP server `github`",
+        ),
+        (
+            "mcp_servers:\n  github: {url: https://a.example, headers: {Authorization: Bearer x}}\n",
+            "signoff.yaml:5: MCP server `github` has a secret in `headers.Authorization`",
+        ),
+        (
+            SERVER.replace("headers", "requires_approval: {deny_if: 'args.txt == 1'}, headers"),
+            "mcp/github.yaml:",
+        ),
+    ],
+)
+def test_mistakes_are_told_with_file_and_line(folder: Path, text: str, problem: str) -> None:
+    """What is wrong with an imported tool alone stands in its import."""
+    assert problem in refusal(folder, text)
+
+
+def test_a_folder_of_files_has_its_imports_beside_them(folder: Path) -> None:
+    """And a tool of its own file says what is wanted of an imported one."""
+    (folder / "signoff.yaml").write_text(TOP + SERVER)
+    (folder / "tools").mkdir()
+    (folder / "tools" / f"{SEARCH}.yaml").write_text("requires_approval: false\n")
+    assert tools_of(load_manifest(folder))[SEARCH].requires_approval is False
