@@ -36,6 +36,7 @@ from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.ids import is_tool_name
 from signoff.contracts.usage import exhausted_message
 from signoff.registry.gates.local_decision import LocalGateDecision, settled_decision
+from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 from signoff.store.content_store import load_in, to_content
 from signoff.store.freezes import Freezes
@@ -160,7 +161,7 @@ class ToolActivity:
             raise asyncio.CancelledError
         if tool.is_external:
             kept = await to_content(store, args, place_of(task))
-            return ToolReply(used=UsedPermit(args=kept, key=key, note=found.note))
+            return ToolReply(used=UsedPermit(args=kept, key=key, definition=definition_hash(tool), note=found.note))
         async with report_running(store, key):
             made = await self._handler.run(task, args, key)
             outcome = _add_note(made.outcome, found)

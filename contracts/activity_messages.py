@@ -305,6 +305,8 @@ class UsedPermit(ActivityMessage):
     """The arguments to run it with, as they were approved."""
     key: str
     """The key of the call's ticket: the same for the same call, for a backend that knows idempotency keys."""
+    definition: str
+    """sha-256 of the tool's definition that the ticket is of: a gateway may know another one during a deploy."""
     note: str = ""
     """What was done to the arguments."""
 

@@ -311,6 +311,11 @@ class CallbackBody(RequestBody):
         return self
 
 
+# Not shorter: "true" and "yes" are no ids, and would be the same one for every call.
+UseId = Annotated[str, Field(min_length=8, max_length=200)]
+"""An id of one try to use a permit."""
+
+
 class CallBody(RequestBody):
     """Propose one call of an external agent."""
 
@@ -326,8 +331,10 @@ class CallBody(RequestBody):
     tenant: Id | None = Field(default=None, description="The token's own when not given.")
     says: str = Field(default="", max_length=REASON_CHARS, description="The agent's words; people read them as such.")
     wait: float = Field(default=0, ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for people's answer.")
-    use: bool = Field(
-        default=False, description="Use the permit at once: you run the call the moment you read the yes."
+    use: bool | UseId = Field(
+        default=False,
+        description="Use the permit at once: you run the call the moment you read the yes. In place of `true` an id of "
+        "this try, so that it can be sent again: the same id is handed the same permit.",
     )
     callback: CallbackBody | None = Field(
         default=None, description="Whom to tell that it is settled, where that was not so when it was proposed."

@@ -25,8 +25,9 @@ from signoff.gateway.auth.dependencies import Deps, LiveUpdates, TokenAgent
 from signoff.gateway.calls.call_proposer import agent_of, hand_out, propose
 from signoff.gateway.calls.call_reader import MOVING, ExternalTurn, confirm_call, load_call, make_used_answer, read_call
 from signoff.gateway.calls.call_withdrawal import SETTLED, withdraw
-from signoff.gateway.calls.permit_service import new_use, read_permit, report_outcome, use_permit
+from signoff.gateway.calls.permit_service import read_permit, report_outcome, use_id, use_permit
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.errors import BadRequest
 from signoff.gateway.events.event_reader import EventFilter, EventReader
 
 router = APIRouter(prefix="/v1/calls", tags=["calls"], responses=FAULTS)
@@ -47,14 +48,17 @@ async def propose_call(
 ) -> CallAnswer:
     """201 where it waits, 200 where it is settled. With `use` a call that is permitted is used in the same answer.
 
+    Sent again it is not handed out again, as whoever sends it may have run it; with an id of the try in `use` it is.
     Without an `Idempotency-Key` an equal proposal of the same agent, session and person joins a call that was not used
     and whose result was not handed out yet.
     """
-    use = new_use() if body.use else ""
+    own = body.use if isinstance(body.use, str) else None
+    use = use_id(own) if body.use else ""
     turn, reply = await propose(deps, body, caller, key, use)
-    if reply is not None and reply.permit is not None:
+    is_begun_here = reply is not None and reply.nonce == turn.requester.nonce
+    if reply is not None and reply.permit is not None and (is_begun_here or own is None):
         answer = await _answer_used(deps, turn, await read_permit(deps, turn, reply, use))
-    elif reply is not None and reply.nonce == turn.requester.nonce and (reply.state not in MOVING or not body.wait):
+    elif reply is not None and is_begun_here and (reply.state not in MOVING or not body.wait):
         answer = await confirm_call(deps, turn, reply.state, reply.outcome)
     else:
         # It was begun by an earlier request, or is waited for.
@@ -62,6 +66,8 @@ async def propose_call(
         answer = await read_call(deps, turn, body.wait)
     if body.use and answer.state == "permitted":
         answer = await _answer_used(deps, turn, await use_permit(deps, turn, use))
+    elif own is not None and answer.state == "used":
+        answer = await _answer_again(deps, turn, use, answer)
     response.status_code = 201 if answer.state in MOVING else 200
     response.headers["location"] = f"/v1/calls/{answer.id}"
     return await _handed_out(request, deps, turn, answer)
@@ -105,7 +111,7 @@ async def use_call(call: str, deps: Deps, caller: TokenAgent, key: UseKey = None
     try of its own.
     """
     turn = await _load(deps, call, caller, agent)
-    permit = await use_permit(deps, turn, new_use() if key is None else f"key:{key[:180]}")
+    permit = await use_permit(deps, turn, use_id(key))
     await _release_used(deps, turn)
     return permit
 
@@ -141,6 +147,14 @@ async def _release_used(deps: GatewayDeps, turn: ExternalTurn) -> None:
     # Its ticket says in any case that it was used: nobody who proposes the same later is kept by what fails here.
     with suppress(StoreUnavailable):
         await hand_out(deps, turn)
+
+
+async def _answer_again(deps: GatewayDeps, turn: ExternalTurn, use: str, answer: CallAnswer) -> CallAnswer:
+    """Returns what the try `use` was handed before, as its answer may be lost; `answer` where that was another."""
+    try:
+        return await _answer_used(deps, turn, await use_permit(deps, turn, use))
+    except BadRequest:
+        return answer
 
 
 async def _answer_used(deps: GatewayDeps, turn: ExternalTurn, permit: PermitAnswer) -> CallAnswer:

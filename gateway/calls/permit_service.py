@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 from signoff.approvals.digest import digest_in_context
 from signoff.contracts.activity_messages import UsedPermit, UseReply
 from signoff.contracts.call import ReportedOutcome
-from signoff.contracts.canonical_json import NotCanonical, canonical_json
+from signoff.contracts.canonical_json import NotCanonical, canonical_json, sha256_hex
 from signoff.contracts.errors import Conflict, ServerUnavailable
 from signoff.contracts.ids import SessionKey
 from signoff.contracts.limits import ARGUMENTS_BYTES
@@ -22,13 +22,16 @@ from signoff.store.content_store import to_content
 from signoff.store.tickets import Ticket, digest_of_key
 
 _USED: Final = "this permit was used already"
+_OWN: Final = "key:"
+"""How the id of a try begins that its agent chose."""
+_USE_HEX: Final = 32
 _TRIES: Final[WeakValueDictionary[str, asyncio.Lock]] = WeakValueDictionary()
 """By turn, the lock of who tries to use its permit here; which of several gateways is first, the ticket says."""
 
 
-def new_use() -> str:
-    """Returns the id of a try that nobody made before."""
-    return uuid.uuid4().hex
+def use_id(given: str | None) -> str:
+    """Returns the id of a try; without one of the agent's own an id that nobody used before."""
+    return uuid.uuid4().hex if given is None else f"{_OWN}{sha256_hex([given])[:_USE_HEX]}"
 
 
 async def use_permit(deps: GatewayDeps, turn: ExternalTurn, use: str) -> PermitAnswer:
@@ -105,11 +108,9 @@ async def _is_borne_out(deps: GatewayDeps, turn: ExternalTurn, permit: UsedPermi
     ticket = await deps.store.read_ticket(permit.key)
     if ticket is None or not isinstance(args, dict) or not _is_of(ticket, turn, use):
         return False
-    tool = deps.catalog.tool_view(turn.ctx).tool(ticket.tool)
-    if tool is None:
-        return False
     ctx = turn.ctx.model_copy(update={"user": turn.requester.model_copy(update={"nonce": ticket.nonce})})
-    digest = digest_in_context(ctx, call=CALL, tool=ticket.tool, definition=tool.definition, args=args)
+    # By the definition that the turn names, as this gateway may have another: the ticket's digest binds it as well.
+    digest = digest_in_context(ctx, call=CALL, tool=ticket.tool, definition=permit.definition, args=args)
     return digest == digest_of_key(permit.key)
 
 

@@ -40,6 +40,32 @@ async def test_a_used_call_is_not_handed_out_again_to_who_proposes_it_again(agen
     assert "args" not in again
 
 
+@pytest.mark.parametrize("euro", [20, 200])
+async def test_the_same_try_is_handed_the_permit_again_where_it_proposes_again(agent: CallRig, euro: float) -> None:
+    """Its answer may have been lost. Another try, and one without an id, runs nothing; a reported call is over."""
+    key, sent = f"try-{euro}", {"euro": euro, "use": "process-1-try-1", "wait": 50}
+    call = (await agent.propose(key=key, **sent | {"wait": 0})).json()["id"]
+    if euro == 200:
+        assert (await agent.decide(call)).json()["status"] == "accepted"
+    first, again = (await agent.propose(key=key, **sent)).json(), (await agent.propose(key=key, **sent)).json()
+    assert (first["state"], first["args"]["euro"], first["key"]) == ("used", euro, again["key"])
+    assert again == first
+    for other in ("process-2-try-1", True):
+        refused = (await agent.propose(key=key, **sent | {"use": other})).json()
+        assert (refused["state"], "args" in refused) == ("used", False)
+    assert (await agent.use(call, key="process-1-try-1")).json()["key"] == first["key"]
+    await agent.report(call)
+    ended = (await agent.propose(key=key, **sent)).json()
+    assert (ended["state"], "args" in ended) == ("ended", False)
+
+
+async def test_of_twenty_requests_of_one_try_each_is_handed_the_same(agent: CallRig) -> None:
+    """A proxy may send a request again while the first is under way: there is one permit."""
+    answers = await asyncio.gather(*(agent.propose(key="key-05", use="one-and-the-same") for _ in range(20)))
+    handed = [each.json() for each in answers]
+    assert {(each["state"], each["key"]) for each in handed} == {("used", handed[0]["key"])}
+
+
 async def test_twenty_that_propose_and_use_one_call_get_one_permit(agent: CallRig) -> None:
     """The key makes them one call, and the call has one permit."""
     answers = await asyncio.gather(*(agent.propose(key="key-04", use=True) for _ in range(20)))
@@ -66,6 +92,7 @@ async def test_a_tool_that_signoff_runs_is_run_and_its_result_told(agent: CallRi
         ({"agent": "clerk"}, 422, "name the `user`"),
         ({"agent": "clerk", "user": "guest"}, 403, "may not act for `guest`"),
         ({"wait": 51}, 422, "`wait`"),
+        ({"use": "short"}, 422, "`use"),
         ({"timeout": "0s"}, 422, "`timeout`"),
         ({"timeout": "31d"}, 422, "`timeout`"),
         ({"model": "x"}, 422, "`model` is not known here"),

@@ -1,18 +1,23 @@
 """A permit is used once, by one try, and what is handed out is what was permitted."""
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import httpx
 import pytest
-from call_rig import CallRig, approval_of, call_rig
+from call_rig import CallRig, approval_of, call_rig, refund_tool
 from gateway_login import browser, words
+from gateway_rig import BASE, PEOPLE
 from temporalio.client import Client
+from turn_fixtures import catalog_of
 
-from signoff.contracts.activity_messages import UsedPermit, UseReply
+from signoff.contracts.activity_messages import UseReply
 from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
 from signoff.engine.call_client import CallClient
+from signoff.gateway.app import build_app
 from signoff.gateway.calls import permit_service
 from signoff.store.store import Store
 
@@ -158,6 +163,9 @@ async def test_the_same_try_is_handed_the_same_again(agent: CallRig) -> None:
     first, again = await agent.use(call, key="try-1"), await agent.use(call, key="try-1")
     assert first.json() == again.json()
     assert (await agent.use(call, key="try-2")).json()["code"] == "used"
+    other = (await agent.propose()).json()["id"]
+    assert (await agent.use(other, key="k" * 199 + "1")).status_code == 200
+    assert (await agent.use(other, key="k" * 199 + "2")).json()["code"] == "used"
 
 
 async def test_a_report_is_taken_once(agent: CallRig) -> None:
@@ -231,20 +239,35 @@ async def test_what_the_turn_hands_out_must_be_what_was_permitted(
         assert reply is not None
         assert reply.permit is not None
         args = Content(inline={**reply.permit.args.inline, **change})
-        return UseReply(permit=UsedPermit(args=args, key=reply.permit.key))
+        return UseReply(permit=reply.permit.model_copy(update={"args": args}))
 
     monkeypatch.setattr(permit_service.CallClient, "use", lying)
     refused = await agent.use(call)
     assert (refused.status_code, refused.json()["code"]) == (409, "stale")
 
 
+async def test_a_gateway_with_another_definition_hands_out_what_the_worker_let_run(agent: CallRig) -> None:
+    """During a deploy it may be newer or older: refused there, a call would be used and never handed to anybody."""
+    newer = refund_tool(description="Refund an order to whoever paid it")
+    for tools in ([newer], []):
+        catalog = catalog_of(tools, actors=list(agent.rig.deps.catalog.actors.values()), people=PEOPLE)
+        app = build_app(dataclasses.replace(agent.rig.deps, catalog=catalog))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
+            other = CallRig(dataclasses.replace(agent.rig, http=http, app=app))
+            used = (await other.propose(use=True)).json()
+            assert (used["state"], used["args"]) == ("used", {"order": "A7", "euro": 20})
+            assert (await other.report(used["id"])).json()["code"] == "ok"
+
+
 async def test_a_permit_of_another_call_is_not_handed_on(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A ticket that somebody else claimed is no right to run this."""
-    other = (await agent.propose(use=True)).json()
-    call = (await agent.propose()).json()["id"]
+    other, call = [(await agent.propose()).json()["id"] for _ in range(2)]
+    stolen = await CallClient(agent.rig.deps.client).use(TurnKey(*other.split(".")), "another")
+    assert stolen is not None
+    assert stolen.permit is not None
 
     async def lying(self: CallClient, key: TurnKey, use: str) -> UseReply | None:
-        return UseReply(permit=UsedPermit(args=Content(inline=other["args"]), key=other["key"]))
+        return stolen
 
     monkeypatch.setattr(permit_service.CallClient, "use", lying)
     assert (await agent.use(call)).json()["code"] == "stale"
