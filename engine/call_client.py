@@ -18,7 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from signoff.contracts import names
 from signoff.contracts.activity_messages import CallPresence, CallRequest, ReportReply, UseReply, UseRequest
 from signoff.contracts.call import ReportedOutcome
-from signoff.contracts.errors import Conflict, ServerUnavailable
+from signoff.contracts.errors import Conflict, NotFound, ServerUnavailable
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import TurnInput
@@ -29,6 +29,8 @@ PATIENCE: Final = timedelta(seconds=10)
 """How long the answer to a proposed call is waited for: a call that Signoff runs itself may take longer."""
 _UPDATE_HEX: Final = 20
 _NO_ANSWER: Final = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+_NOT_NOW: Final = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.UNAVAILABLE)
+"""What the server says of one that has as many Updates under way as it takes, or that ended meanwhile."""
 _GONE: Final = (RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION)
 _CONFLICT: Final = "this `Idempotency-Key` names another call of yours, with other content; choose another one"
 _SILENT: Final = "no worker answered in time; ask again with the same key"
@@ -78,15 +80,13 @@ class CallClient:
                 result_type=UseReply,
                 rpc_timeout=PATIENCE,
             )
-        except WorkflowAlreadyStartedError:
+        except WorkflowUpdateFailedError:
+            reply = None
+        except (WorkflowUpdateRPCTimeoutOrCancelledError, WorkflowAlreadyStartedError, RPCError) as error:
             # Asked for, or asyncio would tell the log that nobody took the error out of the operation.
-            with contextlib.suppress(WorkflowAlreadyStartedError):
+            with contextlib.suppress(WorkflowAlreadyStartedError, RPCError):
                 await start.workflow_handle()
-            reply = None
-        except (WorkflowUpdateRPCTimeoutOrCancelledError, WorkflowUpdateFailedError):
-            reply = None
-        except RPCError as error:
-            if error.status not in _NO_ANSWER:
+            if isinstance(error, RPCError) and error.status not in (*_NO_ANSWER, *_NOT_NOW):
                 raise unavailable(error) from None
             reply = None
         if not isinstance(reply, UseReply):
@@ -95,6 +95,8 @@ class CallClient:
                 await self._turns.require_input(key, digest)
             except Conflict:
                 raise Conflict(_CONFLICT) from None
+            except NotFound:
+                raise ServerUnavailable(_SILENT) from None
             return None
         if reply.code == "conflict":
             raise Conflict(_CONFLICT)

@@ -1,10 +1,12 @@
 """Holds what every part of the gateway is given."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import quote
+from weakref import WeakValueDictionary
 
 from signoff.audit.event_stream import EventStream
 from signoff.contracts.clock import Clock, system_clock
@@ -95,6 +97,11 @@ class GatewayDeps:
     def recent_calls(self) -> "RecentItems[ExternalTurn]":
         """Returns the calls of external agents that were begun or read here lately, by their names in addresses."""
         return RecentItems()
+
+    @cached_property
+    def tries(self) -> WeakValueDictionary[str, asyncio.Lock]:
+        """Returns, by turn, the lock of who tries to use its permit here; which gateway is first, the ticket says."""
+        return WeakValueDictionary()
 
     @cached_property
     def events(self) -> EventStream:

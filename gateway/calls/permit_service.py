@@ -3,7 +3,6 @@
 import asyncio
 import uuid
 from typing import Any, Final
-from weakref import WeakValueDictionary
 
 from signoff.approvals.digest import digest_in_context
 from signoff.contracts.activity_messages import UsedPermit, UseReply
@@ -25,8 +24,6 @@ _USED: Final = "this permit was used already"
 _OWN: Final = "key:"
 """How the id of a try begins that its agent chose."""
 _USE_HEX: Final = 32
-_TRIES: Final[WeakValueDictionary[str, asyncio.Lock]] = WeakValueDictionary()
-"""By turn, the lock of who tries to use its permit here; which of several gateways is first, the ticket says."""
 
 
 def use_id(given: str | None) -> str:
@@ -37,7 +34,7 @@ def use_id(given: str | None) -> str:
 async def use_permit(deps: GatewayDeps, turn: ExternalTurn, use: str) -> PermitAnswer:
     """Uses the permit of a call with the try `use`. Raises `BadRequest` (409) with why it is not handed out."""
     # One at a time: a turn takes few Updates at once, and those who come too late are answered by the store.
-    async with _TRIES.setdefault(turn.key.workflow_id, asyncio.Lock()):
+    async with deps.tries.setdefault(turn.key.workflow_id, asyncio.Lock()):
         return await _use_permit(deps, turn, use)
 
 

@@ -13,7 +13,7 @@ from signoff.gateway.auth.caller import AuthenticatedCaller
 from signoff.gateway.auth.streams import Streams
 from signoff.gateway.calls.call_proposer import find_call, hand_out, name_call, propose
 from signoff.gateway.calls.call_reader import MOVING, ExternalTurn, confirm_call, load_call, make_used_answer, read_call
-from signoff.gateway.calls.permit_service import new_use, read_permit, report_outcome, use_permit
+from signoff.gateway.calls.permit_service import read_permit, report_outcome, use_id, use_permit
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.hooks.hook_answer import (
@@ -55,7 +55,7 @@ class HookCalls:
         """Returns whether the call may run, after people have answered or `hold` seconds at the latest."""
         body = event.proposal(self.agent, self.user)
         # The same try for the same id: the answer to a hook may be lost, and it asks again.
-        use = event.key or new_use()
+        use = use_id(event.key)
         turn, answer = await self._propose(body, event.key, use)
         if answer.state in MOVING:
             answer = await self._wait(turn)

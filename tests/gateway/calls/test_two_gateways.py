@@ -1,0 +1,116 @@
+"""Two gateways over one store: whoever is first with a call is the only one, on every database."""
+
+import asyncio
+import contextlib
+import dataclasses
+import itertools
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import httpx
+from call_rig import CallRig, call_rig
+from gateway_rig import BASE
+from temporalio.client import Client
+
+from signoff.engine.turn_client import TurnClient
+from signoff.gateway.app import build_app
+from signoff.store.store import open_store
+
+RACES = 4
+WORDS = {"used", "denied", "waiting", "ended", "lapsed", "unavailable"}
+"""Why a permit is not handed out to whoever comes late."""
+
+
+@contextlib.asynccontextmanager
+async def two_gateways(client: Client, url: str, task_queue: str) -> AsyncIterator[Sequence[CallRig]]:
+    """One worker and two gateways, the second with a connection of its own to the store and to the server."""
+    async with open_store(url) as store, open_store(url) as second_store, call_rig(client, store, task_queue) as first:
+        deps = first.rig.deps
+        second_client = TurnClient(client, task_queue=task_queue)
+        app = build_app(dataclasses.replace(deps, store=second_store, client=second_client))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
+            yield first, CallRig(dataclasses.replace(first.rig, http=http, app=app))
+
+
+async def test_of_all_who_race_over_two_gateways_one_wins(client: Client, store_url: str, task_queue: str) -> None:
+    """Uses of one permit, proposals of one key, and each way to end a call against each other."""
+    async with two_gateways(client, store_url, task_queue) as gateways:
+        await _fifty_uses(gateways)
+        await _twenty_proposals(gateways)
+        await asyncio.gather(*(_withdraw_and_use(gateways) for _ in range(RACES)))
+        await asyncio.gather(*(_decide_and_use(gateways) for _ in range(RACES)))
+        await asyncio.gather(*(_withdraw_and_decide(gateways) for _ in range(RACES)))
+
+
+async def _fifty_uses(gateways: Sequence[CallRig]) -> None:
+    call = (await gateways[0].propose()).json()["id"]
+    answers = await asyncio.gather(*(gateways[number % 2].use(call) for number in range(50)))
+    handed = [each.json() for each in answers if each.status_code == 200]
+    assert len(handed) == 1
+    assert {each.json()["code"] for each in answers if each.status_code != 200} <= {"used", "unavailable"}
+    assert (await gateways[1].report(call)).json()["code"] == "ok"
+    assert [kind for kind, _ in await gateways[0].record(call)].count("execution") == 1
+
+
+async def _twenty_proposals(gateways: Sequence[CallRig]) -> None:
+    key = uuid.uuid4().hex
+    answers = await asyncio.gather(*(gateways[number % 2].propose(key=key, use=True) for number in range(20)))
+    found = [each.json() for each in answers]
+    # The server takes ten Updates of a turn at once: who comes on top of them is told how the call stands, too.
+    assert len({each["id"] for each in found}) == 1, found
+    assert sum("args" in each and each["state"] == "used" for each in found) == 1, found
+
+
+async def _withdraw_and_use(gateways: Sequence[CallRig]) -> None:
+    """A permit is withdrawn and used at once: used it is not withdrawn, withdrawn it is not used."""
+    first, second = gateways
+    call = (await first.propose()).json()["id"]
+    withdrawn, *used = await asyncio.gather(first.withdraw(call), second.use(call), first.use(call))
+    handed = [each for each in used if each.status_code == 200]
+    ended = await second.show(call, wait=20) if not handed else await second.show(call)
+    if handed:
+        assert (len(handed), ended["state"]) == (1, "used")
+        assert withdrawn.json().get("code") == "used" or withdrawn.json()["state"] != "denied", withdrawn.text
+        assert (await second.report(call)).json()["code"] == "ok"
+    else:
+        assert (ended["state"], ended["source"]) == ("denied", "cancelled")
+        assert {each.json()["code"] for each in used} <= WORDS
+
+
+async def _decide_and_use(gateways: Sequence[CallRig]) -> None:
+    """Two people answer at once while the agent tries: one answer counts, and nothing is used but after a yes."""
+    first, second = gateways
+    call = (await first.propose(euro=200)).json()["id"]
+    answers = await asyncio.gather(
+        first.decide(call), second.decide(call, verdict="denied", reason="no"), first.use(call), second.use(call)
+    )
+    yes, no, *early = (each.json() for each in answers)
+    assert [yes["status"], no["status"]].count("accepted") == 1, (yes, no)
+    settled = await _settled(second, call)
+    late = await second.use(call)
+    handed = [each for each in (*early, late.json()) if "args" in each]
+    if no["status"] == "accepted":
+        assert (settled["state"], handed) == ("denied", [])
+    else:
+        assert len(handed) == 1
+        assert handed[0]["args"] == {"order": "A7", "euro": 200}
+
+
+async def _withdraw_and_decide(gateways: Sequence[CallRig]) -> None:
+    """A call is withdrawn while somebody approves it: then it is withdrawn, whoever was first, and never used."""
+    first, second = gateways
+    call = (await first.propose(euro=200)).json()["id"]
+    await asyncio.gather(first.withdraw(call), second.decide(call))
+    ended = await _settled(second, call, "denied")
+    assert ended["source"] == "cancelled"
+    assert {(await each.use(call)).status_code for each in gateways} == {409}
+
+
+async def _settled(agent: CallRig, call: str, *states: str) -> dict[str, Any]:
+    wanted = states or ("permitted", "used", "denied", "ended")
+    for _ in itertools.count():
+        found = await agent.show(call, wait=20)
+        if found["state"] in wanted:
+            return found
+    raise AssertionError
