@@ -16,6 +16,7 @@ from typing import Any
 import temporalio.activity
 import temporalio.client
 import temporalio.worker
+from call_rig import refund_tool
 from encrypted_client import encrypted_client
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Worker
 from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns
@@ -31,6 +32,7 @@ from signoff.gateway.transport.server import serve
 from signoff.gateway.vendors.channel_tasks import run_channels
 from signoff.keys.key_files import FileVerifier, create_key, read_private
 from signoff.keys.signatures import Signer
+from signoff.registry.actor import Actor, ExternalAgent
 from signoff.registry.catalog import Catalog
 from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.registry.tool_context import ToolContext
@@ -84,7 +86,12 @@ def catalog_with(folder: Path, queue: str) -> Catalog:
         late = {"task_queue": f"{queue}-late"} if name == "undispatched" else {}
         return pay_tool(Ledger(), name=name, handler=handler, **late)
 
-    return catalog_of([tool(name) for name in TOOLS], people=PEOPLE)
+    actors = [
+        Actor(name="desk", model="scripted"),
+        Actor(name="coder", model="", external=ExternalAgent(acts_for=("user:guest",))),
+    ]
+    tools = [*(tool(name) for name in TOOLS), refund_tool()]
+    return catalog_of(tools, people=PEOPLE, actors=actors)
 
 
 def model(folder: Path) -> ScriptedModel:
