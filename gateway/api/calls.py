@@ -150,7 +150,7 @@ async def _release_used(deps: GatewayDeps, turn: ExternalTurn) -> None:
 
 
 async def _answer_again(deps: GatewayDeps, turn: ExternalTurn, use: str, answer: CallAnswer) -> CallAnswer:
-    """Returns what the try `use` was handed before, as its answer may be lost; `answer` where that was another."""
+    """Returns the permit that the try `use` was handed before; `answer` where another try was."""
     try:
         return await _answer_used(deps, turn, await use_permit(deps, turn, use))
     except BadRequest:

@@ -37,21 +37,22 @@ async def two_gateways(client: Client, url: str, task_queue: str) -> AsyncIterat
 async def test_of_all_who_race_over_two_gateways_one_wins(client: Client, store_url: str, task_queue: str) -> None:
     """Uses of one permit, proposals of one key, and each way to end a call against each other."""
     async with two_gateways(client, store_url, task_queue) as gateways:
-        await _fifty_uses(gateways)
+        assert await _fifty_uses(gateways) == 1
         await _twenty_proposals(gateways)
         await asyncio.gather(*(_withdraw_and_use(gateways) for _ in range(RACES)))
         await asyncio.gather(*(_decide_and_use(gateways) for _ in range(RACES)))
         await asyncio.gather(*(_withdraw_and_decide(gateways) for _ in range(RACES)))
 
 
-async def _fifty_uses(gateways: Sequence[CallRig]) -> None:
+async def _fifty_uses(gateways: Sequence[CallRig]) -> int:
+    """To how many of fifty a permit was handed out."""
     call = (await gateways[0].propose()).json()["id"]
     answers = await asyncio.gather(*(gateways[number % 2].use(call) for number in range(50)))
     handed = [each.json() for each in answers if each.status_code == 200]
-    assert len(handed) == 1
     assert {each.json()["code"] for each in answers if each.status_code != 200} <= {"used", "unavailable"}
     assert (await gateways[1].report(call)).json()["code"] == "ok"
     assert [kind for kind, _ in await gateways[0].record(call)].count("execution") == 1
+    return len(handed)
 
 
 async def _twenty_proposals(gateways: Sequence[CallRig]) -> None:
