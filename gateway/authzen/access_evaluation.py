@@ -16,7 +16,7 @@ from signoff.gateway.authzen.evaluation_body import EvaluationBody
 from signoff.gateway.authzen.sealed_ids import AUTHZEN_KEY, open_approval, seal_denial
 from signoff.gateway.calls.call_proposer import CHANNEL
 from signoff.gateway.calls.call_reader import CALL, load_call
-from signoff.gateway.calls.permit_service import new_use, use_permit
+from signoff.gateway.calls.permit_service import use_id, use_permit
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest
 from signoff.people.directory import principal_of, turn_context
@@ -150,7 +150,7 @@ async def _use_approval(deps: GatewayDeps, asked: AskedCall, given: Any) -> dict
     if task.approval is not None and not task.is_as_proposed:
         return await _refuse(deps, asked, _EDITED)
     try:
-        permit = await use_permit(deps, turn, new_use())
+        permit = await use_permit(deps, turn, use_id(None))
     except BadRequest as error:
         if error.status != _CONFLICT:
             raise

@@ -20,7 +20,7 @@ from signoff.gateway.auth.streams import Streams
 from signoff.gateway.calls.call_proposer import CHANNEL, agent_of, asker_of, hand_out, propose
 from signoff.gateway.calls.call_reader import MOVING, ExternalTurn, confirm_call, load_call, read_call
 from signoff.gateway.calls.call_withdrawal import SETTLED, withdraw
-from signoff.gateway.calls.permit_service import new_use
+from signoff.gateway.calls.permit_service import use_id
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.live import Live
@@ -153,7 +153,7 @@ class ToolCalls:
         if answer.state != "permitted":
             return answer
         # Of several that come for it one is first; the others see it run.
-        await self._calls.use(turn.key, new_use())
+        await self._calls.use(turn.key, use_id(None))
         return await read_call(self.deps, turn)
 
     async def _leave(self, turn: ExternalTurn) -> None:
