@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from cli_kit import Cli, assert_one_sentence, run_in_thread
+from failures import Failure
 from mcp_upstream import TEXT, Upstream
 from mcp_upstream_kit import by_http
 
@@ -50,7 +51,10 @@ async def test_an_import_is_what_the_manifest_lacked(upstream: Upstream, cli: Cl
     assert (again.code, again.out) == (0, f"up: is as it was imported ({path})\n")
 
 
-async def test_what_changed_is_shown_and_checked_without_writing(upstream: Upstream, cli: Cli) -> None:
+@pytest.mark.failure("of the MCP server ... has changed since it was imported: ...")
+async def test_what_changed_is_shown_and_checked_without_writing(
+    upstream: Upstream, cli: Cli, failure: Failure
+) -> None:
     """For CI by the exit code; `doctor` finds it too, with the remedy."""
     await cli("mcp", "import", "up")
     path = upstream.folder / "mcp" / "up.yaml"
@@ -72,6 +76,9 @@ async def test_what_changed_is_shown_and_checked_without_writing(upstream: Upstr
     assert check["ok"] is False
     assert "`mcp__up__note` of the MCP server `up` has changed since it was imported: `description`" in check["message"]
     assert check["message"].endswith("run `signoff mcp import up`")
+    failure.assert_seen(check["message"])
+    failure.follow("signoff mcp import --check", "signoff mcp import SERVER")
+    assert (await cli("mcp", "import", "--check")).code == 1
     written = await cli("mcp", "import", "up")
     assert (written.code, "left out: odd: " in written.out) == (0, True)
     assert "Ignore" not in written.out
