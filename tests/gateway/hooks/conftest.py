@@ -1,5 +1,6 @@
 """The hooks of a coding agent, as it sends them, before the session's gateway with external agents."""
 
+import asyncio
 import json
 import uuid
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from call_rig import CallRig
+from polling import pauses
 
 RECORDED = Path(__file__).parent / "recorded"
 """Bodies as Claude Code 2.1.332 and Codex 0.171.0 sent them, their ids and paths aside."""
@@ -35,7 +37,7 @@ class Hooks:
         query = {"agent": "coder", "hold": 0} | params
         return await self.agent.http.post(f"/v1/hooks/{self.host}", json=body, params=query)
 
-    async def answer(self, event: str, command: str = "", *, hold: float = 0, **fields: Any) -> dict[str, Any]:
+    async def answer(self, event: str, command: str = "", *, hold: float = 600, **fields: Any) -> dict[str, Any]:
         """What the gateway answers a hook."""
         answer = await self.send(self.body(event, command, **fields), hold=hold)
         assert answer.status_code == 200, answer.text
@@ -51,11 +53,16 @@ class Hooks:
         return found
 
     async def waiting(self) -> str:
-        """The one call of this session about which people are asked."""
-        answer = await self.agent.http.get("/v1/approvals", params={"as": "approver", "limit": 500})
-        assert answer.status_code == 200, answer.text
-        [found] = [each["id"] for each in answer.json()["approvals"] if f".{self.session}." in each["id"]]
-        return str(found).removesuffix(".c1.1")
+        """The one call of this session about which people are asked, once they are."""
+        for pause in pauses():
+            answer = await self.agent.http.get("/v1/approvals", params={"as": "approver", "limit": 500})
+            assert answer.status_code == 200, answer.text
+            found = [each["id"] for each in answer.json()["approvals"] if f".{self.session}" in each["id"]]
+            if found:
+                [only] = found
+                return str(only).removesuffix(".c1.1")
+            await asyncio.sleep(pause)
+        raise AssertionError("pauses end")
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from app_server import running_app
 from call_rig import CallRig, call_token
 from documents import blocks
 from gateway_login import locked_rig
-from polling import pauses
 
 from signoff.temporal.embedded_server import free_port
 
@@ -70,7 +69,7 @@ async def test_the_settings_for_claude_code_end_in_an_approval_and_an_outcome(
     assert gate["onFailure"] == "block"
     assert gate["timeout"] > float(gate["url"].partition("hold=")[2])
     asked = asyncio.create_task(send("PreToolUse"))
-    call = await waiting(session)
+    call = await session.waiting()
     await session.agent.decide(call)
     assert (await asked)["hookSpecificOutput"]["permissionDecision"] == "allow"
     assert await send("PostToolUseFailure") == {}
@@ -86,7 +85,7 @@ async def test_the_settings_for_codex_end_in_an_approval_and_an_outcome(hooks: A
     assert re.fullmatch(events["PreToolUse"][0]["matcher"], "Bash")
     assert gate["timeout"] > float(re.findall(r"--hold (\d+)", gate["command"])[0])
     asked = asyncio.create_task(run(gate["command"], session.body("PreToolUse"), served))
-    call = await waiting(session)
+    call = await session.waiting()
     await session.agent.decide(call)
     assert await asked == (0, "{}\n", "")
     assert await run(report["command"], session.body("PostToolUse"), served) == (0, "{}\n", "")
@@ -97,17 +96,6 @@ async def test_the_settings_for_codex_end_in_an_approval_and_an_outcome(hooks: A
         code, out, err = await run(gate["command"], session.body("PreToolUse"), served | env)
         # Codex blocks by this code alone, and only where something is said.
         assert (code, out, bool(err.strip())) == (2, "", True), env
-
-
-async def waiting(session: Any) -> str:
-    """The call of a session, once people are asked."""
-    for pause in pauses():
-        listed = await session.agent.http.get("/v1/approvals", params={"as": "approver", "limit": 500})
-        found = [each["id"] for each in listed.json()["approvals"] if session.session in each["id"]]
-        if found:
-            return str(found[0]).removesuffix(".c1.1")
-        await asyncio.sleep(pause)
-    raise AssertionError("pauses end")
 
 
 async def run(command: str, event: dict[str, Any], env: dict[str, str]) -> tuple[int | None, str, str]:

@@ -1,35 +1,40 @@
 """Calls of a coding agent pass gates and people by its hooks: each asked about once, run once and reported once."""
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
+from app_server import running_app
+from call_rig import second_gateway
 
 from signoff.contracts.responses import CallAnswer
-from signoff.gateway.calls.call_reader import ExternalTurn
-from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.hooks import hook_calls
+from signoff.gateway.calls.call_reader import ExternalTurn, read_call
+from signoff.gateway.hooks.hook_answer import HookAnswer
+from signoff.gateway.hooks.hook_calls import HookCalls
+from signoff.gateway.hooks.hook_event import HookBody
+from signoff.temporal.embedded_server import free_port
 
 ALLOWED = {"permissionDecision": "allow"}
 
 
 class Held:
-    """Says when so many requests are held, and people not yet asked for an answer."""
+    """Says when so many requests are held."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
         self._left = number
         self._all = asyncio.Event()
-        read = hook_calls.read_call
+        wait, held = HookCalls._wait, self
 
-        async def read_and_count(deps: GatewayDeps, turn: ExternalTurn, wait: float = 0.0) -> CallAnswer:
-            if wait:
-                self._left -= 1
-                if self._left == 0:
-                    self._all.set()
-            return await read(deps, turn, wait)
+        async def wait_and_tell(self: HookCalls, turn: ExternalTurn) -> CallAnswer:
+            held._left -= 1
+            if held._left == 0:
+                held._all.set()
+            return await wait(self, turn)
 
-        monkeypatch.setattr(hook_calls, "read_call", read_and_count)
+        monkeypatch.setattr(HookCalls, "_wait", wait_and_tell)
 
     async def all(self) -> None:
         """Waits until they are."""
@@ -75,7 +80,7 @@ async def test_a_tool_that_signoff_runs_is_not_run_by_the_agent(hooks: Callable[
 async def test_a_held_call_runs_as_it_was_approved(hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """With the arguments that people wrote, and the model is told; its failure is reported."""
     session, held = hooks(), Held(monkeypatch, 1)
-    asked = asyncio.create_task(session.decision("rm -rf build", "toolu_1", hold=600))
+    asked = asyncio.create_task(session.decision("rm -rf build", "toolu_1"))
     await held.all()
     call = await session.waiting()
     request = await session.agent.rig.request(f"{call}.c1.1")
@@ -94,7 +99,7 @@ async def test_fifty_equal_hooks_at_once_are_one_question(
 ) -> None:
     """All of them are the same call by its id, and each reads the answer."""
     session, held = hooks(), Held(monkeypatch, 50)
-    asked = [asyncio.create_task(session.decision("rm -rf build", "toolu_1", hold=600)) for _ in range(50)]
+    asked = [asyncio.create_task(session.decision("rm -rf build", "toolu_1")) for _ in range(50)]
     await held.all()
     await session.agent.decide(await session.waiting())
     assert await asyncio.gather(*asked) == [ALLOWED] * 50
@@ -105,7 +110,7 @@ async def test_two_equal_calls_at_once_are_one_question_and_one_run(
 ) -> None:
     """People approved one call: the other is told that it was used, and asks anew."""
     session, held = hooks(), Held(monkeypatch, 2)
-    asked = [asyncio.create_task(session.decision("rm -rf build", f"toolu_{each}", hold=600)) for each in range(2)]
+    asked = [asyncio.create_task(session.decision("rm -rf build", f"toolu_{each}")) for each in range(2)]
     await held.all()
     await session.agent.decide(await session.waiting())
     answers = await asyncio.gather(*asked)
@@ -117,32 +122,35 @@ async def test_two_equal_calls_at_once_are_one_question_and_one_run(
 async def test_a_hold_that_ends_leaves_the_question_to_the_same_call(hooks: Callable[..., Any]) -> None:
     """Called again under another id it joins: the approval that came meanwhile lets it run, once."""
     session = hooks()
-    first = await session.decision("rm -rf build", "toolu_1")
+    first = await session.decision("rm -rf build", "toolu_1", hold=0)
+    assert (first["permissionDecision"], "waiting for approval" in first["permissionDecisionReason"]) == ("deny", True)
     call = await session.waiting()
     code = (await session.agent.show(call))["code"]
-    assert (first["permissionDecision"], f"approval {code} (" in first["permissionDecisionReason"]) == ("deny", True)
-    assert await session.decision("rm -rf build", "toolu_2") == first
+    again = await session.decision("rm -rf build", "toolu_2", hold=0)
+    assert (again["permissionDecision"], f"approval {code} (" in again["permissionDecisionReason"]) == ("deny", True)
+    assert await session.waiting() == call
     await session.agent.decide(call)
-    await session.agent.show(call, wait=20)
     assert await session.decision("rm -rf build", "toolu_3") == ALLOWED
     await session.answer("PostToolUse", "rm -rf build", tool_use_id="toolu_3")
     assert (await session.agent.show(call))["code"] == "ok"
     late = await session.decision("rm -rf build", "toolu_2")
     assert "outcome already" in late["permissionDecisionReason"]
     # What ran is over: the next one is another call.
-    assert "waiting for approval" in (await session.decision("rm -rf build", "toolu_4"))["permissionDecisionReason"]
+    asked = await session.decision("rm -rf build", "toolu_4", hold=0)
+    assert "waiting for approval" in asked["permissionDecisionReason"]
 
 
 async def test_a_denial_reaches_the_call_that_comes_later_once(hooks: Callable[..., Any]) -> None:
     """Under its own id again and again; the next equal call asks anew."""
     session = hooks()
-    await session.decision("rm -rf build", "toolu_1")
+    await session.decision("rm -rf build", "toolu_1", hold=0)
     call = await session.waiting()
     await session.agent.decide(call, verdict="denied", reason="not on a Friday")
     for _ in range(2):
-        denied = await session.decision("rm -rf build", "toolu_1", hold=20)
+        denied = await session.decision("rm -rf build", "toolu_1")
         assert denied["permissionDecisionReason"] == "Denied by approver: not on a Friday"
-    assert "waiting for approval" in (await session.decision("rm -rf build", "toolu_2"))["permissionDecisionReason"]
+    asked = await session.decision("rm -rf build", "toolu_2", hold=0)
+    assert "waiting for approval" in asked["permissionDecisionReason"]
     assert await session.waiting() != call
 
 
@@ -162,8 +170,9 @@ async def test_a_run_that_may_end_is_deferred(hooks: Callable[..., Any]) -> None
     assert (answer["permissionDecision"], "waiting" in answer["permissionDecisionReason"]) == ("defer", True)
     call = await session.waiting()
     await session.agent.decide(call)
-    await session.agent.show(call, wait=20)
-    assert (await session.send(body, defer=True)).json()["hookSpecificOutput"]["permissionDecision"] == "allow"
+    assert (await session.send(body, defer=True, hold=600)).json()["hookSpecificOutput"][
+        "permissionDecision"
+    ] == "allow"
     other = session.body("PermissionRequest", "rm -rf dist")
     assert (await session.send(other, defer=True)).json()["hookSpecificOutput"]["decision"]["behavior"] == "deny"
 
@@ -171,11 +180,10 @@ async def test_a_run_that_may_end_is_deferred(hooks: Callable[..., Any]) -> None
 async def test_a_permission_request_is_answered_and_its_run_reported(hooks: Callable[..., Any]) -> None:
     """It tells no id: what ran is found by its arguments, which people changed."""
     session = hooks()
-    answer = await session.answer("PermissionRequest", "rm -rf build")
+    answer = await session.answer("PermissionRequest", "rm -rf build", hold=0)
     assert answer["hookSpecificOutput"]["decision"]["behavior"] == "deny"
     call = await session.waiting()
     await session.agent.decide(call, edited_args={"command": "rm -r build"})
-    await session.agent.show(call, wait=20)
     answer = await session.answer("PermissionRequest", "rm -rf build")
     assert answer["hookSpecificOutput"]["decision"] == {"behavior": "allow", "updatedInput": {"command": "rm -r build"}}
     assert await session.answer("PostToolUse", "rm -r build", tool_use_id="toolu_1") == {}
@@ -189,8 +197,7 @@ async def test_codex_runs_no_changed_arguments_that_it_cannot_be_given(hooks: Ca
     await session.send(body)
     call = await session.waiting()
     await session.agent.decide(call, edited_args={"command": "rm -r build"})
-    await session.agent.show(call, wait=20)
-    answer = (await session.send(body)).json()["hookSpecificOutput"]["decision"]
+    answer = (await session.send(body, hold=600)).json()["hookSpecificOutput"]["decision"]
     assert (answer["behavior"], "'rm -r build'" in answer["message"]) == ("deny", True)
     assert (await session.agent.show(call))["code"] == "execution_failed"
 
@@ -211,3 +218,51 @@ async def test_a_report_of_a_call_that_nobody_asked_about_says_nothing(hooks: Ca
     await session.decision("sudo ls", "toolu_1")
     assert await session.answer("PostToolUse", "sudo ls", tool_use_id="toolu_1") == {}
     assert await session.answer("PostToolUse", "ls", tool_name="x" * 65) == {}
+
+
+async def test_a_hook_that_is_broken_off_uses_nothing(
+    hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody reads its answer: an approval that comes that moment is left to the next equal call."""
+    session, held, port, answered = hooks(), Held(monkeypatch, 1), free_port(), asyncio.Event()
+    wait, gate = HookCalls._wait, HookCalls.gate
+
+    async def wait_and_decide(self: HookCalls, turn: ExternalTurn) -> CallAnswer:
+        await wait(self, turn)
+        await session.agent.decide(turn.name)
+        return await read_call(self.deps, turn, 600)
+
+    async def gate_and_tell(self: HookCalls, event: HookBody) -> HookAnswer:
+        try:
+            return await gate(self, event)
+        finally:
+            answered.set()
+
+    monkeypatch.setattr(HookCalls, "_wait", wait_and_decide)
+    monkeypatch.setattr(HookCalls, "gate", gate_and_tell)
+    async with running_app(session.agent.rig.app, port), httpx.AsyncClient(timeout=600) as http:
+        body = session.body("PreToolUse", "rm -rf build")
+        url, host = f"http://127.0.0.1:{port}/v1/hooks/claude-code?agent=coder&hold=600", {"host": "127.0.0.1:8300"}
+        asked = asyncio.create_task(http.post(url, json=body, headers=host))
+        await held.all()
+        asked.cancel()
+        await answered.wait()
+    monkeypatch.undo()
+    assert await session.decision("rm -rf build", "toolu_2") == ALLOWED
+
+
+async def test_a_gateway_that_stops_answers_held_hooks(
+    hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, with a denial: the question stays for when it is back."""
+    session, held = hooks(), Held(monkeypatch, 1)
+    stopping = second_gateway(session.agent)
+    async with stopping.http:
+        other = dataclasses.replace(session, agent=stopping)
+        asked = asyncio.create_task(other.decision("rm -rf build", "toolu_1"))
+        await held.all()
+        stopping.rig.app.state.live.close()
+        denied = await asked
+    assert "waiting for approval" in denied["permissionDecisionReason"]
+    await session.agent.decide(await session.waiting())
+    assert await session.decision("rm -rf build", "toolu_1") == ALLOWED
