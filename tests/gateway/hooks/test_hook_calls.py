@@ -70,6 +70,20 @@ async def test_a_tool_that_nobody_declared_is_denied(hooks: Callable[..., Any]) 
         assert words in answer["hookSpecificOutput"]["permissionDecisionReason"]
 
 
+async def test_people_are_asked_about_an_undeclared_tool_where_its_agent_says_so(hooks: Callable[..., Any]) -> None:
+    """It runs as they approved it, and is reported as any other."""
+    session = hooks()
+    body = session.body("PreToolUse", tool_name="WebFetch", tool_input={"url": "https://example.com"})
+    await session.send(body, agent="roamer")
+    call = await session.waiting()
+    await session.agent.decide(call)
+    allowed = (await session.send(body, agent="roamer", hold=600)).json()["hookSpecificOutput"]
+    assert allowed["permissionDecision"] == "allow"
+    report = session.body("PostToolUse", tool_name="WebFetch")
+    assert (await session.send(report, agent="roamer")).json() == {}
+    assert (await session.agent.show(call, agent="roamer"))["code"] == "ok"
+
+
 async def test_a_tool_that_signoff_runs_is_not_run_by_the_agent(hooks: Callable[..., Any]) -> None:
     """It reads what came of it."""
     answer = await hooks().answer("PreToolUse", tool_name="pay", tool_input={"amount": 20})
