@@ -9,7 +9,7 @@ OPENID := tests/openid_server/node_modules/.package-lock.json
 CERBOS := tests/cerbos/node_modules/.package-lock.json
 MCP := tests/mcp_packages/node_modules/.package-lock.json
 
-.PHONY: dev demo demo-channels test test-all lint bench mutants release clean
+.PHONY: dev demo demo-channels demo-external test test-all lint bench mutants release clean
 
 dev: $(READY)
 	@.venv/bin/signoff dev --manifest examples/travel_desk/signoff.yaml
@@ -19,6 +19,9 @@ demo: $(READY)
 
 demo-channels: $(TESTS)
 	@cd examples && ../$(PY) -m demo channels
+
+demo-external: $(TESTS)
+	@cd examples && ../$(PY) -m demo external
 
 # Compiled once, not by each of the hundreds of processes that the tests start.
 # With SIGNOFF_THOROUGH=1 the costliest properties are tried on all of their examples, not on half of them.

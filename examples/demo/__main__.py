@@ -34,6 +34,7 @@ class Story(StrEnum):
     EDIT = "edit"
     GRANT = "grant"
     CHANNELS = "channels"
+    EXTERNAL = "external"
 
 
 Play: TypeAlias = Callable[[Stage], AsyncIterator[Scene]]
@@ -86,20 +87,31 @@ async def _play(story: Story, *, stay: bool, as_json: bool) -> None:
 
 @asynccontextmanager
 async def _set_up(story: Story, folder: Path) -> AsyncIterator[tuple[Stage, Play]]:
-    if story is not Story.CHANNELS:
+    if story in _PLAYS:
         async with open_stage(folder, story_manifest(story, folder)) as stage:
             yield stage, _PLAYS[story]
         return
-    if lacks := missing_extra("mail"):
-        raise ConfigError(f"the demo of channels {lacks}")
-    # Its fakes stand on libraries of an extra.
+    for extra in ("mail", "mcp") if story is Story.EXTERNAL else ("mail",):
+        if lacks := missing_extra(extra):
+            raise ConfigError(f"the demo of {story} {lacks}")
+    # What they stand on are libraries of extras.
     from demo import channels  # noqa: PLC0415
 
+    example = story_manifest(story, folder).parent
+    if story is Story.CHANNELS:
+        async with (
+            channels.vendors(example, folder) as vendors,
+            open_stage(folder, vendors.manifest, vendors.env) as stage,
+        ):
+            yield stage, vendors.play
+        return
+    from demo import external  # noqa: PLC0415
+
     async with (
-        channels.vendors(story_manifest(story, folder).parent, folder) as vendors,
-        open_stage(folder, vendors.manifest, vendors.env) as stage,
+        external.agents(example, folder) as agents,
+        open_stage(folder, agents.vendors.manifest, agents.vendors.env) as stage,
     ):
-        yield stage, vendors.play
+        yield stage, agents.play
 
 
 async def _told(say: Callable[[str], object], story: AsyncIterator[Scene]) -> Sequence[Scene]:
