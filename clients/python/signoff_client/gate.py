@@ -25,16 +25,25 @@ class Gate:
     """
 
     def __init__(
-        self, url: str, token: str = "", *, user: str | None = None, session: str | None = None, patience: float = 60.0
+        self,
+        url: str,
+        token: str = "",
+        *,
+        user: str | None = None,
+        session: str | None = None,
+        wait: float | None = None,
+        patience: float = 60.0,
     ) -> None:
         """Speaks to the gateway at `url`, for `user` in `session` unless a call names others.
 
+        It waits for people for as long as they are asked, or for `wait` seconds.
         `patience` is for how many seconds a gateway that gives no answer is tried again. Raises `ValueError` for an
         address or a token that cannot be one, and for a token on plain HTTP to another machine.
         """
         self._transport = Transport(url, token, f"signoff-client/{VERSION}")
         self._user = user
         self._session = session
+        self._wait = wait
         self._patience = patience
 
     def call(
@@ -54,8 +63,8 @@ class Gate:
 
         `key` is the agent's own id of the call, such as the model's: the same again, from any process, is the same
         call; without one equal calls are joined as long as none of them was used. `says` are the words beside it.
-        It waits for as long as people are asked, or for `wait` seconds. `timeout` is within which time it is reported
-        once it runs, such as `"8h"`. With `withdraw` a task that is cancelled while it waits withdraws the call.
+        `wait` is for how many seconds people are waited for, `timeout` within which time it is reported once it runs,
+        such as `"8h"`. With `withdraw` a task that is cancelled while it waits withdraws the call.
         """
         proposal = Proposal(
             tool,
@@ -65,7 +74,7 @@ class Gate:
             session=self._session if session is None else session,
             says=says,
             timeout=timeout,
-            wait=wait,
+            wait=self._wait if wait is None else wait,
         )
         return Call(self._transport, proposal, patience=self._patience, withdraw=withdraw)
 

@@ -259,8 +259,11 @@ def read_status(reply: Reply | Failure, known: str = "") -> CallStatus:
     is_call = reply.status in (200, 201) and isinstance(call, str) and known in ("", call)
     if not is_call or not _ID.fullmatch(str(call)) or not isinstance(state, str) or state not in _STATES:
         return CallStatus("unreachable", known, reason=_STRANGER)
+    args = body.get("args") if state == "permitted" else {}
+    if not isinstance(args, dict):
+        return CallStatus("unreachable", known, reason=_STRANGER)
     words = {name: body[name] for name in _WORDS if isinstance(body.get(name), str)}
-    return CallStatus(_STATES[state], str(call), result=body.get("result"), **words)
+    return CallStatus(_STATES[state], str(call), args=args, result=body.get("result"), **words)
 
 
 def read_permit(reply: Reply | Failure, status: CallStatus) -> CallStatus:

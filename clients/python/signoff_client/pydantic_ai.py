@@ -1,0 +1,78 @@
+"""Approvals for Pydantic AI: calls of tools that require approval are decided by a gate, and reported.
+
+agent = Agent(..., capabilities=[approvals(gate)])
+@agent.tool_plain(requires_approval=True)
+"""
+
+import asyncio
+from typing import Any
+
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.tools import (
+    DeferredToolRequests,
+    DeferredToolResults,
+    RunContext,
+    ToolApproved,
+    ToolDefinition,
+    ToolDenied,
+)
+
+from signoff_client.call import Call
+from signoff_client.gate import Gate
+
+
+def approvals(gate: Gate, *, user: str | None = None) -> AbstractCapability[Any]:
+    """Returns a capability that has calls decided while the agent runs.
+
+    A call that is still waited for after the gate's `wait` stays deferred: the run ends with it as
+    `DeferredToolRequests`, and a later run with the same messages finds the same call.
+    """
+    return _Approvals(gate, user)
+
+
+class _Approvals(AbstractCapability[Any]):
+    def __init__(self, gate: Gate, user: str | None) -> None:
+        self._gate, self._user = gate, user
+        self._calls: dict[str, Call] = {}
+
+    async def for_run(self, ctx: RunContext[Any]) -> AbstractCapability[Any]:
+        return _Approvals(self._gate, self._user)
+
+    async def handle_deferred_tool_calls(
+        self, ctx: RunContext[Any], *, requests: DeferredToolRequests
+    ) -> DeferredToolResults | None:
+        asked = {
+            each.tool_call_id: self._gate.call(
+                each.tool_name, each.args_as_dict(), key=each.tool_call_id, user=self._user
+            )
+            for each in requests.approvals
+        }
+        await asyncio.gather(*(call.settle() for call in asked.values()))
+        decided = {name: call for name, call in asked.items() if call.state != "waiting"}
+        self._calls |= decided
+        if not decided:
+            return None
+        return requests.build_results(approvals={name: _answer(call) for name, call in decided.items()})
+
+    async def wrap_tool_execute(
+        self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: dict[str, Any], handler: Any
+    ) -> Any:
+        asked = self._calls.pop(call.tool_call_id, None)
+        if asked is None:
+            return await handler(args)
+        approved = dict(asked.status.args)
+        async with asked:
+            if asked and asked.args == approved:
+                asked.result = await handler(args)
+                return asked.result
+            if asked:
+                asked.fail("it was not run: what was approved has changed since")
+        return asked.text
+
+
+def _answer(call: Call) -> ToolApproved | ToolDenied:
+    if call.state == "permitted":
+        return ToolApproved(override_args=dict(call.status.args) if call.is_edited else None)
+    # What Signoff itself has run is approved: its result is taken where the tool would be run.
+    return ToolApproved() if (call.state, call.status.code) == ("ended", "ok") else ToolDenied(call.text)

@@ -1,0 +1,73 @@
+"""A framework in an environment of its own: a program that plays cases with a scripted model, one after another."""
+
+import asyncio
+import contextlib
+import json
+import os
+import uuid
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from client_rig import ClientRig
+from environments import environment
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+Args = dict[str, Any]
+
+
+@dataclass
+class Case:
+    """What an agent does in one run: the calls that its model makes, turn by turn."""
+
+    turns: tuple[tuple[tuple[str, Args], ...], ...]
+    key: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def spoken(self) -> list[list[dict[str, Any]]]:
+        """The calls as the program reads them, each with an id."""
+        return [
+            [{"name": name, "args": args, "id": f"{self.key}-{turn}-{at}"} for at, (name, args) in enumerate(calls)]
+            for turn, calls in enumerate(self.turns)
+        ]
+
+
+@dataclass
+class FrameworkProgram:
+    """The program, which plays one case at a time."""
+
+    name: str
+    process: Process
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def play(self, rig: ClientRig, case: Case, *, url: str = "", wait: float | None = None) -> dict[str, Any]:
+        """The text that the agent ends with, and the refunds that its tool has run."""
+        given = {"url": url or rig.url, "token": rig.token, "turns": case.spoken(), "wait": wait}
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        async with self.lock:
+            self.process.stdin.write(json.dumps(given).encode() + b"\n")
+            await self.process.stdin.drain()
+            line = await self.process.stdout.readline()
+        assert line, f"the program of {self.name} has ended"
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+
+@contextlib.asynccontextmanager
+async def framework_program(name: str) -> AsyncIterator[FrameworkProgram]:
+    """Starts `programs/<name>_program.py`, whose environment is made if it is not there."""
+    python = await asyncio.to_thread(environment, "frameworks", HERE / "frameworks.txt")
+    paths = (ROOT / "clients" / "python", ROOT / "examples")
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
+    variables |= {"PYTHONPATH": ":".join(map(str, paths)), "PYTHONDONTWRITEBYTECODE": "1"}
+    program = HERE / "programs" / f"{name}_program.py"
+    process = await asyncio.create_subprocess_exec(python, program, env=variables, stdin=PIPE, stdout=PIPE)
+    try:
+        yield FrameworkProgram(name, process)
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        await process.wait()

@@ -1,0 +1,126 @@
+"""Agents of other frameworks, with their own test models, before a gate: what each answer of Signoff means to each.
+
+Each is the example of docs/client.md, and runs in an environment of its own.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from client_rig import HUGE, LARGE, SMALL, ClientRig
+from framework_program import Case, FrameworkProgram, framework_program
+
+from signoff_client import Call
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+FRAMEWORKS = ("openai", "langchain")
+EDITED = {"order": "A7", "euro": 150}
+
+
+@pytest.fixture(scope="module", params=FRAMEWORKS)
+async def program(request: pytest.FixtureRequest) -> AsyncIterator[FrameworkProgram]:
+    """One program a framework, for all cases."""
+    async with framework_program(request.param) as started:
+        yield started
+
+
+async def first_call(rig: ClientRig, case: Case) -> Call:
+    """The first call of a case, proposed, so that it can be answered whoever comes first."""
+    spoken = case.spoken()[0][0]
+    call = rig.call(spoken["args"], key=spoken["id"], wait=0)
+    await call.settle()
+    return call
+
+
+async def test_permitted_is_run_and_reported(rig: ClientRig, program: FrameworkProgram) -> None:
+    """What a rule permits is run at once, and its result recorded."""
+    case = Case(((("refund", SMALL),),))
+    played = await program.play(rig, case)
+    assert played == {"text": "refunded 20 EUR for A7", "ran": [["A7", 20]]}
+    assert (await first_call(rig, case)).text == "refunded 20 EUR for A7"
+
+
+async def test_edited_is_run_as_it_was_approved(rig: ClientRig, program: FrameworkProgram) -> None:
+    """With the arguments that people made of it; where a framework cannot change them, the model is told to.
+
+    The call that it then makes needs no other approval.
+    """
+    turns: Any = ((("refund", LARGE),),)
+    if program.name == "openai":
+        turns = (*turns, (("refund", EDITED),))
+    case = Case(turns)
+    playing = asyncio.create_task(program.play(rig, case))
+    call = await first_call(rig, case)
+    await rig.decide(call, edited_args=EDITED)
+    played = await playing
+    assert played["ran"] == [["A7", 150]]
+    assert "refunded 150 EUR for A7" in played["text"]
+    assert (await rig.show(call.id))["code"] == "ok"
+
+
+async def test_denied_is_told_to_the_model(rig: ClientRig, program: FrameworkProgram) -> None:
+    """By people and by a rule; calls beside it go on."""
+    case = Case(((("refund", LARGE), ("refund", HUGE), ("refund", {"order": "B2", "euro": 10})),))
+    playing = asyncio.create_task(program.play(rig, case))
+    await rig.decide(await first_call(rig, case), verdict="denied", reason="not twice")
+    played = await playing
+    assert played["ran"] == [["B2", 10]]
+    answers = played["text"].split(" | ")
+    assert sorted(each[:30] for each in answers) == [
+        "Not run: a rule denies it: `de",
+        "Not run: it was denied by appr",
+        "refunded 10 EUR for B2",
+    ]
+    assert "not twice" in played["text"]
+
+
+async def test_cancelled_is_told_to_the_model(rig: ClientRig, program: FrameworkProgram) -> None:
+    """Whoever withdraws it ends the wait."""
+    case = Case(((("refund", LARGE),),))
+    playing = asyncio.create_task(program.play(rig, case))
+    assert await (await first_call(rig, case)).withdraw()
+    played = await playing
+    assert (played["text"].startswith("Not run: it was withdrawn"), played["ran"]) == (True, [])
+
+
+async def test_used_again_is_not_run_again(rig: ClientRig, program: FrameworkProgram) -> None:
+    """Another run with the same call is told the first one's result."""
+    case = Case(((("refund", SMALL),),))
+    await program.play(rig, case)
+    played = await program.play(rig, case)
+    assert played == {"text": "refunded 20 EUR for A7", "ran": []}
+
+
+async def test_waiting_runs_nothing_and_is_found_again(rig: ClientRig, program: FrameworkProgram) -> None:
+    """After the gate's `wait` the agent goes on without; once it is approved another run has it."""
+    case = Case(((("refund", LARGE),),))
+    played = await program.play(rig, case, wait=0)
+    assert played["ran"] == []
+    # An interruption is kept, and a result that has one has no text.
+    assert played["text"] == "None" if program.name == "openai" else "waits for a person's approval" in played["text"]
+    await rig.decide(await first_call(rig, case))
+    assert (await program.play(rig, case))["ran"] == [["A7", 200]]
+
+
+async def test_a_failure_of_the_tool_is_not_taken_for_a_refund(rig: ClientRig, program: FrameworkProgram) -> None:
+    """It is recorded as what the framework makes of it."""
+    case = Case(((("refund", {"order": "closed", "euro": 20}),),))
+    played = await program.play(rig, case)
+    call = await first_call(rig, case)
+    assert played["ran"] == [["closed", 20]]
+    # The OpenAI Agents SDK makes a text of the error, without its words, and hands it on as the tool's result.
+    assert ("An error occurred" if program.name == "openai" else "the bank is closed") in call.text
+    assert call.status.code == ("ok" if program.name == "openai" else "execution_failed")
+
+
+async def test_a_gateway_that_cannot_be_reached_means_no(rig: ClientRig, program: FrameworkProgram) -> None:
+    """Stopped while people are asked, and before it is."""
+    case = Case(((("refund", LARGE),),))
+    async with rig.serve() as url:
+        playing = asyncio.create_task(program.play(rig, case, url=url))
+        await first_call(rig, case)
+    played = await playing
+    assert (played["text"].startswith("Not run: Signoff gave no answer"), played["ran"]) == (True, [])
+    gone = await program.play(rig, Case(((("refund", SMALL),),)), url=url)
+    assert (gone["text"].startswith("Not run: Signoff gave no answer"), gone["ran"]) == (True, [])

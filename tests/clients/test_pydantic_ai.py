@@ -1,0 +1,175 @@
+"""Pydantic AI's own agent, whose tools that require approval are decided by a gate; its model is its test model."""
+
+import asyncio
+import uuid
+from typing import Any
+
+import pytest
+from client_rig import HUGE, LARGE, SMALL, ClientRig, until
+from external_agents import pydantic_ai_agent
+from pydantic_ai import Agent, DeferredToolRequests
+from pydantic_ai.messages import ModelMessage, ModelResponse, RetryPromptPart, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from signoff_client import Call, Gate
+from signoff_client.pydantic_ai import approvals
+
+
+class Run:
+    """An agent that calls these tools at once and then repeats what it was answered; what its own tool has run."""
+
+    def __init__(
+        self, gate: Gate, *calls: tuple[str, dict[str, Any]], key: str = "", wait: float | None = None
+    ) -> None:
+        self.key = key or uuid.uuid4().hex
+        self.ran: list[tuple[str, float]] = []
+        self._calls = calls
+        output: Any = [str, DeferredToolRequests]
+        model = FunctionModel(self._answer)
+        self.agent = Agent(model, output_type=output, capabilities=[approvals(gate)])
+        self.agent.tool_plain(self.refund, requires_approval=True)
+        self.agent.tool_plain(self.pay, requires_approval=True)
+        self.agent.tool_plain(self.harmless)
+
+    def refund(self, order: str, euro: float) -> str:
+        """Pays money back."""
+        self.ran.append((order, euro))
+        if order == "closed":
+            raise ValueError("the bank is closed")
+        return f"refunded {euro:.0f}"
+
+    def pay(self, amount: float) -> str:
+        """Pays; Signoff runs it."""
+        raise AssertionError("run here")
+
+    def harmless(self) -> str:
+        """Needs nobody."""
+        return "done"
+
+    async def play(self) -> Any:
+        """The run's output."""
+        return (await self.agent.run("refund it")).output
+
+    def same(self, rig: ClientRig, args: dict[str, Any]) -> Call:
+        """The first call of the run, to be answered."""
+        return rig.call(args, key=f"{self.key}-0", wait=0)
+
+    def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        parts = [part for message in messages for part in message.parts]
+        answers = [part for part in parts if isinstance(part, ToolReturnPart | RetryPromptPart)]
+        if answers:
+            return ModelResponse(parts=[TextPart("; ".join(str(part.content) for part in answers))])
+        numbered = enumerate(self._calls)
+        made = [ToolCallPart(name, args, tool_call_id=f"{self.key}-{at}") for at, (name, args) in numbered]
+        return ModelResponse(parts=list(made))
+
+
+async def test_permitted_is_approved_run_and_reported(rig: ClientRig) -> None:
+    """What a rule permits is run at once; what needs nobody's approval is not asked about."""
+    run = Run(rig.gate(), ("refund", SMALL), ("harmless", {}))
+    assert await run.play() == "refunded 20; done"
+    call = run.same(rig, SMALL)
+    await call.settle()
+    assert (run.ran, call.text) == ([("A7", 20)], "refunded 20")
+
+
+async def test_edited_runs_with_what_people_made_of_it(rig: ClientRig) -> None:
+    """The tool's own arguments are replaced."""
+    run = Run(rig.gate(), ("refund", LARGE))
+    task = asyncio.create_task(run.play())
+    call = run.same(rig, LARGE)
+    await call.settle()
+    await rig.decide(call, edited_args={"order": "A7", "euro": 150})
+    assert await task == "refunded 150"
+    assert (run.ran, (await rig.show(call.id))["result"]) == ([("A7", 150)], "refunded 150")
+
+
+async def test_denied_is_told_to_the_model(rig: ClientRig) -> None:
+    """By people, by a rule, by the deadline, by a withdrawal; nothing is run, parallel calls go on."""
+    run = Run(rig.gate(), ("refund", LARGE), ("refund", HUGE), ("refund", {"order": "B2", "euro": 10}))
+    task = asyncio.create_task(run.play())
+    call = run.same(rig, LARGE)
+    await call.settle()
+    await rig.decide(call, verdict="denied", reason="not twice")
+    answers = (await task).split("; ")
+    assert answers[0].startswith("Not run: it was denied by approver: not twice")
+    assert answers[1].startswith("Not run: a rule denies it")
+    assert (answers[2], run.ran) == ("refunded 10", [("B2", 10)])
+
+
+async def test_cancelled_is_told_to_the_model(rig: ClientRig) -> None:
+    """Whoever withdraws it ends the wait."""
+    run = Run(rig.gate(), ("refund", LARGE))
+    task = asyncio.create_task(run.play())
+    call = run.same(rig, LARGE)
+    await call.settle()
+    assert await call.withdraw()
+    assert (await task).startswith("Not run: it was withdrawn")
+    assert run.ran == []
+
+
+async def test_timed_out_is_told_to_the_model(rig: ClientRig) -> None:
+    """Silence is no consent."""
+    run = Run(rig.gate(), ("brief", LARGE))
+    run.agent.tool_plain(run.refund, name="brief", requires_approval=True)
+    assert (await run.play()).startswith("Not run: nobody answered in time")
+    assert run.ran == []
+
+
+async def test_waiting_stays_deferred_and_is_found_again(rig: ClientRig) -> None:
+    """By another run, in another process, that has the same call."""
+    first = Run(rig.gate(wait=0), ("refund", LARGE))
+    output = await first.play()
+    assert isinstance(output, DeferredToolRequests)
+    assert [each.tool_name for each in output.approvals] == ["refund"]
+    call = first.same(rig, LARGE)
+    await call.settle()
+    await rig.decide(call)
+    again = Run(rig.gate(), ("refund", LARGE), key=first.key)
+    assert await again.play() == "refunded 200"
+    assert (first.ran, again.ran) == ([], [("A7", 200)])
+
+
+async def test_used_again_is_not_run_again(rig: ClientRig) -> None:
+    """A second run with the same call is told the first one's result."""
+    first = Run(rig.gate(), ("refund", SMALL))
+    await first.play()
+    again = Run(rig.gate(), ("refund", SMALL), key=first.key)
+    assert await again.play() == "refunded 20"
+    assert again.ran == []
+
+
+async def test_what_signoff_runs_is_not_run_by_the_agent(rig: ClientRig) -> None:
+    """Its result is the tool's."""
+    assert await Run(rig.gate(), ("pay", {"amount": 20})).play() == "paid"
+
+
+async def test_an_error_of_the_tool_is_reported_as_one(rig: ClientRig) -> None:
+    """And is the agent's, as ever."""
+    run = Run(rig.gate(), ("refund", {"order": "closed", "euro": 20}))
+    with pytest.raises(ValueError, match="closed"):
+        await run.play()
+    call = run.same(rig, {"order": "closed", "euro": 20})
+    await call.settle()
+    assert call.text == "It failed: ValueError: the bank is closed"
+
+
+async def test_a_gateway_that_cannot_be_reached_means_no(rig: ClientRig) -> None:
+    """Stopped before it is asked, and while people are."""
+    async with rig.serve() as url:
+        waiting = Run(rig.gate(url), ("refund", LARGE))
+        task = asyncio.create_task(waiting.play())
+        call = waiting.same(rig, LARGE)
+        await call.settle()
+        await until(lambda: bool(call.id))
+    assert (await task).startswith("Not run: Signoff gave no answer")
+    gone = Run(rig.gate(url), ("refund", SMALL))
+    assert (await gone.play()).startswith("Not run: Signoff gave no answer")
+    assert (waiting.ran, gone.ran) == ([], [])
+
+
+async def test_the_documented_agent_runs_what_is_permitted_alone(rig: ClientRig) -> None:
+    """The example of docs/client.md as it stands."""
+    for args, text in ((SMALL, "refunded 20 EUR for A7"), (HUGE, "Not run: a rule denies it")):
+        model = FunctionModel(Run(rig.gate(), ("refund", args))._answer)
+        assert (await pydantic_ai_agent.run(model, rig.gate(), "refund it")).startswith(text)
