@@ -13,6 +13,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.gateway.authzen.access_evaluation import CallJudgment, judge_call, judgment_of
 from signoff.gateway.authzen.asked_call import AskedCall
+from signoff.gateway.authzen.sealed_ids import AUTHZEN_KEY, SealedCall, seal_approval
 from signoff.registry.gates.local_decision import settled_decision
 from signoff.store.freezes import Freezes
 
@@ -167,7 +168,27 @@ async def test_what_people_changed_is_not_run_as_it_was_asked(point: Enforcement
     found = await point.show(task)
     assert (found["task"]["status"], "result" in found) == ("denied", False)
     assert "150" in found["task"]["display"]["description"]
+    # Nobody is given the reference of such an approval; whoever had it could use nothing up with it.
+    key = await point.agent.rig.deps.store.secret_key(AUTHZEN_KEY)
+    reference = {"id": seal_approval(key, SealedCall(call_of(task), "coder"))}
+    told = (await point.evaluate(with_approval(body, reference)))["context"]
+    assert (told["reason"], told["next_action"]) == ("out_of_scope", "none")
     assert (await point.agent.show(call_of(task)))["state"] == "permitted"
+
+
+async def test_a_tool_that_nobody_declared_is_requestable_where_its_agent_may_ask(point: EnforcementPoint) -> None:
+    """With any arguments: people see them, and one approval is one use."""
+    body = asking(20, tool="Shell")
+    async with enforcement_point(point.agent, "roamer") as roamer:
+        body["subject"] = {"type": "agent", "id": "roamer"}
+        task = await roamer.asked(body)
+        assert (await point.agent.decide(call_of(task))).json()["status"] == "accepted"
+        shown: dict[str, Any] = {}
+        while "result" not in shown:
+            shown = await roamer.show(task)
+            await asyncio.sleep(0.05)
+        anew = with_approval(body, shown["result"]["approval"])
+        assert [(await roamer.evaluate(anew))["decision"] for _ in range(2)] == [True, False]
 
 
 async def test_while_a_tenant_is_frozen_everything_is_denied(point: EnforcementPoint) -> None:

@@ -5,6 +5,7 @@ import json
 import subprocess
 from typing import Any
 
+import httpx
 import pytest
 from app_server import running_app
 from authzen_rig import EnforcementPoint, asking
@@ -37,8 +38,7 @@ async def test_the_python_example_waits_for_people_and_ends_in_a_decision(
 ) -> None:
     """An approval in the inbox, and the outcome in the record."""
     scope: dict[str, Any] = {}
-    block = next(each for each in blocks(PAGE, "python") if "async def decide" in each.text)
-    exec(compile(block.text.replace("sleep(5)", "sleep(0.05)"), str(PAGE), "exec"), scope)
+    exec(compile(decide_example(), str(PAGE), "exec"), scope)
     body = asking()
     order = body["action"]["properties"]["arguments"]["order"]
     deciding = asyncio.create_task(scope["decide"](point.http, body))
@@ -53,6 +53,21 @@ async def test_the_python_example_waits_for_people_and_ends_in_a_decision(
     assert told["decision"] is decision
     if decision:
         assert (await point.agent.report(told["context"]["call"])).json()["state"] == "ended"
+
+
+async def test_a_gateway_that_cannot_be_reached_decides_nothing() -> None:
+    """The example raises: whoever enforces has no `true`."""
+    scope: dict[str, Any] = {}
+    exec(compile(decide_example(), str(PAGE), "exec"), scope)
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{free_port()}") as http:
+        with pytest.raises(httpx.ConnectError):
+            await scope["decide"](http, asking(20))
+
+
+def decide_example() -> str:
+    """The page's function, which waits less."""
+    block = next(each for each in blocks(PAGE, "python") if "async def decide" in each.text)
+    return block.text.replace("sleep(5)", "sleep(0.05)")
 
 
 async def shown(point: EnforcementPoint, approval: str, verdict: str) -> dict[str, Any]:
