@@ -1,5 +1,6 @@
 """A connection over HTTP: what a proxy or a broken server answers, and what only another era of the protocol can."""
 
+import gzip
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from mcp_upstream_kit import by_http, using
 
 from signoff.activities.mcp.guarded_transport import ANSWER_BYTES
 from signoff.contracts.errors import InDoubt
-from signoff.registry.results.tool_result import ToolFailure
+from signoff.registry.results.tool_result import ToolFailure, ToolResult
 
 NOTE = "mcp__up__note"
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -45,12 +46,40 @@ def spoiled(spoil: Callable[[Send], Awaitable[None]], calls: list[str]) -> Calla
     return wrap
 
 
-def page(status: int, body: bytes, kind: bytes = b"text/html", **more: bytes) -> Callable[[Send], Awaitable[None]]:
+def rewritten(change: Callable[[bytes], bytes], *more: tuple[bytes, bytes]) -> Callable[[Any], Any]:
+    """An application that sends what it says to each call of a tool as `change` makes it, with more headers."""
+
+    def wrap(app: Any) -> Any:
+        async def answer(scope: dict[str, Any], receive: Any, send: Any) -> None:
+            if dict(scope.get("headers", ())).get(b"mcp-method") != b"tools/call":
+                await app(scope, receive, send)
+                return
+            kept: list[dict[str, Any]] = []
+
+            async def keep(message: dict[str, Any]) -> None:
+                kept.append(message)
+
+            await app(scope, receive, keep)
+            headers = [each for each in kept[0]["headers"] if each[0] != b"content-length"]
+            body = change(b"".join(each.get("body", b"") for each in kept[1:]))
+            await send({**kept[0], "headers": [*headers, *more]})
+            await send({"type": "http.response.body", "body": body})
+
+        return answer
+
+    return wrap
+
+
+def longer(body: bytes) -> bytes:
+    """The same answer, over the limit: spaces before JSON and comments among events mean nothing."""
+    return (b" " * ANSWER_BYTES if body.startswith(b"{") else b":\n" * ANSWER_BYTES) + body
+
+
+def page(status: int, body: bytes, kind: bytes = b"text/html") -> Callable[[Send], Awaitable[None]]:
     """Spoils an answer: another one is sent in its place."""
 
     async def spoil(send: Send) -> None:
-        headers = [(b"content-type", kind), *((name.encode().replace(b"_", b"-"), each) for name, each in more.items())]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
         await send({"type": "http.response.body", "body": body})
 
     return spoil
@@ -76,8 +105,6 @@ async def broken_off(send: Send) -> None:
         pytest.param(page(200, b'{"jsonrpc": "2.0", "id": 1, "result": 7}', b"application/json"), id="number"),
         pytest.param(page(200, b"data: garbage\n\n", b"text/event-stream"), id="events"),
         pytest.param(page(200, b"", b"text/event-stream"), id="silence"),
-        pytest.param(page(200, b" " * (ANSWER_BYTES + 1), b"application/json"), id="endless"),
-        pytest.param(page(200, b"x", b"application/json", content_encoding=b"gzip"), id="packed"),
     ],
 )
 async def test_a_call_that_was_sent_and_has_no_readable_answer_is_in_doubt(
@@ -101,3 +128,25 @@ async def test_a_call_that_was_turned_away_is_a_failure(upstream: Upstream, stat
         found = await servers.run("up", NOTE, {"text": "x"})
     assert isinstance(found, ToolFailure)
     assert found.code == "execution_failed"
+
+
+@pytest.mark.parametrize(
+    ("wrap", "is_read"),
+    [
+        (rewritten(lambda body: body), True),
+        (rewritten(longer), False),
+        (rewritten(gzip.compress, (b"content-encoding", b"gzip")), False),
+    ],
+    ids=["plain", "endless", "packed"],
+)
+async def test_an_answer_that_has_no_end_or_is_packed_is_not_read(
+    upstream: Upstream, wrap: Callable[[Any], Any], is_read: bool
+) -> None:
+    """Else a server could fill a worker's memory; what became of the call nobody knows then."""
+    async with by_http(upstream, wrap) as server, using(server) as servers:
+        if is_read:
+            assert await servers.run("up", NOTE, {"text": "x"}) == ToolResult("done: x")
+            return
+        with pytest.raises(InDoubt):
+            await servers.run("up", NOTE, {"text": "x"})
+    assert len(upstream.calls) == 1
