@@ -91,7 +91,7 @@ async def relay() -> AsyncIterator[Relay]:
     made = Relay()
 
     def speak() -> asyncio.Protocol:
-        return _Dead() if made.trouble == "down" else SMTP(made, hostname="relay", loop=loop, timeout=20)
+        return _Dead() if made.trouble == "down" else SMTP(made, hostname="relay", loop=loop, timeout=90)
 
     async with await loop.create_server(speak, "127.0.0.1", 0) as server:
         made.port = server.sockets[0].getsockname()[1]

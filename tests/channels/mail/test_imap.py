@@ -49,7 +49,7 @@ class MailboxPost(Post):
 
     def deliver(self, raw: bytes, to: str = "approvals@signoff.example") -> None:
         """What the mail server in front does with a mail."""
-        with smtplib.LMTP("127.0.0.1", self._box.lmtp, timeout=20) as lmtp:
+        with smtplib.LMTP("127.0.0.1", self._box.lmtp, timeout=90) as lmtp:
             lmtp.sendmail("somebody@people.example", [to], raw)
 
     def unread(self) -> int:
@@ -58,7 +58,7 @@ class MailboxPost(Post):
 
     def found(self, what: str) -> int:
         """How many mails there are of which that is so."""
-        with imaplib.IMAP4("127.0.0.1", self._box.imap, timeout=20) as box:
+        with imaplib.IMAP4("127.0.0.1", self._box.imap, timeout=90) as box:
             box.login("approvals", PASSWORD)
             box.select(readonly=True)
             _, found = box.search(None, what)
@@ -66,7 +66,7 @@ class MailboxPost(Post):
 
     def remove(self, subject: str) -> None:
         """What somebody does who tidies up."""
-        with imaplib.IMAP4("127.0.0.1", self._box.imap, timeout=20) as box:
+        with imaplib.IMAP4("127.0.0.1", self._box.imap, timeout=90) as box:
             box.login("approvals", PASSWORD)
             box.select()
             _, found = box.search(None, "SUBJECT", subject)
@@ -97,7 +97,7 @@ def suite(server: Dovecot) -> ChannelSuite:
 async def rig(server: Dovecot, tmp_path: Path) -> AsyncIterator[ChannelRig]:
     """The channel of the suite, with an empty mailbox."""
 
-    with imaplib.IMAP4("127.0.0.1", server.imap, timeout=20) as box:
+    with imaplib.IMAP4("127.0.0.1", server.imap, timeout=90) as box:
         box.login("approvals", PASSWORD)
         _, count = box.select()
         if count != [b"0"]:

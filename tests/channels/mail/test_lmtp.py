@@ -51,6 +51,16 @@ class Kept:
         return self._channel.receive(raw)
 
 
+async def listening(port: int) -> None:
+    """Returns once somebody answers there."""
+    while True:
+        with suppress(ConnectionRefusedError):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.close()
+            return
+        await asyncio.sleep(0.01)
+
+
 @asynccontextmanager
 async def served(protocol: str) -> AsyncIterator[tuple[int, Kept]]:
     """A channel that listens on a port, and what it takes."""
@@ -58,7 +68,7 @@ async def served(protocol: str) -> AsyncIterator[tuple[int, Kept]]:
     made = channel(protocol, port)
     kept = Kept(made)
     task = asyncio.create_task(made.listen(kept.take))
-    await asyncio.sleep(0.1)
+    await listening(port)
     try:
         yield port, kept
     finally:
@@ -71,7 +81,7 @@ async def spoken(protocol: str, port: int, talk: Callable[[smtplib.SMTP], Any]) 
     """A conversation of a mail server with us."""
 
     def speak() -> Any:
-        with (smtplib.LMTP if protocol == "lmtp" else smtplib.SMTP)("127.0.0.1", port, timeout=20) as talking:
+        with (smtplib.LMTP if protocol == "lmtp" else smtplib.SMTP)("127.0.0.1", port, timeout=90) as talking:
             return talk(talking)
 
     return await asyncio.to_thread(speak)

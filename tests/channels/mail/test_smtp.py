@@ -106,7 +106,7 @@ async def guarded() -> AsyncIterator[int]:
         return AuthResult(success=data.login == b"signoff" and data.password == b"right", handled=False)
 
     def speak() -> asyncio.Protocol:
-        return SMTP(kept, hostname="relay", loop=loop, authenticator=known, auth_require_tls=False, timeout=20)
+        return SMTP(kept, hostname="relay", loop=loop, authenticator=known, auth_require_tls=False, timeout=90)
 
     async with await loop.create_server(speak, "127.0.0.1", 0) as server:
         yield server.sockets[0].getsockname()[1]
@@ -148,7 +148,7 @@ async def secret(kept: Relay, file: Path, *, at_once: bool) -> AsyncIterator[int
 
     def speak() -> asyncio.Protocol:
         later = None if at_once else context
-        return SMTP(kept, hostname="relay", loop=loop, timeout=20, tls_context=later, require_starttls=not at_once)
+        return SMTP(kept, hostname="relay", loop=loop, timeout=90, tls_context=later, require_starttls=not at_once)
 
     async with await loop.create_server(speak, "127.0.0.1", 0, ssl=context if at_once else None) as server:
         yield server.sockets[0].getsockname()[1]
