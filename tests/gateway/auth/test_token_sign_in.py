@@ -12,6 +12,7 @@ from signoff.contracts.person import Person
 from signoff.gateway.a2a.agent_card import CARD_PATH
 from signoff.gateway.auth.dependencies import TokenAccess
 from signoff.gateway.auth.streams import LOOK_AGAIN, Allowed, Streams
+from signoff.gateway.authzen.routes import CONFIGURATION
 from signoff.gateway.mcp.endpoint import RESOURCE
 from signoff.gateway.transport.body_limit import READING
 from signoff.store.tokens import Tokens
@@ -107,7 +108,7 @@ async def test_every_route_needs_a_login(locked: GatewayRig) -> None:
     shut = 0
     for method, path in all_routes(locked):
         # Whoever looks for an agent, or for who lets them in, has no token yet.
-        shown = ("/login", "/link", "/channels/", SCHEMAS, RESOURCE)
+        shown = ("/login", "/link", "/channels/", SCHEMAS, RESOURCE, CONFIGURATION)
         if path in OPEN or path.startswith(shown) or path.endswith(CARD_PATH):
             continue
         body = {} if method in READING else {"headers": {"content-type": "application/json"}, "content": b"{}"}
@@ -175,7 +176,7 @@ async def test_the_description_names_the_token(locked: GatewayRig) -> None:
     shut = {
         path: methods
         for path, methods in described["paths"].items()
-        if not (path.startswith((SCHEMAS, RESOURCE)) or path.endswith(CARD_PATH))
+        if not (path.startswith((SCHEMAS, RESOURCE, CONFIGURATION)) or path.endswith(CARD_PATH))
     }
     needed = {
         (method, path): route["security"][0]["personal token"]

@@ -13,7 +13,7 @@ from signoff.engine.call_client import CallClient
 from signoff.gateway.mcp.protocol_server import TOOL_USE_ID
 
 _AMOUNTS = iter(range(100, 900))
-_AWAY_SECONDS = 2.0
+_AWAY_SECONDS = 6.0
 _SIGNALED = "WORKFLOW_EXECUTION_SIGNALED"
 
 
