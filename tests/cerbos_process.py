@@ -8,8 +8,7 @@ from pathlib import Path
 
 from signoff.temporal.embedded_server import free_port
 
-CERBOS = Path(__file__).parent / "cerbos" / "node_modules" / "cerbos" / "index.js"
-_PROGRAMS = CERBOS.parents[1] / "@cerbos"
+CERBOS = Path(__file__).parent / "cerbos" / "node_modules" / "@cerbos" / "cerbos-linux-x64" / "cerbos-linux-x64"
 _CONFIG = """\
 server: {{httpListenAddr: "127.0.0.1:{http}", grpcListenAddr: "127.0.0.1:{grpc}"}}
 storage: {{driver: disk, disk: {{directory: "{folder}/policies"}}}}
@@ -24,8 +23,7 @@ async def running_cerbos(folder: Path, policy: str) -> AsyncIterator[str]:
     (folder / "policies").mkdir()
     (folder / "policies" / "policy.yaml").write_text(policy)
     (folder / "cerbos.yaml").write_text(_CONFIG.format(http=port, grpc=free_port(), folder=folder))
-    program = next(_PROGRAMS.glob("cerbos-*/cerbos-*"))
-    words = (str(program), "server", "--config", str(folder / "cerbos.yaml"))
+    words = (str(CERBOS), "server", "--config", str(folder / "cerbos.yaml"))
     process = await asyncio.create_subprocess_exec(*words, stdout=PIPE, stderr=DEVNULL)
     reading: asyncio.Task[None] | None = None
     try:
