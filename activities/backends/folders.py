@@ -67,7 +67,11 @@ class _Reach:
         """Acts in the folder of `path`, on its last name there."""
         if not isinstance(path, str) or "\0" in path or not os.path.isabs(path):
             raise _unreachable(path)
-        place = os.path.realpath(path)
+        try:
+            place = os.path.realpath(path)
+        except OSError:
+            # A part of it became another kind of thing between the two calls that look at it and follow it.
+            raise _unreachable(path) from None
         # What is written is within a folder, and never stands in the place of the folder itself.
         allowed = (each for each, writable in self._folders.items() if writable or not write)
         if not any(place.startswith(f"{each}/") or (place == each and not write) for each in allowed):

@@ -157,6 +157,24 @@ async def test_a_link_that_is_swapped_in_after_the_look_is_not_followed(
         await files.read(f"{root}/reports/q3/key")
 
 
+async def test_a_link_that_becomes_a_folder_while_it_is_followed_is_refused(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exactly between where the system calls it a link and where it is asked whereto: the tool sees a plain refusal."""
+    link = root / "reports" / "link"
+    link.symlink_to(root / "reports" / "q3")
+    real, files = os.readlink, reach(root)
+
+    def swapped(path: str) -> str:
+        link.unlink()
+        link.mkdir()
+        return real(path)
+
+    monkeypatch.setattr(folders.os, "readlink", swapped)
+    with pytest.raises(CapabilityError, match="PATH_NOT_REACHABLE"):
+        await files.read(f"{link}/key")
+
+
 async def test_no_race_of_links_brings_anything_from_outside(root: Path) -> None:
     """While somebody swaps a folder for a link and back, every read gives the folder's own file, or is refused."""
     place, aside, link = (root / "reports" / name for name in ("q3", "aside", "link"))
