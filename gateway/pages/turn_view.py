@@ -101,8 +101,12 @@ async def transcript_entries(
     for call in view.calls:
         line = replace(lines[call.call], trace=traces.get((_key_of(view).workflow_id, call.call), ""))
         shown.setdefault(call.stands_for or call.call, []).append(line)
+    actor = deps.catalog.actors.get(view.actor)
+    elsewhere = actor is not None and actor.external is not None
     for number, message in list(enumerate(view.messages))[after:]:
-        entries += await _entries(deps, number, message, shown, SessionKey(view.tenant, view.session))
+        # Nobody said the words by which lists name a call that came from elsewhere: they would read as a person's own.
+        if not (elsewhere and message.role == "user"):
+            entries += await _entries(deps, number, message, shown, SessionKey(view.tenant, view.session))
     entries += await _answer(deps, view, entries)
     asker = view.requester.name or view.requester.user
     speakers = {"person": asker, "agent": view.actor}

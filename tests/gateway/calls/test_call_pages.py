@@ -29,3 +29,12 @@ async def test_its_page_says_that_its_agent_runs_it(agent: CallRig) -> None:
         assert "Run by roamer itself" in await shown(asked)
         record = words((await page.get(f"/audit/{call}")).text)
     assert "coder" in record
+
+
+async def test_nobody_seems_to_have_said_what_its_agent_proposed(agent: CallRig) -> None:
+    """What its agent says of it stands under the agent's name, and nothing under that of whom it acts for."""
+    call = (await agent.propose(euro=200, says="charged twice")).json()["id"]
+    async with browser(agent.rig) as page:
+        talk = words((await page.get(f"/turns/{call}")).text)
+    assert "coder charged twice" in talk
+    assert "Guest coder: refund" not in talk
