@@ -2,7 +2,7 @@
 
 from signoff_client.call import Call, NotRun
 from signoff_client.gate import VERSION, Gate
-from signoff_client.protocol import CallStatus
+from signoff_client.status import CallStatus
 
 __version__ = VERSION
 __all__ = ["Call", "CallStatus", "Gate", "NotRun"]

@@ -8,18 +8,9 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self
 
-from signoff_client.protocol import (
-    CallExchange,
-    CallStatus,
-    Exchange,
-    Proposal,
-    ReportCode,
-    State,
-    describe_outcome,
-    explain,
-    judge,
-    to_text,
-)
+from signoff_client.exchange import CallExchange, Exchange
+from signoff_client.messages import Proposal, ReportCode, to_text
+from signoff_client.status import CallStatus, State, describe_outcome, explain
 from signoff_client.transport import Transport
 
 _LOG: Final = logging.getLogger("signoff_client")
@@ -211,7 +202,7 @@ class Call:
         elif self._result is not _UNSET:
             outcome = "ok", self._result
         elif error is not None:
-            outcome = judge(error), f"{type(error).__name__}: {error}".removesuffix(": ")
+            outcome = _judge_error(error), f"{type(error).__name__}: {error}".removesuffix(": ")
         self._outcome = outcome
         return outcome
 
@@ -220,6 +211,11 @@ class Call:
         if error is None or isinstance(error, Exception):
             return self._exchange
         return replace(self._exchange, patience=0.0)
+
+
+def _judge_error(error: BaseException) -> ReportCode:
+    # A time-out and a cancellation come while the effect is under way.
+    return "execution_failed" if isinstance(error, Exception) and not isinstance(error, TimeoutError) else "in_doubt"
 
 
 async def _finish(work: Coroutine[Any, Any, Any]) -> None:

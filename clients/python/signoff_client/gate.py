@@ -7,7 +7,7 @@ from string import Formatter
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from signoff_client.call import Call, NotRun
-from signoff_client.protocol import Proposal
+from signoff_client.messages import Proposal
 from signoff_client.transport import Transport
 
 P = ParamSpec("P")

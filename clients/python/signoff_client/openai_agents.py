@@ -13,7 +13,7 @@ from agents.items import ToolApprovalItem
 
 from signoff_client.call import Call
 from signoff_client.gate import Gate
-from signoff_client.protocol import to_text
+from signoff_client.messages import to_text
 
 
 async def settle(

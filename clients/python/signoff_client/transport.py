@@ -8,7 +8,8 @@ from typing import Any, Final, TypeVar, cast
 
 import httpx
 
-from signoff_client.protocol import Exchange, Failure, Pause, Reply, Request
+from signoff_client.exchange import Exchange
+from signoff_client.messages import Failure, Pause, Reply, Request
 
 T = TypeVar("T")
 

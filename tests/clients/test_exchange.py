@@ -7,22 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signoff_client.protocol import (
-    CallExchange,
-    CallStatus,
-    Exchange,
-    Failure,
-    Pause,
-    Proposal,
-    Reply,
-    Request,
-    clip,
-    explain,
-    read_permit,
-    read_status,
-    safe_key,
-    to_text,
-)
+from signoff_client.exchange import CallExchange, Exchange
+from signoff_client.messages import Failure, Pause, Proposal, Reply, Request
+from signoff_client.status import explain
 
 PERMITTED = {"id": "main.a.b", "state": "permitted", "args": {"euro": 1}}
 WAITING = {"id": "main.a.b", "state": "waiting", "code": "K7Q-2FM"}
@@ -115,24 +102,6 @@ def test_another_call_s_answer_means_no() -> None:
     other = Reply(200, PERMITTED | {"id": "main.a.c"})
     status, _ = carry(exchange_of(clock).obtain(), clock, [Reply(201, WAITING), other])
     assert status.state == "unreachable"
-    assert read_status(other, "main.a.c").state == "permitted"
-
-
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        ("used", "Not run: its permit was used before"),
-        ("lapsed", "Not run: its permit was not used in time"),
-        ("frozen", "Not run: everything is stopped at present"),
-        ("stale", "Not run: what was approved is not what would run"),
-        ("denied", "Not run: it must not run: why"),
-        ("other", "Not run: it must not run: why"),
-    ],
-)
-def test_a_permit_that_is_not_handed_out_is_none(code: str, words: str) -> None:
-    """Each reason is one for the model."""
-    status = read_permit(Reply(409, {"code": code, "message": "why"}), CallStatus("permitted", "main.a.b"))
-    assert explain(status).startswith(words)
 
 
 def test_a_call_that_people_are_asked_about_again_waits_again() -> None:
@@ -252,22 +221,3 @@ def test_whatever_is_answered_nothing_runs_without_a_permit(replies: list[Reply 
         assert (last.status, last.body["args"], last.body["key"]) == (200, status.args, status.key)
     else:
         assert explain(status).startswith("Not run") or status.state == "ended"
-
-
-@given(st.text(max_size=300))
-def test_any_key_is_one_that_a_header_carries(key: str) -> None:
-    """The same for the same."""
-    made = safe_key(key)
-    assert made == safe_key(key)
-    assert 1 <= len(made) <= 200
-    assert made.isascii()
-    assert made.isprintable()
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [("a", "a"), ({"a": 1}, '{"a": 1}'), (None, "null"), ({1}, "{1}"), ("\ud800", "\ud800")]
-)
-def test_a_result_is_text(value: Any, text: str) -> None:
-    """For the model, and for a report that takes nothing else."""
-    assert to_text(value) == text
-    assert clip(to_text(value)).encode()

@@ -1,0 +1,124 @@
+"""Holds what is sent to a gateway and what comes back, as bytes and as values; sends nothing itself."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+ReportCode = Literal["ok", "execution_failed", "in_doubt"]
+
+_KEY_CHARS: Final = 200
+_RESULT_CHARS: Final = 10_000
+_SAYS_CHARS: Final = 2_000
+_TEMPORARY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True)
+class Request:
+    """Is sent to the gateway; the same request may be sent again."""
+
+    method: str
+    path: str
+    body: bytes = b""
+    key: str = ""
+    """The `Idempotency-Key`; "" for none."""
+    hold: float = 0.0
+    """For how many seconds the gateway may keep the answer back."""
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Asks for these seconds to pass."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Reply:
+    """Holds an answer of the gateway, or of whatever answers in its place."""
+
+    status: int
+    body: Mapping[str, Any] | None = None
+    """The JSON object that was answered; None for anything else."""
+    retry_after: float = 0.0
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether the same request may be answered otherwise later."""
+        return self.status in _TEMPORARY
+
+    @property
+    def message(self) -> str:
+        """The answer's own words, or its status."""
+        words = None if self.body is None else self.body.get("message")
+        return words if isinstance(words, str) and words else f"HTTP {self.status}"
+
+    @property
+    def code(self) -> str:
+        """The code of a refusal."""
+        code = None if self.body is None else self.body.get("code")
+        return code if isinstance(code, str) else ""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Says why no answer came."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Holds what is proposed, and for how long to wait for people."""
+
+    tool: str
+    args: Mapping[str, Any]
+    key: str | None = None
+    user: str | None = None
+    session: str | None = None
+    says: str = ""
+    timeout: str | float | None = None
+    wait: float | None = None
+
+    def encode(self) -> bytes:
+        """Returns the body of the request. Raises `TypeError`, `ValueError` or `RecursionError` for what is no JSON."""
+        body: dict[str, Any] = {"tool": self.tool, "args": dict(self.args)}
+        says = self.says[:_SAYS_CHARS]
+        more = {"user": self.user, "session": self.session, "says": says, "timeout": self.timeout}
+        return _encode_json(body | {name: value for name, value in more.items() if value not in (None, "")})
+
+
+def encode_outcome(code: ReportCode, result: Any) -> bytes:
+    """Returns the body of a report; a result that is no JSON is sent as its text."""
+    try:
+        return _encode_json({"code": code, "result": result})
+    except (TypeError, ValueError, RecursionError):
+        return _encode_json({"code": code, "result": clip(to_text(result))})
+
+
+def to_text(value: Any) -> str:
+    """Returns a result as words: text as it is, anything else as JSON, else as Python shows it."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)
+
+
+def clip(text: str) -> str:
+    """Returns text that a gateway takes: of a length that it keeps, and nothing that UTF-8 cannot carry."""
+    whole = text.encode(errors="replace").decode()
+    return whole if len(whole) <= _RESULT_CHARS else f"{whole[:_RESULT_CHARS]} ... (cut)"
+
+
+def safe_key(key: str) -> str:
+    """Returns a key that a header can carry: the same for the same."""
+    if 1 <= len(key) <= _KEY_CHARS and key.isascii() and key.isprintable():
+        return key
+    return hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
+
+
+def _encode_json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
