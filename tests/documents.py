@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK_OR_HEADING = re.compile(r"^```.*?^```$|^#+ (?P<heading>[^\n]+)$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 _NAME = re.compile(r"`([^`]+)`")
 _FILE = re.compile(r"# (\S+\.\w+)\n")
@@ -37,6 +38,23 @@ def blocks(path: Path, language: str = "") -> list[Block]:
         for kind, text in _BLOCK.findall(path.read_text(encoding="utf-8"))
     ]
     return [block for block in found if language in ("", block.language)]
+
+
+def blocks_below(path: Path, heading: str) -> list[str]:
+    """The texts of the fenced blocks between a heading of a page and its next one."""
+    below, found = "", []
+    for each in _BLOCK_OR_HEADING.finditer(path.read_text(encoding="utf-8")):
+        below = each["heading"] or below
+        if each["heading"] is None and below == heading:
+            found.append("".join(each[0].splitlines(keepends=True)[1:-1]))
+    return found
+
+
+def headings(path: Path, above: str) -> list[str]:
+    """The headings of the third rank below one of the second."""
+    text = _BLOCK.sub("", path.read_text(encoding="utf-8"))
+    section = text.partition(f"\n## {above}\n")[2].partition("\n## ")[0]
+    return re.findall(r"^### (.+)$", section, re.MULTILINE)
 
 
 def shell_lines(path: Path) -> list[str]:

@@ -1,6 +1,6 @@
 """Agents of other frameworks, with their own test models, before a gate: what each answer of Signoff means to each.
 
-Each is the example of docs/client.md, and runs in an environment of its own.
+Each is the example of docs/external-calls.md, and runs in an environment of its own.
 """
 
 import asyncio

@@ -169,7 +169,7 @@ async def test_a_gateway_that_cannot_be_reached_means_no(rig: ClientRig) -> None
 
 
 async def test_the_documented_agent_runs_what_is_permitted_alone(rig: ClientRig) -> None:
-    """The example of docs/client.md as it stands."""
+    """The example of docs/external-calls.md as it stands."""
     for args, text in ((SMALL, "refunded 20 EUR for A7"), (HUGE, "Not run: a rule denies it")):
         model = FunctionModel(Run(rig.gate(), ("refund", args))._answer)
         assert (await pydantic_ai_agent.run(model, rig.gate(), "refund it")).startswith(text)

@@ -1,20 +1,33 @@
 """What docs/external-calls.md shows is run as it stands, against a gateway that is served."""
 
+import asyncio
 import json
 import subprocess
 from asyncio import to_thread
-from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from app_server import running_app
 from call_rig import CallRig, approval_of, call_token
-from documents import blocks, shell_lines
+from documents import ROOT, blocks_below, headings, shell_lines
 from gateway_login import bearer
 
 from signoff.temporal.embedded_server import free_port
 
-PAGE = Path(__file__).parents[3] / "docs" / "external-calls.md"
+PAGE = ROOT / "docs" / "external-calls.md"
+COPIED_LINES = 10
+"""Lines that a reader copies for one agent."""
+
+
+@pytest.mark.parametrize("agent", headings(PAGE, "Your agent"))
+def test_what_a_reader_copies_is_short(agent: str) -> None:
+    """Whatever the agent is; the file's name and empty lines aside."""
+    texts = blocks_below(PAGE, agent)
+    assert texts
+    for text in texts:
+        copied = [line for line in text.splitlines() if line.strip() and not line.startswith("# examples/")]
+        assert len(copied) <= COPIED_LINES
 
 
 async def test_the_curl_lines_end_in_an_approval_and_an_outcome(agent: CallRig) -> None:
@@ -46,13 +59,17 @@ async def test_the_curl_lines_end_in_an_approval_and_an_outcome(agent: CallRig) 
 
 
 async def test_the_python_example_runs_what_is_permitted_alone(agent: CallRig) -> None:
-    """By a token of the scope `call`: what a rule lets run is run and reported, what one denies is not."""
+    """By a token of the scope `call`: what people approve is run as they changed it, what a rule denies is not run."""
     scope: dict[str, Any] = {}
-    [block] = blocks(PAGE, "python")
-    exec(compile(block.text, str(PAGE), "exec"), scope)
+    [text] = blocks_below(PAGE, "From Python")
+    exec(compile(text, str(PAGE), "exec"), scope)
     gated = scope["gated"]
     transport = httpx.ASGITransport(app=agent.rig.app)
     headers = bearer(await call_token(agent.rig, "coder"))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8300", headers=headers) as http:
-        assert await gated(http, "python-1", "A7", 20) == "refunded 20 EUR for A7"
+        asked = asyncio.create_task(gated(http, "python-1", "A7", 200))
+        first = await agent.propose(euro=200, key="python-1")
+        await agent.decide(first.json()["id"], edited_args={"order": "A7", "euro": 150})
+        assert await asked == "refunded 150 EUR for A7"
+        assert (await agent.show(first.json()["id"]))["result"] == "refunded 150 EUR for A7"
         assert await gated(http, "python-2", "A7", 2_000) == "not run: `deny_if` is true, so the call is denied"

@@ -1,4 +1,4 @@
-"""What docs/hooks.md shows is used as the coding agents use it, against a gateway that is served."""
+"""What docs/external-calls.md shows of hooks is used as the coding agents use it, against a gateway that is served."""
 
 import asyncio
 import json
@@ -14,14 +14,12 @@ import httpx
 import pytest
 from app_server import running_app
 from call_rig import CallRig, call_token
-from documents import blocks
+from documents import blocks_below
 from gateway_login import locked_rig
 
 from signoff.temporal.embedded_server import free_port
 
-PAGE = Path(__file__).parents[3] / "docs" / "hooks.md"
-COPIED_LINES = 10
-"""Lines that a reader copies for one coding agent."""
+PAGE = Path(__file__).parents[3] / "docs" / "external-calls.md"
 
 
 @pytest.fixture
@@ -36,19 +34,13 @@ async def served(agent: CallRig) -> AsyncIterator[dict[str, str]]:
         yield {"PATH": path, "SIGNOFF_PUBLIC_URL": address, "SIGNOFF_TOKEN": token}
 
 
-def shown(language: str) -> str:
-    """The one block of a language, of few lines."""
-    [block] = blocks(PAGE, language)
-    assert len(block.text.splitlines()) <= COPIED_LINES
-    return block.text
-
-
 async def test_the_settings_for_claude_code_end_in_an_approval_and_an_outcome(
     hooks: Any, served: dict[str, str]
 ) -> None:
     """Each hook is sent as Claude Code sends it: to its address, with the variables that it may read."""
     session = hooks()
-    events = json.loads(shown("json").replace("http://127.0.0.1:8300", served["SIGNOFF_PUBLIC_URL"]))["hooks"]
+    [text] = blocks_below(PAGE, "Claude Code, by its hooks")
+    events = json.loads(text.replace("http://127.0.0.1:8300", served["SIGNOFF_PUBLIC_URL"]))["hooks"]
 
     async def send(event: str) -> dict[str, Any]:
         [matcher] = events[event]
@@ -80,7 +72,7 @@ async def test_the_settings_for_claude_code_end_in_an_approval_and_an_outcome(
 async def test_the_settings_for_codex_end_in_an_approval_and_an_outcome(hooks: Any, served: dict[str, str]) -> None:
     """Each command is run as Codex runs it: by a shell, with the event on its standard input."""
     session = hooks("codex")
-    events = tomllib.loads(shown("toml"))["hooks"]
+    events = tomllib.loads(blocks_below(PAGE, "Codex")[0])["hooks"]
     [gate], [report] = events["PreToolUse"][0]["hooks"], events["PostToolUse"][0]["hooks"]
     assert re.fullmatch(events["PreToolUse"][0]["matcher"], "Bash")
     assert gate["timeout"] > float(re.findall(r"--hold (\d+)", gate["command"])[0])

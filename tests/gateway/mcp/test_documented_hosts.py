@@ -1,4 +1,4 @@
-"""What docs/mcp.md has a reader copy for a host is read as that host reads it, and a call by it ends in an approval."""
+"""What docs/external-calls.md shows of hosts is read as they read it, and a call by each ends in an approval."""
 
 import asyncio
 import json
@@ -7,26 +7,26 @@ from string import Template
 
 import httpx2
 import pytest
-from documents import ROOT, blocks
+from documents import ROOT, blocks_below
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_rig import LEGACY, McpRig, text_of_result
 
-PAGE = ROOT / "docs" / "mcp.md"
+PAGE = ROOT / "docs" / "external-calls.md"
 
 
 def claude_code(token: str) -> tuple[str, str]:
     """Address and header of the server as Claude Code reads them from `.mcp.json`."""
-    (block,) = blocks(PAGE, "json")
-    server = json.loads(block.text)["mcpServers"]["signoff"]
+    [text] = blocks_below(PAGE, "Claude Code, by MCP")
+    server = json.loads(text)["mcpServers"]["signoff"]
     assert server["type"] == "http"
     return server["url"], Template(server["headers"]["Authorization"]).substitute(SIGNOFF_TOKEN=token)
 
 
 def codex(token: str) -> tuple[str, str]:
     """The same as Codex reads them from `config.toml`."""
-    (block,) = blocks(PAGE, "toml")
-    server = tomllib.loads(block.text)["mcp_servers"]["signoff"]
+    _, text = blocks_below(PAGE, "Codex")
+    server = tomllib.loads(text)["mcp_servers"]["signoff"]
     assert server["bearer_token_env_var"] == "SIGNOFF_TOKEN"
     return server["url"], f"Bearer {token}"
 
