@@ -161,7 +161,7 @@ REFUSALS_A_MINUTE: Final = 10
 counted."""
 ATTEMPTS_A_MINUTE: Final = 10
 """Refused answers of one person that one gateway writes down in a minute, in the record of whatever they tried to
-answer; the rest are counted."""
+answer, and refused requests of one external agent, in that of its tenant; the rest are counted."""
 ATTEMPT_SENDERS: Final = 1_000
 """People of whom a gateway remembers how much of theirs it wrote down in this minute."""
 TURN_RESTS_SECONDS: Final = 604_800

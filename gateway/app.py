@@ -16,7 +16,7 @@ from temporalio.client import Client
 
 from signoff import policypool
 from signoff.channels.inbound.receiver import InboundReceiver
-from signoff.contracts.errors import SignoffError
+from signoff.contracts.errors import Refused, SignoffError
 from signoff.contracts.names import VERSION
 from signoff.contracts.responses import Fault
 from signoff.engine.connection import check_client, connect_installation
@@ -51,6 +51,7 @@ from signoff.gateway.auth.sign_in import SignIn
 from signoff.gateway.auth.streams import Streams
 from signoff.gateway.authzen import routes as access_routes
 from signoff.gateway.authzen.problems import answer_fault
+from signoff.gateway.calls.call_refusals import note_refused_request
 from signoff.gateway.codec import routes as codec_routes
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest, fault_of, headers_of, sentence, status_of
@@ -278,6 +279,9 @@ def _answer_errors(app: FastAPI, routes: RouteTable) -> None:
     async def ours(request: Request, error: SignoffError) -> Response:
         if isinstance(error, SignInNeeded) and not _wants_json(request.url.path):
             return to_login(request)
+        access = routes.access(request.scope)
+        if (access is not None and access.scope == "call") or (isinstance(error, Refused) and error.code == "scope"):
+            await note_refused_request(request, error)
         response = await answer(request, fault_of(error), status_of(error))
         response.headers.update(headers_of(error))
         return response

@@ -7,17 +7,18 @@ from typing import Final
 from signoff.audit.rate_limit import RecordRateLimit
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.limits import ATTEMPT_SENDERS, ATTEMPTS_A_MINUTE
-from signoff.contracts.receipt import ReceiptCode
 from signoff.gateway.audit_writer import record
 from signoff.store.refusal_counts import RefusalKind
 from signoff.store.store import Store
 
-_KINDS: Final[Mapping[ReceiptCode, RefusalKind]] = {
+_KINDS: Final[Mapping[str, RefusalKind]] = {
     "expired": "late",
     "stale": "stale",
     "not_allowed": "not_allowed",
     "self_approval": "not_allowed",
     "assurance": "not_allowed",
+    "scope": "not_allowed",
+    "unproved": "unproved",
     "unknown": "unknown",
     "malformed": "malformed",
 }
@@ -33,7 +34,7 @@ class AttemptRecords:
     def __init__(self) -> None:
         self._senders: OrderedDict[str, RecordRateLimit] = OrderedDict()
 
-    async def note(self, store: Store, entry: AuditEntry, code: ReceiptCode) -> None:
+    async def note(self, store: Store, entry: AuditEntry, code: str) -> None:
         """Writes down an attempt of `entry.subject` that was refused with `code`, or counts it.
 
         Never raises for a store that is away.

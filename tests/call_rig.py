@@ -4,18 +4,21 @@ import contextlib
 import dataclasses
 import json
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import httpx
+from gateway_login import locked_rig
 from gateway_rig import BASE, PEOPLE, GatewayRig, gateway_rig
 from temporalio.client import Client
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
+from signoff.audit.log import AuditLog
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.gateway.app import build_app
+from signoff.gateway.refused_attempts import AttemptRecords
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import Actor, ExternalAgent
 from signoff.registry.catalog import Catalog
@@ -157,6 +160,19 @@ async def call_token(rig: GatewayRig, name: str) -> str:
     day, now = timedelta(days=1), rig.deps.clock()
     secret, _ = await Tokens(rig.deps.store).create("main", f"actor:{name}", ("call",), lifetime=day, now=now)
     return secret
+
+
+def production_gateway(rig: GatewayRig, clock: Callable[[], datetime] | None = None) -> GatewayRig:
+    """Another gateway where everybody shows a token; it has not written down anybody's attempts in this minute."""
+    deps = dataclasses.replace(rig.deps, attempts=AttemptRecords())
+    return locked_rig(dataclasses.replace(rig, deps=deps), clock=clock)
+
+
+async def refusals(rig: GatewayRig, subject: str, tool: str = "") -> list[dict[str, Any]]:
+    """What the record has of refusals of somebody, about one tool if it is named."""
+    records = await AuditLog(rig.deps.store).stream("admin/main")
+    found = [each.facts for each in records if (each.kind, each.subject) == ("attempt", subject)]
+    return [each for each in found if each.get("tool", "") == tool]
 
 
 @contextlib.asynccontextmanager

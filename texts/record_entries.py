@@ -107,6 +107,8 @@ def _revision(of: _Facts) -> str:
 def _attempt(of: _Facts) -> str:
     if of.has("session_event"):
         return _write_input(of)
+    if of.has("act"):
+        return _act(of)
     signed = of.text("entry.signed", signer=of.get("key_id"))
     proof = of.text("entry.unsigned") if of.get("unsigned", "yes") else signed
     proof = of.text("entry.vouched", reporter=of.get("reporter")) if of.has("reporter") else proof

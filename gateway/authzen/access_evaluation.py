@@ -13,9 +13,11 @@ from signoff.gateway.auth.caller import AuthenticatedCaller
 from signoff.gateway.authzen.access_requests import view_of
 from signoff.gateway.authzen.asked_call import AskedCall, NoSuchCall, find_call
 from signoff.gateway.authzen.evaluation_body import EvaluationBody
+from signoff.gateway.authzen.problems import EVALUATION
 from signoff.gateway.authzen.sealed_ids import AUTHZEN_KEY, open_approval, seal_denial
 from signoff.gateway.calls.call_proposer import CHANNEL
 from signoff.gateway.calls.call_reader import CALL, load_call
+from signoff.gateway.calls.call_refusals import note_refusal
 from signoff.gateway.calls.permit_service import use_id, use_permit
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest
@@ -52,6 +54,9 @@ _UNKNOWN: Final = NextStep("approval_unverifiable", "none")
 _OUT_OF_SCOPE: Final = NextStep("out_of_scope", "request")
 _EDITED: Final = NextStep("out_of_scope", "none")
 
+_REFUSALS: Final = {"not_available": "unknown", _UNKNOWN.reason: "unproved", _OUT_OF_SCOPE.reason: "stale"}
+"""Reasons that are written down: no tool of this agent, no approval of its, and another call than was approved."""
+
 
 @dataclass(frozen=True)
 class CallJudgment:
@@ -72,10 +77,13 @@ async def evaluate(deps: GatewayDeps, caller: AuthenticatedCaller | None, body: 
     try:
         asked = find_call(deps, caller, body)
     except NoSuchCall as error:
+        await note_refusal(deps, caller, EVALUATION, error.refusal, body.resource.id)
         return _denial(error.reason, error.message)
-    if APPROVAL in body.context:
-        return await _use_approval(deps, asked, body.context[APPROVAL])
-    return await _decide(deps, asked)
+    found = await (_use_approval(deps, asked, body.context) if APPROVAL in body.context else _decide(deps, asked))
+    reason = found.get("context", {}).get("reason", "")
+    if reason in _REFUSALS:
+        await note_refusal(deps, caller, EVALUATION, Refused(reason, code=_REFUSALS[reason]), asked.tool)
+    return found
 
 
 async def _decide(deps: GatewayDeps, asked: AskedCall) -> dict[str, Any]:
@@ -132,9 +140,9 @@ def judgment_of(found: LocalGateDecision) -> CallJudgment:
     return CallJudgment(False, "approval_required", is_requestable=True)
 
 
-async def _use_approval(deps: GatewayDeps, asked: AskedCall, given: Any) -> dict[str, Any]:
+async def _use_approval(deps: GatewayDeps, asked: AskedCall, context: dict[str, Any]) -> dict[str, Any]:
     """Uses the permit of an approved call, where it is the very call that is asked about."""
-    key = await deps.store.secret_key(AUTHZEN_KEY)
+    key, given = await deps.store.secret_key(AUTHZEN_KEY), context[APPROVAL]
     approval_id = given.get("id") if isinstance(given, dict) else None
     named = open_approval(key, approval_id) if isinstance(approval_id, str) else None
     if named is None:

@@ -10,10 +10,11 @@ from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
 from signoff.gateway.authzen.access_task import AccessTaskView, find_approval
 from signoff.gateway.authzen.asked_call import AskedCall, NoSuchCall, find_call
 from signoff.gateway.authzen.evaluation_body import SubmissionBody
-from signoff.gateway.authzen.problems import AccessProblem
+from signoff.gateway.authzen.problems import REQUESTS, AccessProblem
 from signoff.gateway.authzen.sealed_ids import AUTHZEN_KEY, open_denial, open_task
 from signoff.gateway.calls.call_proposer import agent_of, propose
 from signoff.gateway.calls.call_reader import ExternalTurn, find_request, load_call, load_value, read_call
+from signoff.gateway.calls.call_refusals import note_refusal
 from signoff.gateway.calls.call_withdrawal import withdraw
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest
@@ -26,11 +27,13 @@ async def submit(
     deps: GatewayDeps, caller: AuthenticatedCaller | None, body: SubmissionBody, key: str | None
 ) -> AccessTaskView:
     """Proposes the call that was denied, once for each denial or `key`. Raises `AccessProblem` and as `propose`."""
-    asked = _find_denied(deps, caller, body)
+    asked = await _find_denied(deps, caller, body)
     evaluation = body.denial.evaluation_id
     denial = open_denial(await deps.store.secret_key(AUTHZEN_KEY), evaluation)
     if denial is None or denial.digest != asked.digest:
-        raise AccessProblem("invalid_denial_binding", "this is not the call that was denied under `evaluation_id`")
+        problem = AccessProblem("invalid_denial_binding", "this is not the call that was denied under `evaluation_id`")
+        await _note(deps, caller, problem, "unproved", asked.tool)
+        raise problem
     if deps.clock() >= denial.expires_at:
         raise AccessProblem("expired_denial", "the denial is too old; evaluate anew")
     says = body.context.get(_WORDS)
@@ -45,14 +48,23 @@ async def submit(
     try:
         turn, _ = await propose(deps, proposal, caller, name, "")
     except Conflict as error:
+        await _note(deps, caller, error, error.code, asked.tool)
         raise AccessProblem("duplicate_request", error.message) from None
     return await view_of(deps, await load_call(deps, turn.name, asked.agent, asked.tenant))
 
 
-def _find_denied(deps: GatewayDeps, caller: AuthenticatedCaller | None, body: SubmissionBody) -> AskedCall:
+async def _note(
+    deps: GatewayDeps, caller: AuthenticatedCaller | None, error: Refused, code: str, tool: str = ""
+) -> None:
+    # By a code of ours: those of this dialect are not known elsewhere.
+    await note_refusal(deps, caller, REQUESTS, Refused(error.message, code=code), tool)
+
+
+async def _find_denied(deps: GatewayDeps, caller: AuthenticatedCaller | None, body: SubmissionBody) -> AskedCall:
     try:
         asked = find_call(deps, caller, body)
     except NoSuchCall as error:
+        await _note(deps, caller, error.refusal, error.refusal.code, body.resource.id)
         raise AccessProblem("not_requestable", error.message) from None
     actor = None if body.client is None else body.client.actor
     # What is claimed is proved by the token alone: it is the agent's own, and says nothing of anybody behind it.
@@ -93,10 +105,12 @@ async def _load(deps: GatewayDeps, caller: AuthenticatedCaller | None, task: str
     named = open_task(await deps.store.secret_key(AUTHZEN_KEY), task)
     missing = AccessProblem("unknown_task", "there is no such task")
     if named is None:
+        await _note(deps, caller, missing, "unknown")
         raise missing
     try:
         agent, _ = agent_of(deps, caller, named.agent)
         return await load_call(deps, named.call, agent, own_tenant(caller, None))
     # Another agent's is answered like one that is not there.
-    except (NotFound, Refused):
+    except (NotFound, Refused) as error:
+        await _note(deps, caller, error, error.code)
         raise missing from None

@@ -17,6 +17,8 @@ TOOL: Final = "tool"
 """The type of resources that are tools."""
 ACTIONS: Final = ("tools/call", "invoke")
 """The actions that are a call of a tool: as the mapping of MCP names it, and as the profile's own example does."""
+NOT_ALLOWED: Final = "subject_not_allowed"
+"""The reason where the agent may not ask in this name."""
 _PEOPLE: Final = ("user", "identity")
 _AGENTS: Final = ("agent", "ai_agent")
 
@@ -45,6 +47,11 @@ class NoSuchCall(Exception):
         self.reason = reason
         self.message = message
 
+    @property
+    def refusal(self) -> Refused:
+        """The refusal in our own words."""
+        return Refused(self.message, code="not_allowed" if self.reason == NOT_ALLOWED else "malformed")
+
 
 def find_call(deps: GatewayDeps, caller: AuthenticatedCaller | None, body: EvaluationBody) -> AskedCall:
     """Returns the call that `body` is about. Raises `NoSuchCall`.
@@ -63,7 +70,7 @@ def find_call(deps: GatewayDeps, caller: AuthenticatedCaller | None, body: Evalu
         person = asker_of(deps, declared, user, tenant)
     # One answer for all: nobody is told who else is there.
     except (Refused, NotFound) as error:
-        raise NoSuchCall("subject_not_allowed", _words(error)) from None
+        raise NoSuchCall(NOT_ALLOWED, _words(error)) from None
     return AskedCall(tenant, agent, person, body.resource.id, _read_arguments(body))
 
 
@@ -72,14 +79,14 @@ def _read_subject(body: EvaluationBody) -> tuple[str | None, str | None]:
     subject, act = body.subject, body.subject.properties.get("act")
     acting = act.get("sub") if isinstance(act, dict) else None
     if act is not None and (not isinstance(acting, str) or (isinstance(act, dict) and "act" in act)):
-        raise NoSuchCall("subject_not_allowed", "`act` names the agent as `sub`, and nobody behind it")
+        raise NoSuchCall(NOT_ALLOWED, "`act` names the agent as `sub`, and nobody behind it")
     if subject.type in _PEOPLE:
         return acting, subject.id
     if subject.type in _AGENTS:
         if acting not in (None, subject.id):
-            raise NoSuchCall("subject_not_allowed", "the subject is one agent, and `act` names another")
+            raise NoSuchCall(NOT_ALLOWED, "the subject is one agent, and `act` names another")
         return subject.id, None
-    raise NoSuchCall("subject_not_allowed", "the subject is a `user` for whom the agent acts, or the `agent` itself")
+    raise NoSuchCall(NOT_ALLOWED, "the subject is a `user` for whom the agent acts, or the `agent` itself")
 
 
 def _read_arguments(body: EvaluationBody) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.errors import SignoffError
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.auth.dependencies import Deps, LiveUpdates, TokenAgent
+from signoff.gateway.calls.call_refusals import note_refused_request
 from signoff.gateway.errors import sentence
 from signoff.gateway.hooks.hook_answer import SILENT, HookAnswer, deny
 from signoff.gateway.hooks.hook_calls import HookCalls
@@ -78,5 +79,6 @@ async def _answer(calls: HookCalls, event: HookBody) -> HookAnswer:
     except ValidationError as error:
         return deny(event, f"Not run: {sentence(error.errors())}")
     except SignoffError as error:
+        await note_refused_request(calls.request, error, event.tool_name)
         # In the hook's own way of saying no: by default a status that is no success lets the call run.
         return deny(event, f"Not run: {error.message}")

@@ -21,11 +21,12 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from signoff.contracts.errors import NotFound, SignoffError, Unavailable
+from signoff.contracts.errors import NotFound, Refused, SignoffError, Unavailable
 from signoff.contracts.limits import REQUEST_BODY_BYTES
 from signoff.contracts.names import VERSION
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.calls.call_reader import ExternalTurn
+from signoff.gateway.calls.call_refusals import note_refused_request
 from signoff.gateway.calls.call_withdrawal import SETTLED
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.mcp.call_result import result_of, waiting_words
@@ -80,10 +81,11 @@ class ProtocolServer:
 
 
 async def _list_tools(ctx: _Context, params: PaginatedRequestParams | None) -> ListToolsResult:
+    calls = _calls(ctx)
     try:
-        return ListToolsResult.model_validate({"tools": _calls(ctx).tools()})
+        return ListToolsResult.model_validate({"tools": calls.tools()})
     except SignoffError as error:
-        raise _error_of(error) from None
+        raise await _refuse(calls, error) from None
 
 
 async def _call_tool(ctx: _Context, params: CallToolRequestParams) -> dict[str, Any] | CallToolResult:
@@ -92,7 +94,7 @@ async def _call_tool(ctx: _Context, params: CallToolRequestParams) -> dict[str, 
         calls.require_tool(params.name)
         return await _ToolRequest(ctx, calls, params).answer()
     except SignoffError as error:
-        raise _error_of(error) from None
+        raise await _refuse(calls, error, params.name) from None
 
 
 class _ToolRequest:
@@ -131,7 +133,7 @@ class _ToolRequest:
             return turn, answer, 0
         opened = await self._calls.open_state(self._tool, self._args, self._state)
         if opened is None:
-            raise MCPError(INVALID_PARAMS, "Invalid or expired requestState")
+            raise Refused("Invalid or expired requestState", code="unproved")
         turn, answer = await self._calls.join(opened[0])
         return turn, answer, opened[1]
 
@@ -155,7 +157,7 @@ async def _get_task(ctx: _Context, params: _TaskParams) -> dict[str, Any]:
         await calls.hand_out(turn, answer)
         return found
     except SignoffError as error:
-        raise _error_of(error) from None
+        raise await _refuse(calls, error) from None
 
 
 async def _cancel_task(ctx: _Context, params: _TaskParams) -> dict[str, Any]:
@@ -163,7 +165,7 @@ async def _cancel_task(ctx: _Context, params: _TaskParams) -> dict[str, Any]:
     try:
         await calls.withdraw(params.task_id)
     except SignoffError as error:
-        raise _error_of(error) from None
+        raise await _refuse(calls, error) from None
     return {"resultType": "complete"}
 
 
@@ -172,7 +174,7 @@ async def _update_task(ctx: _Context, params: _TaskParams) -> dict[str, Any]:
     try:
         await calls.load(params.task_id)
     except SignoffError as error:
-        raise _error_of(error) from None
+        raise await _refuse(calls, error) from None
     # Nothing is ever asked of the client, so that all it answers is out of date.
     return {"resultType": "complete"}
 
@@ -205,10 +207,15 @@ def _calls(ctx: _Context) -> ToolCalls:
     return calls
 
 
+async def _refuse(calls: ToolCalls, error: SignoffError, tool: str = "") -> MCPError:
+    await note_refused_request(calls.request, error, tool)
+    return _error_of(error)
+
+
 def _error_of(error: SignoffError) -> MCPError:
     match error:
         case Unavailable():
             return MCPError(INTERNAL_ERROR, error.message)
-        case NotFound() | BadRequest(status=422):
+        case NotFound() | BadRequest(status=422) | Refused(code="unproved"):
             return MCPError(INVALID_PARAMS, error.message)
     return MCPError(REFUSED, error.message)

@@ -111,6 +111,7 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
 ]
 PLAIN = [
     ("admin", {"act": "freeze", "reason": "drill"}, "freeze: drill"),
+    ("attempt", {"act": "refused to an agent", "code": "scope"}, "refused to an agent (code scope)"),
     ("admin", {}, "did something"),
     ("strange", {}, "strange"),
 ]

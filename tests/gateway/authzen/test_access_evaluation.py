@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from authzen_rig import EnforcementPoint, asking, call_of, enforcement_point, with_approval
+from call_rig import CallRig, production_gateway, refusals
 from gateway_rig import PEOPLE
 
 from signoff.contracts.content import Content
@@ -80,6 +81,23 @@ async def test_what_is_no_call_of_this_agent_is_denied(
     assert "access_request" not in found["context"]
 
 
+@pytest.mark.parametrize(
+    ("body", "code", "tool"),
+    [
+        (changed("resource", "id", to="refnud"), "unknown", "refnud"),
+        (changed("subject", "id", to="ana"), "not_allowed", "refund"),
+        (asking(20, approval={"id": "guessed"}), "unproved", "refund"),
+    ],
+)
+async def test_what_is_refused_is_recorded(point: EnforcementPoint, body: dict[str, Any], code: str, tool: str) -> None:
+    """An unknown tool, a foreign person, and an approval that nobody gave."""
+    gateway = production_gateway(point.agent.rig)
+    async with enforcement_point(CallRig(gateway)) as own:
+        before = await refusals(gateway, "actor:coder", tool)
+        assert (await own.evaluate(body))["decision"] is False
+        assert [each["code"] for each in (await refusals(gateway, "actor:coder", tool))[len(before) :]] == [code]
+
+
 async def test_the_agent_itself_may_be_the_subject(point: EnforcementPoint) -> None:
     """Where it acts for one person; `identity` is what the mapping of MCP calls a user."""
     for subject in ({"type": "agent", "id": "coder"}, {"type": "identity", "id": "guest"}):
@@ -142,6 +160,18 @@ async def test_an_approval_is_for_the_very_call_that_was_approved(point: Enforce
         told = (await clerk.evaluate(with_approval(body | {"subject": subject}, approval)))["context"]
         assert told["reason"] == "approval_unverifiable"
     assert (await point.evaluate(with_approval(body, approval)))["decision"] is True
+
+
+async def test_an_approval_that_is_used_for_another_call_is_recorded(point: EnforcementPoint) -> None:
+    """With other arguments than people saw."""
+    body, gateway = asking(), production_gateway(point.agent.rig)
+    approval = await point.approved(body)
+    edited = copy.deepcopy(body)
+    edited["action"]["properties"]["arguments"]["euro"] = 201
+    async with enforcement_point(CallRig(gateway)) as own:
+        before = await refusals(gateway, "actor:coder", "refund")
+        assert (await own.evaluate(with_approval(edited, approval)))["decision"] is False
+        assert [each["code"] for each in (await refusals(gateway, "actor:coder", "refund"))[len(before) :]] == ["stale"]
 
 
 @pytest.mark.parametrize("approval", [None, "yes", {}, {"id": 7}, {"id": "guessed"}, {"id": "e30.AAAA"}, True])

@@ -1,12 +1,14 @@
 """Access requests: bound to a denial, asked once, followed by a task, withdrawn."""
 
+import copy
 import dataclasses
+import uuid
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from authzen_rig import REQUESTS, EnforcementPoint, asking, call_of, enforcement_point, submission, with_approval
-from call_rig import approval_of
+from call_rig import CallRig, approval_of, production_gateway, refusals
 from gateway_rig import PEOPLE
 
 from signoff.gateway.authzen.access_requests import submit
@@ -101,6 +103,26 @@ async def test_a_request_that_is_not_of_its_denial_is_refused(point: Enforcement
         return
     kind = "not_requestable" if change == "subject" else "invalid_denial_binding"
     assert problem(await point.http.post(REQUESTS, json=sent)) == (400, kind)
+
+
+async def test_what_is_refused_is_recorded(point: EnforcementPoint) -> None:
+    """Other arguments than were denied, other ones under a key, and a task that is not the agent's."""
+    gateway = production_gateway(point.agent.rig)
+    async with enforcement_point(CallRig(gateway)) as own:
+        before = await refusals(gateway, "actor:coder", "refund")
+        body, key = asking(), uuid.uuid4().hex
+        denied = await own.evaluate(body)
+        edited = copy.deepcopy(submission(body, denied))
+        edited["action"]["properties"]["arguments"]["euro"] = 300
+        assert problem(await own.http.post(REQUESTS, json=edited)) == (400, "invalid_denial_binding")
+        assert (await own.submit(body, denied, key)).status_code == 202
+        other = asking(order="B8")
+        assert problem(await own.submit(other, await own.evaluate(other), key)) == (409, "duplicate_request")
+        found = (await refusals(gateway, "actor:coder", "refund"))[len(before) :]
+        assert [each["code"] for each in found] == ["unproved", "conflict"]
+        before = await refusals(gateway, "actor:coder")
+        assert problem(await own.http.get(f"{REQUESTS}/guessed")) == (404, "unknown_task")
+        assert [each["code"] for each in (await refusals(gateway, "actor:coder"))[len(before) :]] == ["unknown"]
 
 
 async def test_a_denial_that_is_old_is_followed_by_nothing(point: EnforcementPoint) -> None:

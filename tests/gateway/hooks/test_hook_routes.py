@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from call_rig import CallRig, call_token
+from call_rig import CallRig, call_token, production_gateway, refusals
 from gateway_login import bearer, locked_rig, token_of
 
 from signoff.contracts.errors import ServerUnavailable
@@ -32,6 +32,26 @@ async def test_the_token_of_an_agent_alone_lets_a_hook_in(hooks: Callable[..., A
             refused = await http.post(path, json=body, headers=own, params=query)
             assert (refused.status_code, refused.json()["hookSpecificOutput"]["permissionDecision"]) == (200, "deny")
             assert words in refused.json()["hookSpecificOutput"]["permissionDecisionReason"]
+
+
+async def test_what_is_refused_is_recorded(hooks: Callable[..., Any]) -> None:
+    """A foreign person, another agent, and other arguments under a known id: the hook is told no each time."""
+    session = hooks()
+    rig, own = production_gateway(session.agent.rig), bearer(await call_token(session.agent.rig, "coder"))
+    known = session.body("PreToolUse", "ls", tool_use_id="toolu_refused")
+    tried = [
+        ("not_allowed", known, {"user": "ana"}),
+        ("not_allowed", known, {"agent": "clerk"}),
+        ("conflict", known | {"tool_input": {"command": "ls -a"}}, {}),
+    ]
+    path = "/v1/hooks/claude-code"
+    assert (await rig.http.post(path, json=known, headers=own)).status_code == 200
+    before = await refusals(rig, "actor:coder", "Bash")
+    for _, body, query in tried:
+        answer = await rig.http.post(path, json=body, headers=own, params=query)
+        assert answer.json()["hookSpecificOutput"]["permissionDecision"] == "deny"
+    found = (await refusals(rig, "actor:coder", "Bash"))[len(before) :]
+    assert [(each["code"], each["where"]) for each in found] == [(code, f"POST {path}") for code, _, _ in tried]
 
 
 @pytest.mark.parametrize("host", ["claude-code", "codex"])

@@ -1,17 +1,26 @@
 """Tools are listed and called by the protocol's own client, of both eras, and a call is held while people are asked."""
 
 import asyncio
+import json
+import uuid
 from typing import Any
 
 import pytest
+from call_rig import call_token, production_gateway, refusals
+from gateway_login import bearer
 from mcp.shared.exceptions import MCPError
 from mcp_rig import ERAS, LEGACY, MODERN, McpRig, text_of_result
 from mcp_types import InputRequiredResult
 
 from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.engine.call_client import CallClient
+from signoff.gateway.mcp.call_task import TASKS
 from signoff.gateway.mcp.protocol_server import TOOL_USE_ID
 
+MODERN_META: dict[str, Any] = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientCapabilities": {"extensions": {TASKS: {}}},
+}
 _AMOUNTS = iter(range(100, 900))
 _AWAY_SECONDS = 6.0
 _SIGNALED = "WORKFLOW_EXECUTION_SIGNALED"
@@ -60,6 +69,30 @@ async def test_a_tool_that_is_not_listed_is_unknown(mcp: McpRig, era: str, name:
     async with mcp.client(era) as client:
         with pytest.raises(MCPError, match="Unknown tool"):
             await client.call_tool(name, {"order": "A7", "euro": 20})
+
+
+async def test_what_is_refused_is_recorded(mcp: McpRig) -> None:
+    """An unknown tool, a foreign person, the state of another request, and a task of another agent."""
+    gateway, secret = production_gateway(mcp.gateway), await call_token(mcp.gateway, "coder")
+    state = MODERN_META | {"io.modelcontextprotocol/clientCapabilities": {}}
+    pay = {"name": "pay", "arguments": {"amount": 20}}
+    tried = [
+        ("", "tools/call", {"name": "p\x00", "arguments": {}}, "unknown", "p?"),
+        ("?user=ana", "tools/call", pay, "not_allowed", "pay"),
+        ("", "tools/call", pay | {"requestState": "made-up", "_meta": state}, "unproved", "pay"),
+        ("", "tasks/get", {"taskId": f"main.{uuid.uuid4()}.x", "_meta": MODERN_META}, "unknown", ""),
+    ]
+    for query, method, params, code, tool in tried:
+        before = await refusals(gateway, "actor:coder", tool)
+        headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+        if "_meta" in params:
+            named = str(params.get("taskId", params.get("name")))
+            headers |= {"mcp-protocol-version": MODERN, "mcp-method": method, "mcp-name": named}
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+        answer = await gateway.http.post(f"/mcp/coder{query}", content=body, headers=headers | bearer(secret))
+        assert '"error"' in answer.text, answer.text
+        found = (await refusals(gateway, "actor:coder", tool))[len(before) :]
+        assert [(each["code"], each["where"]) for each in found] == [(code, "POST /mcp/coder")], answer.text
 
 
 @pytest.mark.parametrize("era", ERAS)
