@@ -1,17 +1,19 @@
 """What a test needs of a shape of contracts whose fields it does not care about: each built whole, with defaults."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from signoff.approvals.deadlines import open_request
-from signoff.contracts.approval import ApprovalRequest, Card
+from signoff.contracts.approval import ApprovalRequest, Card, Question
 from signoff.contracts.call import CallContext
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
+from signoff.contracts.grant import Grant, GrantScope
 from signoff.contracts.person import Principal
 from signoff.registry.tool_context import ToolContext
 
 _CALL = "c1.1"
+_NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def a_request(*, opened: datetime | None = None, **fields: Any) -> ApprovalRequest:
@@ -34,6 +36,42 @@ def a_request(*, opened: datetime | None = None, **fields: Any) -> ApprovalReque
     }
     request = ApprovalRequest(**given | fields)
     return request if opened is None else open_request(request, opened)
+
+
+def a_question(**fields: Any) -> Question:
+    """Returns the question of `guest`'s call to pay, as the gates ask it, in session `s` and turn `t` of `main`.
+
+    `fields` are those of `Question`; `id` follows from tenant, session, turn and call.
+    """
+    place = {"tenant": "main", "session": "s", "turn": "t", "call": _CALL}
+    place |= {name: fields[name] for name in place if name in fields}
+    given: dict[str, Any] = {
+        **place,
+        "id": ".".join(place.values()),
+        "requester": Principal(user="guest", name="Guest"),
+        "tool": "pay",
+        "definition": "d",
+        "args": Content(inline={}),
+        "digest": "d",
+    }
+    return Question(**given | fields)
+
+
+def a_grant(**fields: Any) -> Grant:
+    """Returns the approval of `ana`, remembered for one more call of any session to pay; `fields` are `Grant`'s."""
+    given: dict[str, Any] = {
+        "id": "g",
+        "verdict": "approved",
+        "like": GrantScope(tenant="main", tool="pay", definition="d"),
+        "people": ("ana",),
+        "approval_id": f"main.s.t.{_CALL}",
+        "requester": "guest",
+        "created_at": _NOON,
+        "expires_at": _NOON,
+        "uses": 1,
+        "uses_left": 1,
+    }
+    return Grant(**given | fields)
 
 
 def a_decision(request: ApprovalRequest | None = None, **fields: Any) -> Decision:

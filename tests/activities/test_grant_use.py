@@ -57,6 +57,7 @@ from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.store.tables import GRANTS
 from signoff.store.vouched_people import vouched_writer
+from signoff.testing.builders import a_grant
 from signoff.testing.questions import answer
 
 SMALL = GrantRequest(scope="tenant", where="args.amount <= 50.0")
@@ -165,13 +166,12 @@ def expected(tool: Tool, deps: WorkerDeps, verdict: Any, wish: GrantRequest, **f
         "people": ("approver",),
         "reason": "go on",
         "approval_id": ID,
-        "requester": GUEST.user,
         "created_at": NOW,
         "expires_at": ASKED + timedelta(seconds=wish.seconds),
         "uses": wish.uses,
         "uses_left": wish.uses,
     }
-    return Grant(**given | fields)
+    return a_grant(**given | fields)
 
 
 async def recorded(store: Store, grant: Grant, wish: GrantRequest) -> None:

@@ -43,6 +43,7 @@ from signoff.registry.tool import Tool
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
+from signoff.testing.builders import a_question
 from signoff.testing.questions import answer
 
 LEDGER = Ledger()
@@ -333,20 +334,12 @@ ESCALATES = Terms(approvers=("role:approvers",), escalate_after=60.0, escalate_t
 def question(**fields: Any) -> Question:
     """A question that escalates to the boss after a minute."""
     given: dict[str, Any] = {
-        "id": "main.s.t.c1.1",
-        "tenant": "main",
-        "turn": "t",
-        "call": "c1.1",
-        "requester": GUEST,
-        "tool": "pay",
-        "args": Content(inline=ARGS),
-        "digest": "d",
         "approvers": ("role:approvers",),
         "escalate_after": 60.0,
         "escalate_to": BOSS,
         "opened_at": OPENED,
     }
-    return Question(**given | fields)
+    return a_question(**given | fields)
 
 
 def voters(terms: Terms, *questions: Question, policy: Any = True, **ctx: Any) -> VoterSet:

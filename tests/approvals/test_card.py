@@ -7,10 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from signoff.approvals.card import CARD_BYTES, ROWS, ROWS_PER_ARGUMENT, draw_card, render_card
-from signoff.contracts.approval import Card, Question
-from signoff.contracts.content import Content
+from signoff.contracts.approval import Card
 from signoff.contracts.limits import CARD_VALUE_CHARS, EFFECT_CHARS
-from signoff.contracts.person import Principal
+from signoff.testing.builders import a_question
 
 NASTY = 'a\u202e\u200b\n{}⟦⟧⏎"\\東🛫\ud800'
 TEXT = st.text(max_size=30) | st.text(alphabet=NASTY, max_size=30)
@@ -41,11 +40,7 @@ def texts(shown: Card) -> list[str]:
 
 def test_a_card_is_drawn_of_the_declaration_and_the_question() -> None:
     """And of nothing else; what either calls secret is hidden."""
-    asked = Question(
-        id="main.s.t.c1.1", tenant="main", turn="t", call="c1.1", requester=Principal(user="guest"), tool="pay",
-        definition="d", args=Content(inline={}), digest="0123", secrets=("pin",), show=("to", "pin", "card"),
-        agent_says="as you said", note="asked again",
-    )  # fmt: skip
+    asked = a_question(secrets=("pin",), show=("to", "pin", "card"), agent_says="as you said", note="asked again")
     declaration = {
         "effect": "Pay {to}",
         "title": "Payments",

@@ -24,8 +24,8 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.grant import Grant, GrantScope
 from signoff.contracts.limits import MAX_REMEMBERED_SECONDS, MAX_REMEMBERED_USES
-from signoff.contracts.person import Principal
 from signoff.testing import a_decision, a_request
+from signoff.testing.builders import a_grant, a_question
 
 WISH = GrantRequest(scope="tenant", where="args.amount < 5.0", seconds=60.0, uses=3)
 
@@ -34,14 +34,6 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 EXACT = GrantRequest(scope="session", seconds=60.0, uses=3)
 ARGS = {"amount": 4}
 TERMS: dict[str, Any] = {
-    "id": "main.s.t.c1.1",
-    "tenant": "main",
-    "session": "s",
-    "turn": "t",
-    "call": "c1.1",
-    "requester": Principal(user="guest"),
-    "tool": "pay",
-    "definition": "d",
     "args": Content(inline=ARGS),
     "digest": "0123",
     "rule": RuleReference(kind="global", name="large"),
@@ -54,7 +46,7 @@ TERMS: dict[str, Any] = {
 
 def question(**fields: Any) -> Question:
     """A question whose answers may be remembered."""
-    return Question(**TERMS | fields)
+    return a_question(**TERMS | fields)
 
 
 def vote(subject: str, remember: GrantRequest | None = WISH, verdict: Any = "approved", minutes: int = 1) -> Vote:
@@ -203,14 +195,10 @@ def test_the_calls_like_one_are_those_of_its_tool_rule_and_policy() -> None:
 
 def grant(**fields: Any) -> Grant:
     """The grant that the yes of Ana to `question` makes, by its terms."""
-    return Grant(
+    return a_grant(
         **{
             "id": grant_id("main.s.t.c1.1", 1, "approved"),
-            "verdict": "approved",
             "like": scope_of_call(question(), EXACT, ARGS),
-            "people": ("ana",),
-            "approval_id": "main.s.t.c1.1",
-            "requester": "guest",
             "created_at": NOW + timedelta(minutes=1),
             "expires_at": NOW + timedelta(minutes=2),
             "uses": 3,

@@ -12,7 +12,7 @@ from signoff.approvals.request_state import StoredAnswer, edit_stands, request_a
 from signoff.contracts.approval import Card, Question, Vote
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
-from signoff.contracts.person import Principal
+from signoff.testing.builders import a_question
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -30,11 +30,10 @@ def digest(amount: int) -> str:
 def question(amount: int = 5, **fields: Any) -> Question:
     """A question that waits for an hour from `NOW`."""
     given: dict[str, Any] = {
-        "id": ID, "code": "K7Q2FM", "tenant": "main", "turn": "t", "call": "c1.1", "requester": Principal(user="guest"),
-        "tool": "pay", "definition": "d", "args": Content(inline={"amount": amount}), "digest": digest(amount),
+        "id": ID, "code": "K7Q2FM", "session": "", "args": Content(inline={"amount": amount}), "digest": digest(amount),
         "timeout": 3600.0, "opened_at": NOW,
     }  # fmt: skip
-    return Question(**given | fields)
+    return a_question(**given | fields)
 
 
 def an_answer(

@@ -14,17 +14,15 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, DescribeWorkflowInput, Interceptor, OutboundInterceptor
 from temporalio.service import RPCError, RPCStatusCode
 
-from signoff.contracts.approval import Question
 from signoff.contracts.canonical_json import canonical_json, sha256_hex
-from signoff.contracts.content import Content
 from signoff.contracts.errors import Refused, ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey
-from signoff.contracts.person import Principal
 from signoff.engine.store_cleanup import StoreCleanup, StoreRemoval, read_status
 from signoff.store.old_turns import RemovedRows
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.store.tables import BLOB_SESSIONS, BLOBS, QUESTIONS, TICKETS
+from signoff.testing.builders import a_question
 
 DAY = 86_400_000
 BIG = b'"' + b"x" * 9_000 + b'"'
@@ -79,11 +77,7 @@ async def _forget(client: Client, name: str) -> None:
 async def _turn(store: Store, turn: TurnKey) -> None:
     """The rows of a turn: a question that is over, a ticket, and a blob."""
     approval = ".".join((*turn, "c1.1"))
-    asked = Question(
-        id=approval, tenant=turn.tenant, session=turn.session, turn=turn.turn, call="c1.1",
-        requester=Principal(user="guest"), tool="pay", definition=sha256_hex({"name": "pay"}),
-        args=Content(inline={"amount": 5}), digest="d" * 64, timeout=3600.0,
-    )  # fmt: skip
+    asked = a_question(tenant=turn.tenant, session=turn.session, turn=turn.turn, definition=sha256_hex({"name": "pay"}))
     await Questions(store).ask(asked, canonical_json({"name": "pay"}))
     await Questions(store).end(approval, 1, "cancelled")
     await store.claim(f"key-{turn.turn}-{turn.session}", workflow=turn.workflow_id, call="c1.1", tool="pay")

@@ -6,15 +6,14 @@ from typing import Any
 import pytest
 from policy_samples import arguments, compiled, context
 
-from signoff.contracts.approval import AppliedTerm, ApproverGroup, Question
-from signoff.contracts.content import Content
+from signoff.contracts.approval import AppliedTerm, ApproverGroup
 from signoff.contracts.errors import ConfigError
-from signoff.contracts.person import Principal
 from signoff.policy.approval_policy import ApprovalPolicy, Term, TermRule
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.policy.handler_verdict import HandlerVerdict, apply_handler_verdict, read_answer
 from signoff.policy.second_engine import second_program
 from signoff.policy.terms import Terms, terms_of
+from signoff.testing.builders import a_question
 
 LARGE = {"when": "args.count > 2", "quorum": 2, "reason": "it is a large order"}
 LEGAL = {"when": "args.currency == 'USD'", "approvers": ["role:legal"]}
@@ -225,9 +224,6 @@ def test_a_typo_in_a_condition_names_the_term() -> None:
 def test_terms_exceed_a_question_that_asked_for_less(more: dict[str, Any], asks_more: bool) -> None:
     """In any one of them; whom silence leads to asks for nothing more of those who answered."""
     rules = ApprovalPolicy.model_validate(BASE)
-    asked = Question(
-        id="main.s.t.c1.1", tenant="main", turn="t", call="c1.1", requester=Principal(user="guest"), tool="pay",
-        args=Content(inline={}), digest="d", approvers=("role:finance",),
-    )  # fmt: skip
+    asked = a_question(approvers=("role:finance",))
     applied: list[AppliedTerm] = [Term.model_validate(more).as_applied()] if more else []
     assert terms_of(rules, rules.named_approvers, applied).are_stricter_than(asked) is asks_more

@@ -25,6 +25,7 @@ from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
+from signoff.testing.builders import a_grant
 
 GOOD = {"flight": "TP 531", "totalCost": 420}
 TOOL = a_tool(requires_approval=ApprovalPolicy(allow_remember=True))
@@ -183,20 +184,9 @@ def grant(found: LocalGateDecision, **fields: Any) -> Grant:
         "rule": found.verdict.rule,
         "policy_hash": found.verdict.policy_hash,
     }
-    given: dict[str, Any] = {
-        "id": "g",
-        "verdict": "approved",
-        "people": ("ana",),
-        "approval_id": "main.s.t.c1.1",
-        "requester": "guest",
-        "created_at": NOON,
-        "expires_at": NOON,
-        "uses": 1,
-        "uses_left": 1,
-    }
     scope = {name.removeprefix("like_"): value for name, value in fields.items() if name.startswith("like_")}
     own = {name: value for name, value in fields.items() if not name.startswith("like_")}
-    return Grant(**given | own, like=GrantScope(**like | scope))
+    return a_grant(**own, like=GrantScope(**like | scope))
 
 
 def applies(found: LocalGateDecision, given: Grant, policy: Any = ALLOWED, args: Any = GOOD, **ctx: Any) -> bool:

@@ -16,7 +16,6 @@ from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool, running_turns, ye
 from signoff.activities.gate_activity import digest_of
 from signoff.activities.permit_check import SignaturePolicy, approval_of, check_permit, voter_set
 from signoff.contracts.activity_messages import Tally
-from signoff.contracts.approval import Question
 from signoff.contracts.call import CallContext, Permit
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
@@ -33,6 +32,7 @@ from signoff.registry.gates.pipeline import judge
 from signoff.registry.registry import definition_hash
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.store import Store
+from signoff.testing.builders import a_question
 from signoff.testing.scripted_model import calls, respond
 
 KEY = TurnKey("main", "s", "t")
@@ -133,13 +133,11 @@ def rows_of(catalog: Catalog, tool: str, args: Any, found: LocalGateDecision) ->
     if found.kind != "ask" or present is None:
         return None
     policy = catalog.policy(tool).policy or ApprovalPolicy()
-    question = Question(
-        id="main.s.t.c1.1",
+    question = a_question(
         tenant=CTX.tenant,
         session=CTX.session,
         turn=CTX.turn,
         actor=CTX.actor,
-        call="c1.1",
         requester=CTX.user,
         tool=tool,
         definition=definition_hash(present),

@@ -9,11 +9,11 @@ from signoff.contracts.approval import Question, Vote
 from signoff.contracts.canonical_json import canonical_json, sha256_hex
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
-from signoff.contracts.person import Principal
 from signoff.store.questions.answers import add_answer
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
+from signoff.testing.builders import a_question
 
 DECLARED = {"name": "pay"}
 
@@ -21,11 +21,10 @@ DECLARED = {"name": "pay"}
 def question(approval: str = "main.s.t.c1.1", **fields: Any) -> Question:
     """A question as the gates ask it, without revision, code and time."""
     given: dict[str, Any] = {
-        "id": approval, "tenant": "main", "session": "s", "turn": "t", "call": "c1.1",
-        "requester": Principal(user="guest"), "tool": "pay", "definition": sha256_hex(DECLARED),
+        "id": approval, "definition": sha256_hex(DECLARED),
         "args": Content(inline={"amount": 5}), "digest": "d" * 64, "timeout": 3600.0,
     }  # fmt: skip
-    return Question(**given | fields)
+    return a_question(**given | fields)
 
 
 async def put(store: Store, asked: Question | None = None) -> Question:
