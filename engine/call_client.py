@@ -29,9 +29,10 @@ PATIENCE: Final = timedelta(seconds=10)
 """How long the answer to a proposed call is waited for: a call that Signoff runs itself may take longer."""
 _UPDATE_HEX: Final = 20
 _NO_ANSWER: Final = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
-_NOT_NOW: Final = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.UNAVAILABLE)
-"""What the server says of one that has as many Updates under way as it takes, or that ended meanwhile."""
-_GONE: Final = (RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION)
+_NOT_NOW: Final = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.UNAVAILABLE, RPCStatusCode.FAILED_PRECONDITION)
+"""What the server says of one that has as many Updates under way as it takes, ended meanwhile, or failed a task."""
+_AGAIN_SECONDS: Final = 0.2
+"""How long after an Update that was dropped it is sent again."""
 _CONFLICT: Final = "this `Idempotency-Key` names another call of yours, with other content; choose another one"
 _SILENT: Final = "no worker answered in time; ask again with the same key"
 _CLOSED: Final = {
@@ -126,27 +127,44 @@ class CallClient:
         try:
             await handle.signal(names.ATTEND_CALL, body, rpc_timeout=PATIENCE)
         except RPCError as error:
-            if error.status not in _GONE:
+            if error.status != RPCStatusCode.NOT_FOUND:
                 raise unavailable(error) from None
 
     async def _update(self, key: TurnKey, update: str, body: FrozenModel, result_type: type[_R]) -> _R | str | None:
         """Returns the answer of a call's turn; a word where it was refused without a trace, None where it is over."""
-        handle = self._turns.temporal.get_workflow_handle(key.workflow_id)
         try:
             # `rpc_timeout` bounds one request of several: of an Update that a worker let drop nothing would be heard.
             async with asyncio.timeout(PATIENCE.total_seconds()):
-                # Each with an id of its own: the server answers a known one what it answered first, for ever.
-                reply: Any = await handle.execute_update(
-                    update, body.model_dump(mode="json"), result_type=result_type, rpc_timeout=PATIENCE
-                )
-        except WorkflowUpdateFailedError as error:
-            # A validator's refusal, or its end broke the Update off: one error to the SDK.
-            cause = error.cause
-            return cause.message if isinstance(cause, ApplicationError) and cause.type == "ValueError" else None
+                while True:
+                    with contextlib.suppress(_Dropped):
+                        return await self._send(key, update, body, result_type)
+                    await asyncio.sleep(_AGAIN_SECONDS)
         except (WorkflowUpdateRPCTimeoutOrCancelledError, TimeoutError):
             raise ServerUnavailable(_SILENT) from None
         except RPCError as error:
-            if error.status in _GONE:
+            if error.status == RPCStatusCode.NOT_FOUND:
                 return None
             raise unavailable(error) from None
+
+    async def _send(self, key: TurnKey, update: str, body: FrozenModel, result_type: type[_R]) -> _R | str | None:
+        handle = self._turns.temporal.get_workflow_handle(key.workflow_id)
+        try:
+            # Each with an id of its own: the server answers a known one what it answered first, for ever.
+            reply: Any = await handle.execute_update(
+                update, body.model_dump(mode="json"), result_type=result_type, rpc_timeout=PATIENCE
+            )
+        except WorkflowUpdateFailedError as error:
+            # A validator's refusal, a worker that let it drop, or its end broke it off: one error to the SDK. Only a
+            # turn that is over answers a second one that it is not there.
+            if isinstance(error.cause, ApplicationError) and error.cause.type == "ValueError":
+                return error.cause.message
+            raise _Dropped from None
+        except RPCError as error:
+            if error.status == RPCStatusCode.FAILED_PRECONDITION:
+                raise _Dropped from None
+            raise
         return reply if isinstance(reply, result_type) else None
+
+
+class _Dropped(Exception):
+    """An Update that nobody took up: a task of its turn failed, or a worker let it drop."""

@@ -1,0 +1,73 @@
+"""An Update that nobody took up is sent again: its turn is not over, and neither permit nor report is lost."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from call_rig import CallRig
+from temporalio.client import (
+    Client,
+    Interceptor,
+    OutboundInterceptor,
+    StartWorkflowUpdateInput,
+    WorkflowUpdateFailedError,
+)
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from signoff.contracts.activity_messages import ReportReply, UseReply
+from signoff.contracts.call import ReportedOutcome
+from signoff.contracts.content import Content
+from signoff.contracts.ids import TurnKey
+from signoff.engine.call_client import CallClient
+from signoff.engine.turn_client import TurnClient
+
+FAILED_TASK = RPCError("workflow task failure", RPCStatusCode.FAILED_PRECONDITION, b"")
+"""What a server answers where a task of the workflow failed that was to take the Update up."""
+DROPPED = WorkflowUpdateFailedError(ApplicationError("dropped", type="AcceptedUpdateFailed"))
+"""What it answers of one that a worker did not speak of."""
+
+
+class _Dropping(Interceptor):
+    """A connection over which the first Updates are answered by errors."""
+
+    def __init__(self, errors: Iterator[Exception]) -> None:
+        self.errors = errors
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
+        """Put the errors in front of `next`."""
+        return _DroppingOutbound(next, self.errors)
+
+
+class _DroppingOutbound(OutboundInterceptor):
+    def __init__(self, next: OutboundInterceptor, errors: Iterator[Exception]) -> None:
+        super().__init__(next)
+        self._errors = errors
+
+    async def start_workflow_update(self, input: StartWorkflowUpdateInput) -> Any:
+        for error in self._errors:
+            raise error
+        return await super().start_workflow_update(input)
+
+
+def client_after(agent: CallRig, *errors: Exception) -> CallClient:
+    """A client whose first Updates are answered by these errors."""
+    turns = agent.rig.deps.client
+    config = turns.temporal.config()
+    config["interceptors"] = [_Dropping(iter(errors))]
+    return CallClient(TurnClient(Client(**config), task_queue=turns.task_queue))
+
+
+@pytest.mark.parametrize("error", [FAILED_TASK, DROPPED], ids=["failed task", "dropped"])
+async def test_a_permit_and_a_report_come_through(agent: CallRig, error: Exception) -> None:
+    """Where such an answer was taken for the turn's end, the permit was told to be over, the report to be of no use."""
+    call = (await agent.propose()).json()["id"]
+    key = TurnKey(*call.split("."))
+    used = await client_after(agent, error, error).use(key, "a-try-of-mine")
+    assert isinstance(used, UseReply)
+    assert used.permit is not None
+    told = ReportedOutcome(code="ok", result=Content(inline="refunded"))
+    reported = await client_after(agent, error, error).report(key, told)
+    assert isinstance(reported, ReportReply)
+    assert (await agent.show(call))["result"] == "refunded"
+    assert await client_after(agent, error).use(key, "another-try") is None
