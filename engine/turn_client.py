@@ -308,7 +308,8 @@ class TurnClient:
         named = hashlib.sha256(update_id.encode(errors="surrogatepass")).hexdigest()[:_UPDATE_HEX]
         tried = f"{key.turn.workflow_id}:{named}"
         tries = self._undecided.get(tried, 0)
-        receipt: Receipt = await handle.execute_update(
+        receipt: Receipt = await execute_update(
+            handle,
             update,
             body,
             id=f"{named}:{tries}" if tries else named,
@@ -374,8 +375,8 @@ class TurnClient:
             return _unsayable(_UNSAYABLE)
         handle = self._handle(key)
         try:
-            receipt: SessionReceipt = await handle.execute_update(
-                names.INJECT, body, result_type=SessionReceipt, rpc_timeout=self._patience
+            receipt: SessionReceipt = await execute_update(
+                handle, names.INJECT, body, result_type=SessionReceipt, rpc_timeout=self._patience
             )
         except WorkflowUpdateFailedError as error:
             if isinstance(error.cause, ApplicationError) and error.cause.type == "ValueError":
@@ -563,6 +564,20 @@ class TurnClient:
             decided_at=described.close_time,
             message="the turn has ended; who decided can be read when a worker is back",
         )
+
+
+async def execute_update(handle: WorkflowHandle[Any, Any], update: str, body: Any, **options: Any) -> Any:
+    """Executes an Update; once more where its workflow task failed, with which a server forgets it.
+
+    Raises what the SDK does.
+    """
+    try:
+        return await handle.execute_update(update, body, **options)
+    except RPCError as error:
+        # A turn that has had as many Updates as it may answers so as well, and again.
+        if error.status != RPCStatusCode.FAILED_PRECONDITION:
+            raise
+    return await handle.execute_update(update, body, **options)
 
 
 async def _asked_until(

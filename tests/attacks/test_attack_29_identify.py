@@ -18,6 +18,7 @@ from signoff.contracts.activity_messages import Authority, GateTask, IdentifyTas
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart, Message, TextPart
+from signoff.engine.turn_client import execute_update
 
 ONCE = RetryPolicy(maximum_attempts=1)
 
@@ -146,6 +147,6 @@ async def test_an_unsigned_answer_that_is_asked_for_still_counts(site: AttackSit
     replies = []
     for who in ("zoe", "ana"):
         raw = Decision(approval_id=approval_id(key), verdict="approved", subject=who)
-        replies.append(await handle.execute_update(names.DECIDE, raw.model_dump(mode="json", exclude_none=True)))
+        replies.append(await execute_update(handle, names.DECIDE, raw.model_dump(mode="json", exclude_none=True)))
     await site.person("rui").result(key)
     assert ([each["status"] for each in replies], site.amounts(to)) == (["refused", "accepted"], [2])

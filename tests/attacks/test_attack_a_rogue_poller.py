@@ -13,6 +13,7 @@ from signoff.contracts.activity_messages import RecordTask
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
+from signoff.engine.turn_client import execute_update
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -84,7 +85,7 @@ async def test_nobody_is_said_to_have_approved_who_did_not(site: AttackSite, imp
     yes = Decision(approval_id=approval_id(key), verdict="approved", subject="ana", reason="on the phone")
     async with site.without("worker"), rogue_on(impostor):
         handle = impostor.client.get_workflow_handle(key.workflow_id)
-        await handle.execute_update(names.DECIDE, yes.model_dump(mode="json", exclude_none=True))
+        await execute_update(handle, names.DECIDE, yes.model_dump(mode="json", exclude_none=True))
         await until(lambda: ended(impostor, key))
     view, (shown, _) = await site.person("bo").see(approval_id(key)), await bo.open(approval_id(key))
     assert (view.status, shown.status, site.amounts(to)) == (200, 200, [])

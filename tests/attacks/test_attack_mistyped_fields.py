@@ -5,6 +5,7 @@ from impostor import Impostor
 
 from signoff.contracts import names
 from signoff.contracts.receipt import Receipt
+from signoff.engine.turn_client import execute_update
 
 
 async def test_a_mistyped_edit_approves_nothing(site: AttackSite, impostor: Impostor) -> None:
@@ -20,7 +21,7 @@ async def test_a_mistyped_edit_approves_nothing(site: AttackSite, impostor: Impo
     handle = impostor.client.get_workflow_handle(key.workflow_id)
     wish = {"approval_id": approval, "verdict": "approved"}
     mistyped = {**wish, "edited_arg": {"amount": 5, "to": to}}
-    found = await handle.execute_update(names.DECIDE, mistyped, result_type=Receipt)
+    found = await execute_update(handle, names.DECIDE, mistyped, result_type=Receipt)
     assert (found.status, found.code, found.message) == (
         "refused",
         "malformed",
@@ -31,5 +32,5 @@ async def test_a_mistyped_edit_approves_nothing(site: AttackSite, impostor: Impo
     assert (await ana.see(approval)).view["state"] == "pending"
     assert site.amounts(to) == []
     # The same without the slip is taken: this policy takes unsigned answers.
-    denied = await handle.execute_update(names.DECIDE, {**wish, "verdict": "denied"}, result_type=Receipt)
+    denied = await execute_update(handle, names.DECIDE, {**wish, "verdict": "denied"}, result_type=Receipt)
     assert denied.status == "accepted"

@@ -22,6 +22,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
+from signoff.engine.turn_client import execute_update
 from signoff.gateway.refused_attempts import AttemptRecords
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.testing.questions import answer as store_answer
@@ -134,7 +135,7 @@ async def test_each_bad_answer_is_refused_with_its_receipt_and_recorded_through_
             if door == "signal":
                 await handle.signal(names.APPROVAL_RESPONSE, body)
                 continue
-            receipt: Receipt = await handle.execute_update(names.DECIDE, body, result_type=Receipt)
+            receipt: Receipt = await execute_update(handle, names.DECIDE, body, result_type=Receipt)
             assert (receipt.status, receipt.code) == ("refused", code), what
     await locked.turns.until(key_of(request), lambda view: view.refusals >= len(sent))
     assert await locked.turns.signoff.request(request.id) == request
@@ -185,13 +186,13 @@ async def test_each_malformed_envelope_is_refused_with_the_field_and_recorded(lo
     request = await asked(locked)
     handle = handle_of(locked, request)
     for what, body in ENVELOPES.items():
-        receipt: Receipt = await handle.execute_update(names.DECIDE, body, result_type=Receipt)
+        receipt: Receipt = await execute_update(handle, names.DECIDE, body, result_type=Receipt)
         assert (receipt.status, receipt.code) == ("refused", "malformed"), what
         assert receipt.message.startswith("`"), what
         await handle.signal(names.APPROVAL_RESPONSE, {**body, "other": "by signal"})
     for what, body in NO_OBJECTS.items():
         with pytest.raises(WorkflowUpdateFailedError) as caught:
-            await handle.execute_update(names.DECIDE, body)
+            await execute_update(handle, names.DECIDE, body)
         assert "one JSON object" in str(caught.value.cause), what
         await handle.signal(names.APPROVAL_RESPONSE, body)
     signals = len(ENVELOPES) + len(NO_OBJECTS)

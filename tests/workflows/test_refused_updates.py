@@ -10,8 +10,9 @@ from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import PollWorkflowTaskQueueRequest, RespondWorkflowTaskCompletedRequest
 from temporalio.client import Client, Interceptor, OutboundInterceptor, StartWorkflowUpdateInput
 from temporalio.service import RPCError, RPCStatusCode
-from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import PATIENCE, Ledger, catalog_of, pay_tool, running_turns, yes
 
+from signoff.contracts import names
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import TurnKey
 from signoff.engine.turn_client import TurnClient
@@ -62,6 +63,44 @@ async def test_an_answer_that_fits_into_no_update_goes_as_a_signal(
         result = await turns.signoff.result(key)
     assert (receipt.status, receipt.verdict) == ("pending", "approved")
     assert [(call.code, call.decided_by) for call in result.calls] == [("ok", "approver")]
+    assert len(ledger.rows) == 1
+
+
+class _Once(Interceptor):
+    """A connection over which the server fails the workflow task of each update when it is first sent."""
+
+    def __init__(self) -> None:
+        self.failed: set[str] = set()
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
+        """Put the failure in front of `next`."""
+        return _FailingOnce(next, self.failed)
+
+
+class _FailingOnce(OutboundInterceptor):
+    def __init__(self, next: OutboundInterceptor, failed: set[str]) -> None:
+        super().__init__(next)
+        self._failed = failed
+
+    async def start_workflow_update(self, input: StartWorkflowUpdateInput) -> Any:
+        if input.update in self._failed:
+            return await super().start_workflow_update(input)
+        self._failed.add(input.update)
+        raise RPCError("unexpected workflow task failure", RPCStatusCode.FAILED_PRECONDITION, b"")
+
+
+async def test_an_answer_whose_task_failed_is_sent_once_more(client: Client, store: Store, task_queue: str) -> None:
+    """The server forgets an update with its task: who answers is told at once what became of it, and not `pending`."""
+    once, config = _Once(), client.config()
+    config["interceptors"] = [once]
+    ledger = Ledger()
+    script = [calls(("pay", {"amount": 1})), respond("done")]
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as turns:
+        key = await turns.start()
+        await turns.waiting(key)
+        receipt = await TurnClient(Client(**config), task_queue=task_queue, patience=PATIENCE).decide(yes(key))
+        await turns.signoff.result(key)
+    assert (receipt.status, once.failed) == ("accepted", {names.DECIDE})
     assert len(ledger.rows) == 1
 
 

@@ -49,6 +49,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
+from signoff.engine.turn_client import execute_update
 from signoff.keys.key_files import FileVerifier, create_key, read_private, retire_key
 from signoff.keys.signatures import PrivateKey, PrivateKeys, Signer, new_key
 from signoff.people.directory import FixedDirectory
@@ -281,7 +282,7 @@ class Story:
         if signal:
             await handle.signal(names.APPROVAL_RESPONSE, body)
             return None
-        receipt: Receipt = await handle.execute_update(names.DECIDE, body, result_type=Receipt)
+        receipt: Receipt = await execute_update(handle, names.DECIDE, body, result_type=Receipt)
         return receipt
 
     async def stop(self) -> None:

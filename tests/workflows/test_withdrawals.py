@@ -11,6 +11,7 @@ from turn_fixtures import GUEST, Ledger, catalog_of, no, pay_tool, running_turns
 from signoff.contracts import names
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
+from signoff.engine.turn_client import execute_update
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.people.directory import development_directory
 from signoff.store.store import Store
@@ -88,10 +89,10 @@ async def test_an_answer_is_no_withdrawal_and_a_withdrawal_no_answer(
         await turns.waiting(key)
         handle = client.get_workflow_handle(key.workflow_id)
         body = no(key).model_dump(mode="json", exclude_none=True)
-        as_wish = await handle.execute_update(names.CANCEL, body, result_type=Receipt)
+        as_wish = await execute_update(handle, names.CANCEL, body, result_type=Receipt)
         as_answer = await turns.signoff.decide(withdrawn(key))
         pending = await turns.signoff.pending(key)
-        bare = await handle.execute_update(names.CANCEL, {"approval_id": pending[0].id}, result_type=Receipt)
+        bare = await execute_update(handle, names.CANCEL, {"approval_id": pending[0].id}, result_type=Receipt)
         await turns.signoff.result(key)
     assert (as_wish.code, as_answer.code, len(pending)) == ("malformed", "malformed", 1)
     assert (bare.status, bare.decided_by) == ("accepted", "unsigned")
