@@ -42,6 +42,7 @@ CONNECT_SECONDS: Final = 5.0
 
 _FREE_PORTS: Final = range(20_000, 32_000)
 _PORTS_TRIED: Final = 100
+_GIVEN_PORTS: Final[set[int]] = set()
 
 SEARCH_ATTRIBUTES: Final[Mapping[str, str]] = {
     SA_STATE: "Keyword",
@@ -277,12 +278,15 @@ def free_port() -> int:
     Raises `OSError` where every port that was tried is taken.
     """
     # Below those that a system gives to outgoing connections (Linux from 32768, others from 49152): until somebody
-    # listens on it, a connection of any process could take one of those.
-    for port in random.SystemRandom().sample(_FREE_PORTS, _PORTS_TRIED):
+    # listens on it, a connection of any process could take one of those. None twice: whoever was given one before may
+    # not listen on it yet.
+    left = sorted(set(_FREE_PORTS) - _GIVEN_PORTS)
+    for port in random.SystemRandom().sample(left, min(_PORTS_TRIED, len(left))):
         with socket.socket() as probe, contextlib.suppress(OSError):
             # Else a port whose last connection ended a minute ago would count as taken.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((LOOPBACK, port))
+            _GIVEN_PORTS.add(port)
             return port
     raise OSError(f"none of {_PORTS_TRIED} ports of {LOOPBACK} that were tried is free")
 

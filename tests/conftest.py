@@ -24,6 +24,7 @@ from temporalio.service import RPCError
 from signoff.policy.bounded_expression import set_evaluator
 from signoff.policypool import PolicyPool
 from signoff.store.store import Store, open_store
+from signoff.temporal import embedded_server
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
 from signoff.temporal.encryption import Encryption
 
@@ -122,6 +123,14 @@ def _places(awaited: Any) -> Iterator[str]:
         if frame is not None:
             yield f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
         awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
+
+
+def pytest_sessionstart() -> None:
+    """Gives each of several test processes ports of its own: between its choice and its use another could take one."""
+    name, count = os.environ.get("PYTEST_XDIST_WORKER", ""), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if name:
+        ports = embedded_server._FREE_PORTS
+        embedded_server._FREE_PORTS = ports[int(name.removeprefix("gw")) :: count]  # type: ignore[misc]
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -23,6 +23,7 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from signoff.contracts.errors import ConfigError, ServerUnavailable
+from signoff.temporal import embedded_server
 from signoff.temporal.embedded_server import (
     DEFAULT_ADDRESS,
     SEARCH_ATTRIBUTES,
@@ -192,6 +193,15 @@ async def test_temporals_own_ui_answers(tmp_path: Path) -> None:
         assert b"200 OK" in await reader.readline()
         writer.close()
         await writer.wait_closed()
+
+
+def test_no_port_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever was given it may not listen on it yet."""
+    ports = embedded_server._FREE_PORTS[:20]
+    monkeypatch.setattr(embedded_server, "_FREE_PORTS", ports)
+    monkeypatch.setattr(embedded_server, "_GIVEN_PORTS", set())
+    given = [free_port() for _ in ports[10:]]
+    assert len(set(given)) == len(given)
 
 
 async def test_second_server_on_one_file_is_refused(server: ServerHandle) -> None:

@@ -77,8 +77,10 @@ async def test_all_of_it_leaves_the_gateways_memory_as_it_was(channel_site: Atta
 
     Without the refusal of a length in `Guard._refusal` the gateway grew by 255 MiB.
     """
-    before = memory(channel_site)
-    for _ in range(4):
-        begins = head(channel_site.url, "GET", "/channels/mail", content_length=str(POURED * MIB))
+    begins = head(channel_site.url, "GET", "/channels/mail", content_length=str(POURED * MIB))
+    before = 0
+    for number in range(5):
+        # What the first one has it import and allocate stays, whoever comes.
+        before = before if number > 1 else memory(channel_site)
         await pour(channel_site.url, begins, pieces())
     assert memory(channel_site) - before < 32 * MIB

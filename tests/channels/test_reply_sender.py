@@ -43,15 +43,16 @@ async def test_all_tries_of_a_reply_together_are_bounded(monkeypatch: pytest.Mon
     monkeypatch.setattr(reply_sender, "_PAUSES", (0.0, 0.0))
     after = 0.0
     async with asyncio.timeout(20):
+        # The second one hangs; where a busy machine takes all of the time for the first one there is none.
         assert not await send_reply(channel, {}, SAID, soon(0.3))
-        assert tries == 2
+        assert 1 <= tries <= 2
         before = tries
         assert not await send_reply(channel, {}, SAID, soon(-1.0))
         assert tries <= before + 1
         monkeypatch.setattr(reply_sender, "TOTAL_SECONDS", 0.3)
         before = tries
         assert not await send_reply(channel, {}, SAID, soon())
-        assert tries == before + 2
+        assert before + 1 <= tries <= before + 2
         monkeypatch.setattr(reply_sender, "TOTAL_SECONDS", 25.0)
         before, after = tries, 30.0
         assert not await send_reply(channel, {}, SAID, soon())

@@ -64,17 +64,20 @@ rules = Rules()
 
 async def deaf(call: HandlerCall, context: dict[str, Any]) -> str:
     """Never answers, and does not mind being cancelled."""
-    while not STILL.is_set():
+    still, ended = STILL, ENDED
+    while not still.is_set():
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(0.02)
-    ENDED.append("deaf")
+    ended.append("deaf")
     return "auto"
 
 
 def stuck(call: HandlerCall, context: dict[str, Any]) -> str:
     """Never answers, in a thread that nobody can stop."""
+    # Of its own test: a thread that another one left goes on for a moment.
+    ended = ENDED
     STILL.wait(30)
-    ENDED.append("stuck")
+    ended.append("stuck")
     return "auto"
 
 
@@ -85,10 +88,10 @@ async def gone(call: HandlerCall, context: dict[str, Any]) -> str:
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
+    global STILL, ENDED
     SEEN.clear()
     SAYS.clear()
-    STILL.clear()
-    ENDED.clear()
+    STILL, ENDED = threading.Event(), []
     yield
     STILL.set()
 

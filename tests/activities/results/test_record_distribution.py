@@ -160,7 +160,9 @@ async def test_what_does_not_arrive_changes_nothing(
 
     views: dict[str, Any] = {"filter raises": broken, "no record": lambda record: record.values}
     bad = stage.to("formatter:bad", views.get(how, identity_but_named), sink=sink)
-    monkeypatch.setattr(record_distribution, "SECONDS", 0.3)
+    if how == "sink hangs":
+        # For the others nothing is too slow: the view of a record is made in a thread, which a busy machine keeps.
+        monkeypatch.setattr(record_distribution, "SECONDS", 2.0)
     _, outcome = await called(store, RECORD, bad, stage.to("cache"), observer=stage.missed.append)
     assert (outcome.code, outcome.value.inline) == ("ok", '{"fare":120}')
     assert list(stage.got) == ["cache"]
@@ -170,7 +172,7 @@ async def test_what_does_not_arrive_changes_nothing(
         value.why
         == {
             "sink raises": "ConnectionError",
-            "sink hangs": "no answer within 0.3 s",
+            "sink hangs": "no answer within 2 s",
             "sink ends the process": "HandlerEnded",
             "filter raises": "ValueError",
             "no record": "TypeError",

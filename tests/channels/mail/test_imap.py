@@ -289,7 +289,7 @@ async def test_a_mail_that_takes_too_long_holds_up_no_other(
     rig: ChannelRig, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is tried once more, and then left with a mark that its owner sees."""
-    monkeypatch.setattr(imap, "_HAND_SECONDS", 0.3)
+    monkeypatch.setattr(imap, "_HAND_SECONDS", 2.0)
     monkeypatch.setattr(imap, "LOOK_SECONDS", 1)
     request = await rig.ask()
     slow = b"Subject: slow\r\n\r\nhi"
