@@ -26,6 +26,13 @@ _HEADERS: Final = ("traceparent", "tracestate")
 _CARRIER: Final[ContextVar[Mapping[str, str]]] = ContextVar("trace_headers", default=MappingProxyType({}))
 
 
+def use_caller_trace(given: Mapping[str, object]) -> None:
+    """Keeps the `traceparent` that a message names itself, in place of that of the request that brought it."""
+    found = {name: value for name in _HEADERS if isinstance(value := given.get(name), str)}
+    if "traceparent" in found:
+        _CARRIER.set(found)
+
+
 class TraceHeadersMiddleware:
     """Keeps a request's `traceparent` for the spans that are made while it is handled."""
 

@@ -344,6 +344,7 @@ def _wants_json(path: str) -> bool:
 
 
 _PLAIN = {
+    400: ("malformed", "the body cannot be read; send JSON in UTF-8"),
     404: ("unknown", "there is nothing at this address"),
     405: ("method", "this address does not take that method"),
 }

@@ -44,6 +44,7 @@ LONG = (
     "bench",
     "browser",
     "security",
+    "gateway/api/test_description.py",
     "examples/test_demo.py",
     "cli/test_cli_dev.py",
     "cli/test_cli_production.py",

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -131,7 +131,9 @@ def text_of_result(result: Any) -> str:
 
 
 @contextlib.asynccontextmanager
-async def mcp_rig(client: TemporalClient, store: Store, task_queue: str) -> AsyncIterator[McpRig]:
+async def mcp_rig(
+    client: TemporalClient, store: Store, task_queue: str, catalog: Callable[[Ledger], Catalog] = mcp_catalog
+) -> AsyncIterator[McpRig]:
     """A worker of the production profile, and the gateway over it on a port."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
@@ -141,7 +143,7 @@ async def mcp_rig(client: TemporalClient, store: Store, task_queue: str) -> Asyn
         task_queue,
         profile="production",
         people=FixedDirectory(PEOPLE),
-        catalog_of_ledger=mcp_catalog,
+        catalog_of_ledger=catalog,
     ) as open_rig:
         locked = locked_rig(open_rig, public_url=url)
         async with running_app(locked.app, port):

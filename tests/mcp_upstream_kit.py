@@ -13,7 +13,8 @@ from mcp_upstream import Upstream
 from signoff.activities.mcp.worker_servers import WorkerServers
 from signoff.keys.secrets import SecretProvider
 from signoff.registry.mcp.imported_tool import read_listing
-from signoff.registry.mcp.tool_server import ToolServer
+from signoff.registry.mcp.tool_server import ToolServer, run_on_server
+from signoff.registry.tool import Tool
 from signoff.temporal.embedded_server import free_port
 
 LOOPBACK: Final = ("127.0.0.0/8",)
@@ -24,6 +25,21 @@ PATIENT: Final[dict[str, Any]] = {"timeout": 600.0}
 def imported(name: str, tools: list[dict[str, Any]], **fields: Any) -> ToolServer:
     """A server whose `tools` were imported."""
     return ToolServer(name, tools=read_listing(name, tools).tools, **fields)
+
+
+def imported_tool(server: ToolServer, remote: str = "note", **fields: Any) -> Tool:
+    """A tool of a server as a manifest has it."""
+    name = f"mcp__{server.name}__{remote}"
+    given: dict[str, Any] = {
+        "name": name,
+        "description": remote,
+        "input_schema": server.tools[name].input_schema,
+        "handler": run_on_server,
+        "scope": "generalist",
+        "settings": {"server": server.name},
+        "settings_schema": {"type": "object"},
+    }
+    return Tool(**given | fields)
 
 
 def by_streams(upstream: Upstream, name: str = "up", **fields: Any) -> ToolServer:

@@ -64,7 +64,7 @@ class _Spanned(ActivityInboundInterceptor):
             error = (failure.type or type(failure).__name__) if failure.non_retryable else ""
             raise
         finally:
-            if _ends_segment(reply) or (error and isinstance(task, ModelTask)):
+            if self._ends_segment(ctx, reply) or (error and isinstance(task, ModelTask)):
                 self._write(segment, ctx, reply, error)
 
     async def _segment(self, ctx: CallContext) -> TurnSegment | None:
@@ -80,6 +80,9 @@ class _Spanned(ActivityInboundInterceptor):
     def _child(self, segment: TurnSegment, ctx: CallContext, task: Any) -> AbstractContextManager[Any]:
         attributes = {**_turn_attributes(ctx), "signoff.attempt": activity.info().attempt}
         if isinstance(task, ModelTask):
+            if task.external is not None:
+                # Its model thinks elsewhere: what is done here is the gates' look at its call.
+                return self._spans.child(segment, "signoff.gate", {**attributes, "signoff.calls": 1})
             actor = self._deps.catalog.actors.get(ctx.actor)
             model = "" if actor is None else actor.model
             provider, _, name = model.rpartition(":")
@@ -128,6 +131,17 @@ class _Spanned(ActivityInboundInterceptor):
             attributes["signoff.approval.revision"] = segment.cause.revision
         self._spans.write_segment(segment, f"invoke_agent {ctx.actor}", attributes, begun or now, now, error)
 
+    def _ends_segment(self, ctx: CallContext, reply: Any) -> bool:
+        """Returns whether a turn waits or ends after a reply, as far as an activity can see."""
+        if _waits_after(reply):
+            return True
+        actor = self._deps.catalog.actors.get(ctx.actor)
+        if actor is not None and actor.external is not None:
+            return _ends_external(reply)
+        if isinstance(reply, ModelReply):
+            return reply.answer is not None and not reply.respond_error
+        return isinstance(reply, ToolReply) and reply.outcome is not None and reply.outcome.direct
+
 
 def _context_of(task: Any) -> CallContext | None:
     if isinstance(task, ToolTask):
@@ -151,8 +165,9 @@ def _waits_after(reply: Any) -> bool:
     return any(each.options.while_waiting == "wait" for each in asked)
 
 
-def _ends_segment(reply: Any) -> bool:
-    """Returns whether a turn waits or ends after a reply, as far as an activity can see."""
-    if isinstance(reply, ModelReply):
-        return _waits_after(reply) or (reply.answer is not None and not reply.respond_error)
-    return _waits_after(reply) or (isinstance(reply, ToolReply) and reply.outcome is not None and reply.outcome.direct)
+def _ends_external(reply: Any) -> bool:
+    """Returns whether nothing more of an external call is done here: refused, run, or its permit handed out."""
+    if isinstance(reply, ToolReply):
+        return reply.outcome is not None or reply.used is not None
+    gates = reply.gates if isinstance(reply, ModelReply) else reply if isinstance(reply, GateReply) else None
+    return gates is not None and all(each.kind == "settled" for each in gates.gate_decisions)

@@ -61,7 +61,12 @@ async def show_card(actor: str, request: Request, cards: Cards) -> Response:
     return _card(request, cards, actor)
 
 
-@router.post(PEERS + "{actor}", summary="Speak to an exposed actor", response_class=JSONResponse)
+@router.post(
+    PEERS + "{actor}",
+    summary="Speak to an exposed actor",
+    response_class=JSONResponse,
+    openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}},
+)
 async def call_method(
     actor: str, request: Request, deps: Deps, live: LiveUpdates, cards: Cards, caller: TokenPeer
 ) -> Response:

@@ -42,7 +42,13 @@ Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to
 Agent = Annotated[str | None, Query(description="In development, whose call it is; needless with one agent.")]
 
 
-@router.post("", status_code=201, summary="Propose a call", response_model_exclude_defaults=True)
+@router.post(
+    "",
+    status_code=201,
+    summary="Propose a call",
+    response_model_exclude_defaults=True,
+    responses={200: {"model": CallAnswer, "description": "It is settled: permitted, used, denied or ended."}},
+)
 async def propose_call(
     body: CallBody, deps: Deps, caller: TokenAgent, request: Request, response: Response, key: Key = None
 ) -> CallAnswer:

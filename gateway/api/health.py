@@ -12,6 +12,7 @@ from signoff.contracts.limits import CLOCK_LOOK_SECONDS, READY_SECONDS
 from signoff.contracts.responses import Health, ReadinessReport
 from signoff.engine.clock_check import clock_problem, server_clock_lead, store_clock_lead
 from signoff.engine.kill_switch import OPERATOR
+from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.auth.caller import AuthenticatedCaller
 from signoff.gateway.auth.dependencies import OPEN, Deps, MaybeTokenReader
 from signoff.gateway.deps import GatewayDeps
@@ -81,7 +82,7 @@ async def health() -> Health:
     "/readyz",
     summary="Server, search attributes, store",
     response_model_exclude_none=True,
-    responses={503: {"model": ReadinessReport}},
+    responses={503: {"model": ReadinessReport}, 401: FAULTS[401]},
 )
 async def ready(
     response: Response,

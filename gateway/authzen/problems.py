@@ -1,7 +1,8 @@
 """Says in AuthZEN's own shapes what is refused: a sentence for evaluations, problem details for access requests."""
 
 from collections.abc import Mapping
-from typing import Final, Literal, TypeAlias
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias
 
 from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.requests import Request
@@ -26,6 +27,16 @@ _STATUS: Final[Mapping[ProblemKind, int]] = {
     "unknown_task": 404,
     "invalid_task_state": 409,
 }
+_PROBLEM: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+    },
+    "required": ["type", "title", "status"],
+}
 _TITLES: Final[Mapping[str, str]] = {
     "not_requestable": "Access is not requestable",
     "expired_denial": "The denial has expired",
@@ -34,6 +45,24 @@ _TITLES: Final[Mapping[str, str]] = {
     "unknown_task": "Unknown task",
     "invalid_task_state": "The task is over",
 }
+_STATUSES: Final = (400, 401, 403, 404, 409, 410, 411, 413, 415, 422, 429, 503)
+EVALUATION_FAULTS: Final[Mapping[int | str, dict[str, Any]]] = MappingProxyType(
+    {
+        status: {"description": "Not evaluated, with why.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+        for status in _STATUSES
+    }
+)
+"""What the API's description says of evaluations that are refused."""
+PROBLEMS: Final[Mapping[int | str, dict[str, Any]]] = MappingProxyType(
+    {
+        status: {
+            "description": "Refused, with problem details (RFC 9457).",
+            "content": {"application/problem+json": {"schema": _PROBLEM}},
+        }
+        for status in _STATUSES
+    }
+)
+"""What it says of access requests that are."""
 _REQUEST_ID: Final = "x-request-id"
 _REQUEST_ID_CHARS: Final = 200
 

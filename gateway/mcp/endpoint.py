@@ -11,6 +11,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from signoff.contracts.errors import NotFound
+from signoff.contracts.responses import Fault
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.auth.caller import own_tenant
 from signoff.gateway.auth.dependencies import OPEN, Deps, LiveUpdates, TokenAgent
@@ -31,12 +32,29 @@ RESOURCE: Final = "/.well-known/oauth-protected-resource"
 SESSION: Final = "mcp-session-id"
 """The header by which a client of the older versions says to which session a request belongs."""
 _NO_SESSION: Final = {"code": -32001, "message": "Session not found"}
+_MESSAGE: Final = {"application/json": {"schema": {"type": "object"}}}
+_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "A message of JSON-RPC, or a stream of them.",
+        "content": {**_MESSAGE, "text/event-stream": {}},
+    },
+    202: {"description": "A notification is taken, which has no answer."},
+    400: {"description": "No message that can be read, as an error of JSON-RPC.", "content": _MESSAGE},
+    406: {"description": "The client accepts neither of the two, as an error of JSON-RPC.", "content": _MESSAGE},
+    501: {"model": Fault, "description": "The extra `signoff[mcp]` is not installed."},
+}
 router = APIRouter(tags=["mcp"], responses=FAULTS)
 
 User = Annotated[str | None, Query(description="In whose name, by id; needless where the agent acts for one alone.")]
 
 
-@router.post(MCP + "{agent}", summary="Speak to Signoff by MCP", response_class=Response)
+@router.post(
+    MCP + "{agent}",
+    summary="Speak to Signoff by MCP",
+    response_class=Response,
+    responses=_ANSWERS,
+    openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}},
+)
 async def answer_message(
     agent: str, request: Request, deps: Deps, live: LiveUpdates, caller: TokenAgent, user: User = None
 ) -> Response:

@@ -25,6 +25,7 @@ from signoff.contracts.errors import NotFound, Refused, SignoffError, Unavailabl
 from signoff.contracts.limits import REQUEST_BODY_BYTES
 from signoff.contracts.names import VERSION
 from signoff.contracts.responses import CallAnswer
+from signoff.gateway.act_spans import use_caller_trace
 from signoff.gateway.calls.call_reader import ExternalTurn
 from signoff.gateway.calls.call_refusals import note_refused_request
 from signoff.gateway.calls.call_withdrawal import SETTLED
@@ -91,6 +92,7 @@ async def _list_tools(ctx: _Context, params: PaginatedRequestParams | None) -> L
 async def _call_tool(ctx: _Context, params: CallToolRequestParams) -> dict[str, Any] | CallToolResult:
     calls = _calls(ctx)
     try:
+        use_caller_trace(ctx.meta or {})
         calls.require_tool(params.name)
         return await _ToolRequest(ctx, calls, params).answer()
     except SignoffError as error:

@@ -5,12 +5,11 @@ import logging
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 from activity_kit import environment, run, summary, task_for, worker_deps
 from mcp_upstream import Upstream
-from mcp_upstream_kit import by_http, by_streams, using
+from mcp_upstream_kit import by_http, by_streams, imported_tool, using
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from turn_fixtures import catalog_of, running_turns, yes
@@ -19,8 +18,7 @@ from signoff.activities.mcp.tool_servers import bind_to_servers, tool_servers, u
 from signoff.contracts.call import IN_DOUBT_TEXT
 from signoff.keys.secrets import SecretProvider
 from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.registry.mcp.tool_server import ToolServer, run_on_server
-from signoff.registry.tool import Tool
+from signoff.registry.mcp.tool_server import ToolServer
 from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 
@@ -31,21 +29,6 @@ TEXT = {"text": "a7"}
 def upstream(tmp_path: Path) -> Upstream:
     """The folder of a server."""
     return Upstream(tmp_path)
-
-
-def imported_tool(server: ToolServer, remote: str = "note", **fields: Any) -> Tool:
-    """A tool of the server as a manifest has it."""
-    name = f"mcp__{server.name}__{remote}"
-    given: dict[str, Any] = {
-        "name": name,
-        "description": remote,
-        "input_schema": server.tools[name].input_schema,
-        "handler": run_on_server,
-        "scope": "generalist",
-        "settings": {"server": server.name},
-        "settings_schema": {"type": "object"},
-    }
-    return Tool(**given | fields)
 
 
 async def test_a_call_runs_once_on_its_server(store: Store, upstream: Upstream) -> None:

@@ -1,0 +1,145 @@
+"""The description of the API is true: whatever a client sends by it is answered as it says, and never by a failure."""
+
+import asyncio
+import contextlib
+import itertools
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pytest
+import schemathesis
+from app_server import running_app
+from call_rig import CallRig, call_rig
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
+from schemathesis.schemas import APIOperation
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from temporalio.client import Client
+
+from signoff.store.store import open_store
+from signoff.temporal.embedded_server import free_port
+
+Operation: TypeAlias = APIOperation[Any, Any, Any, Any]
+
+STREAM = "GET /v1/turns/{turn}/events"
+"""Answered by a stream, which goes on as long as its turn does."""
+PARTS = (
+    "/v1/turns", "/v1/sessions", "/v1/calls", "/v1/approvals", "/v1/grants", "/v1/audit", "/v1/events", "/v1/tools",
+    "/v1/hooks", "/access", "/a2a", "/mcp", "/.well-known", "/healthz", "/readyz", "/v1/freezes",
+)  # fmt: skip
+"""How the addresses of all operations begin; the last freezes what the others need."""
+EXAMPLES = 5
+"""Requests of each kind for each operation."""
+HOLDS = ("wait", "hold")
+"""What a client asks for that would keep the test waiting."""
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+
+
+@dataclass(frozen=True)
+class DescribedApi:
+    """A gateway on a port, its description, and the names of what is there, by the parameters that name it."""
+
+    url: str
+    schema: Any
+    named: dict[str, str]
+
+    def operations(self) -> dict[str, Operation]:
+        """The operations by method and path."""
+        found = [each.ok() for each in self.schema.get_all_operations() if isinstance(each, Ok)]
+        named = {f"{each.method.upper()} {each.path}": each for each in found}
+        return {name: each for name, each in named.items() if name != STREAM}
+
+    def send(self, operation: Operation, mode: GenerationMode) -> int:
+        """Sends requests that the description allows, or that it does not, and checks each answer.
+
+        Returns how many were sent.
+        """
+        sent = itertools.count()
+
+        @settings(
+            max_examples=EXAMPLES,
+            derandomize=True,
+            database=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def send_each(case: Any) -> None:
+            self._make_answerable(case, next(sent))
+            answer = case.call(base_url=self.url, timeout=60)
+            case.validate_response(answer, checks=CHECKS)
+
+        send_each()
+        return next(sent)
+
+    def _make_answerable(self, case: Any, number: int) -> None:
+        for part in (case.query, case.body):
+            if isinstance(part, dict):
+                part.update({held: 0 for held in HOLDS if held in part})
+        # Every second time what an address names is there.
+        if number % 2:
+            case.path_parameters.update({name: self.named[name] for name in case.path_parameters if name in self.named})
+        sent = {name: value for name, value in (case.headers or {}).items() if name.lower() != "authorization"}
+        # Wanted also where there is nothing to send.
+        case.headers = {"Content-Type": "application/json", **sent}
+
+
+@pytest.fixture(scope="module")
+async def described(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[DescribedApi]:
+    """A gateway of its own: what is tried freezes tenants and starts turns."""
+    folder, port = tmp_path_factory.mktemp("described"), free_port()
+    async with (
+        open_store(f"sqlite:///{folder}/signoff.db") as store,
+        call_rig(client, store, f"described-{uuid.uuid4().hex[:12]}") as rig,
+        running_app(rig.rig.app, port),
+    ):
+        schema = schemathesis.openapi.from_dict(rig.rig.app.openapi())
+        yield DescribedApi(f"http://127.0.0.1:{port}", schema, await names_of(rig))
+
+
+async def names_of(rig: CallRig) -> dict[str, str]:
+    """A call that waits, and whatever else an address may name."""
+    call = (await rig.propose(euro=200)).json()["id"]
+    return {
+        "call": call,
+        "turn": call,
+        "session": call.split(".")[1],
+        "approval": f"{call}.c1.1",
+        "tenant": "main",
+        "name": call,
+        "agent": "coder",
+        "actor": "desk",
+    }
+
+
+@pytest.mark.parametrize("part", PARTS)
+async def test_what_is_described_is_answered_as_described(described: DescribedApi, part: str) -> None:
+    """With requests that the description allows, and with such that it does not."""
+    found = {name: each for name, each in described.operations().items() if each.path.startswith(part)}
+    assert found, part
+    for name, operation in found.items():
+        assert await asyncio.to_thread(described.send, operation, GenerationMode.POSITIVE), name
+        # Where nothing can be given, nothing can be given wrongly.
+        with contextlib.suppress(Unsatisfiable):
+            await asyncio.to_thread(described.send, operation, GenerationMode.NEGATIVE)
+
+
+async def test_every_operation_is_tried(described: DescribedApi) -> None:
+    """Each address begins as one of those that are."""
+    assert not [name for name, each in described.operations().items() if not each.path.startswith(PARTS)]

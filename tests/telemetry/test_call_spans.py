@@ -1,0 +1,91 @@
+"""Spans of external calls: in the trace that whoever asks for one names, by a header or in a message of MCP."""
+
+import json
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+from call_rig import CallRig, call_rig
+from mcp_rig import MODERN
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from temporalio.client import Client
+
+from signoff.store.store import Store
+from signoff.telemetry.span_sender import SpanSender
+
+BY_HEADER, BY_MESSAGE = "4bf92f3577b34da6a3ce929d0e0e4736", "0af7651916cd43dd8448eb211c80319c"
+
+
+def parent(trace: str) -> str:
+    """The header of a caller whose trace this is."""
+    return f"00-{trace}-00f067aa0ba902b7-01"
+
+
+@pytest.fixture
+def memory() -> InMemorySpanExporter:
+    """Where the spans of a test go."""
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+async def traced(client: Client, store: Store, memory: InMemorySpanExporter) -> AsyncIterator[CallRig]:
+    """An external agent before a gateway and a worker that make spans."""
+    spans = SpanSender("test", SimpleSpanProcessor(memory))
+    async with call_rig(client, store, f"call-spans-{uuid.uuid4().hex[:12]}", spans=spans) as rig:
+        yield rig
+    spans.close()
+
+
+async def test_a_call_begins_in_the_trace_of_whoever_asks_for_it(traced: CallRig, memory: InMemorySpanExporter) -> None:
+    """By the header of its request; what the agent itself is and does has the names of the conventions."""
+    body = {"agent": "coder", "tool": "refund", "args": {"order": "A7", "euro": 20}, "use": True}
+    headers = {"traceparent": parent(BY_HEADER), "idempotency-key": "traced"}
+    call = (await traced.http.post("/v1/calls", json=body, headers=headers)).json()["id"]
+    assert (await traced.report(call)).status_code == 200
+    found = {each.name: each for each in memory.get_finished_spans()}
+    assert sorted(found) == ["execute_tool refund", "invoke_agent coder", "signoff.gate", "signoff.start_turn"]
+    assert f"{found['signoff.start_turn'].context.trace_id:032x}" == BY_HEADER
+    [link] = found["signoff.start_turn"].links
+    assert link.context.span_id == found["invoke_agent coder"].context.span_id
+    tool = dict(found["execute_tool refund"].attributes or {})
+    assert (tool["gen_ai.operation.name"], tool["gen_ai.tool.name"]) == ("execute_tool", "refund")
+    assert (found["invoke_agent coder"].attributes or {})["signoff.segment.ended"] == "ended"
+
+
+async def test_a_call_that_waits_is_two_spans_of_its_agent(traced: CallRig, memory: InMemorySpanExporter) -> None:
+    """The first ends where people are asked, the second where the permit is handed out; of one refused there is one."""
+    call = (await traced.propose(euro=200)).json()["id"]
+    assert (await traced.decide(call)).json()["status"] == "accepted"
+    assert (await traced.use(call)).status_code == 200
+    await traced.propose(euro=2_000)
+    agents = [dict(each.attributes or {}) for each in memory.get_finished_spans() if each.name == "invoke_agent coder"]
+    assert [each["signoff.segment.ended"] for each in agents] == ["waits", "ended", "ended"]
+
+
+async def test_a_message_of_mcp_names_the_trace_itself(traced: CallRig, memory: InMemorySpanExporter) -> None:
+    """In its `_meta`, which counts before the header of the request that brings it."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "traceparent": parent(BY_MESSAGE),
+    }
+    params = {"name": "pay", "arguments": {"amount": 20, "to": "x"}, "_meta": meta}
+    answer = await traced.http.post(
+        "/mcp/coder",
+        content=json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}),
+        headers={
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+            "traceparent": parent(BY_HEADER),
+            "mcp-protocol-version": MODERN,
+            "mcp-method": "tools/call",
+            "mcp-name": "pay",
+        },
+    )
+    assert answer.json()["result"]["isError"] is False, answer.text
+    found = {each.name: each for each in memory.get_finished_spans()}
+    assert sorted(found) == ["execute_tool pay", "invoke_agent coder", "signoff.gate", "signoff.start_turn"]
+    assert f"{found['signoff.start_turn'].context.trace_id:032x}" == BY_MESSAGE
+    [link] = found["signoff.start_turn"].links
+    assert link.context.span_id == found["invoke_agent coder"].context.span_id
