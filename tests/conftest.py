@@ -5,6 +5,7 @@ import contextlib
 import gc
 import os
 import shutil
+import subprocess
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from glob import glob
@@ -16,6 +17,7 @@ from cerbos_process import CERBOS
 from documents import tables
 from encrypted_client import make_encryption
 from failures import MARKER, Failure, documented_failure
+from fork_server import ForkingPopen
 from hypothesis import HealthCheck, settings
 from proved_rows import ProvedRows
 from temporalio.client import Client
@@ -216,6 +218,14 @@ def policy_pool() -> Iterator[None]:
     set_evaluator(pool)
     yield
     pool.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_programs() -> Iterator[None]:
+    """Programs of Signoff's that tests start are forks of one that has imported it, see `fork_server`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "Popen", ForkingPopen)
+        yield
 
 
 @pytest.fixture(scope="session")
