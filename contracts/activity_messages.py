@@ -501,9 +501,9 @@ class CallPresence(FrozenModel):
 
 
 class CallRequest(FrozenModel):
-    """What the gateway sends a turn so that it tells when its call is judged."""
+    """What the gateway sends a turn, with its start, so that its permit is used where nobody is asked."""
 
+    use: str
+    """The id of the try."""
     input: str = ""
     """The digest of the input with which the caller would have begun the turn."""
-    use: str = ""
-    """The id of a try to use the permit at once, where nobody is asked; "" for none."""

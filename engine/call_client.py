@@ -18,7 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from signoff.contracts import names
 from signoff.contracts.activity_messages import CallPresence, CallRequest, ReportReply, UseReply, UseRequest
 from signoff.contracts.call import ReportedOutcome
-from signoff.contracts.errors import Conflict, NotFound, ServerUnavailable
+from signoff.contracts.errors import ConfigError, Conflict, NotFound, ServerUnavailable
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import TurnInput
@@ -41,6 +41,10 @@ _CLOSED: Final = {
     "denied": "this call was denied",
     "lapsed": "this permit was withdrawn, or not used in time",
 }
+_JUDGED: Final = ("waiting", "permitted", "used")
+"""States of a call that is judged, and whose turn goes on without anything to do."""
+_FIRST_PAUSE: Final = 0.05
+_LAST_PAUSE: Final = 1.0
 _R = TypeVar("_R", bound=FrozenModel)
 
 
@@ -50,11 +54,64 @@ class CallClient:
     def __init__(self, turns: TurnClient) -> None:
         self._turns = turns
 
-    async def propose(self, turn: TurnInput, use: str) -> UseReply | None:
-        """Starts the turn of a call and waits until it is judged, in one request; uses its permit with the try `use`.
+    async def propose(self, turn: TurnInput, *, first_look: float = 0.0) -> UseReply | None:
+        """Starts the turn of a call; returns how it stands once it waits, may be used or has ended.
 
-        The same input again is the same call. None where its turn is over, or did not answer in time. Raises `Conflict`
-        for another input under the same id, `Refused`, `ServerUnavailable`.
+        The same input again is the same call. None where its turn is over, was begun before, or did not answer in time.
+        `first_look` is after how many seconds one that has not ended is looked at first. Raises `Conflict` for another
+        input under the same id, `Refused`, `ServerUnavailable`.
+        """
+        key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
+        turn, digest = self._turns.stamp_input(turn)
+        try:
+            is_new = await self._turns.begin_turn(turn, digest)
+        except Conflict:
+            raise Conflict(_CONFLICT) from None
+        judged = await self._await_judged(key, first_look)
+        return judged.model_copy(update={"nonce": turn.principal.nonce}) if is_new and judged is not None else None
+
+    async def _await_judged(self, key: TurnKey, first_look: float) -> UseReply | None:
+        ended = asyncio.ensure_future(self._await_end(key))
+        judged = asyncio.ensure_future(self._look(key, first_look))
+        try:
+            await asyncio.wait({ended, judged}, timeout=PATIENCE.total_seconds(), return_when=asyncio.FIRST_COMPLETED)
+            return next((each.result() for each in (ended, judged) if each.done()), None)
+        finally:
+            for each in (ended, judged):
+                each.cancel()
+            await asyncio.wait({ended, judged})
+
+    async def _await_end(self, key: TurnKey) -> UseReply | None:
+        """Returns the outcome of a call, once its turn has ended; None where the turn does not tell all of it."""
+        try:
+            result = await self._turns.result(key)
+        except (ConfigError, NotFound, ServerUnavailable):
+            return None
+        outcome = next(iter(result.calls), None)
+        if outcome is None or outcome.left_out or result.state != "complete":
+            return None
+        return UseReply(state=outcome.code, outcome=outcome)
+
+    async def _look(self, key: TurnKey, pause: float) -> UseReply | None:
+        """Returns the state of a call once it waits or may be used; None where no worker answers."""
+        while True:
+            await asyncio.sleep(pause)
+            pause = min(max(2 * pause, _FIRST_PAUSE), _LAST_PAUSE)
+            # One that was dropped is sent again, and of a turn that is over its end is heard elsewhere.
+            with contextlib.suppress(_Dropped, RPCError):
+                try:
+                    state = await self._send(key, names.CALL_STATE, FrozenModel(), UseReply)
+                except WorkflowUpdateRPCTimeoutOrCancelledError:
+                    # The SDK raises it in place of a task's own cancel: going on here would never end.
+                    return None
+                if state in _JUDGED:
+                    return UseReply(state=str(state))
+
+    async def propose_and_use(self, turn: TurnInput, use: str) -> UseReply | None:
+        """Starts the turn of a call and uses its permit with the try `use` once it is judged, in one request.
+
+        The same input again is the same call. None where its turn is over, or did not answer in time. Raises as
+        `propose`.
         """
         key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
         turn, digest = self._turns.stamp_input(turn)

@@ -104,8 +104,12 @@ class TurnClient:
         Raises `Conflict` when the id is taken by a turn with other input, `Refused` (`too_large`, `malformed`) for
         input that cannot be carried, `ServerUnavailable` when nobody answers.
         """
+        await self.begin_turn(*self.stamp_input(turn))
+        return TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
+
+    async def begin_turn(self, turn: TurnInput, digest: str) -> bool:
+        """Starts a turn with a stamped input; returns False where it was begun before. Raises as `start_turn`."""
         key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
-        turn, digest = self.stamp_input(turn)
         try:
             await self.temporal.start_workflow(
                 names.ACTOR_TURN,
@@ -125,9 +129,10 @@ class TurnClient:
             )
         except WorkflowAlreadyStartedError:
             await self.require_input(key, digest)
+            return False
         except RPCError as error:
             raise unavailable(error) from None
-        return key
+        return True
 
     def stamp_input(self, turn: TurnInput) -> tuple[TurnInput, str]:
         """Returns a turn's input with a nonce, and the digest by which the same input is known. Raises `Refused`."""

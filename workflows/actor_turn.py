@@ -31,6 +31,7 @@ with workflow.unsafe.imports_passed_through():
     from signoff.contracts.receipt import Receipt
     from signoff.contracts.turn import TurnError, TurnInput, TurnResult, TurnView
     from signoff.workflows import options, outcomes
+    from signoff.workflows.alarm import Alarm
     from signoff.workflows.approval_flow import ApprovalFlow
     from signoff.workflows.call_loop import CallLoop
     from signoff.workflows.envelope_reader import read_envelope
@@ -68,8 +69,9 @@ class ActorTurn:
         self._state = TurnState(turn)
         self._metadata = TemporalMetadata(self._state)
         self._session = SessionLink(turn)
-        self._approvals = ApprovalFlow(self._state, self._show)
-        self._external = ExternalRunner(self._state, self._approvals.hold_lock)
+        alarm = Alarm()
+        self._approvals = ApprovalFlow(self._state, self._show, alarm if turn.external is not None else None)
+        self._external = ExternalRunner(self._state, self._approvals.hold_lock, alarm)
         tools = ToolRunner(self._state, self._external)
         self._calls = CallLoop(self._state, self._approvals, tools, self._show)
         self._end_reported = False
@@ -107,19 +109,27 @@ class ActorTurn:
 
     # Of a turn whose agent thinks elsewhere: the gateway alone sends these, and checks what it is answered.
 
-    @workflow.update(name=names.AWAIT_CALL, description="Tell when the proposed call is judged, and use its permit")
+    @workflow.update(name=names.CALL_STATE, description="Tell how far the proposed call has come, by a refusal")
+    async def call_state(self, *envelopes: Any) -> None:
+        """Tells the state of the proposed call by its validator's refusal, and so never runs itself."""
+
+    @call_state.validator
+    # Refused, an Update leaves no event, and unlike a query it need not wait for the end of the first task.
+    def _tell_state(self, *envelopes: Any) -> None:
+        self._check_external(*envelopes)
+        raise ValueError(self._call_state())
+
+    @workflow.update(name=names.AWAIT_CALL, description="Use the permit of the proposed call once it is judged")
     async def await_call(self, *envelopes: Any) -> UseReply:
-        """Returns once the proposed call waits, may be used or has ended; uses its permit at once where that is
-        wished.
-        """
+        """Uses the permit of the proposed call at once; returns why not where it waits or has ended."""
         wish = read_envelope(envelopes[0] if envelopes else None, CallRequest)
         if isinstance(wish, str) or wish.input != workflow.memo_value(names.MEMO_INPUT_DIGEST, ""):
             return use_refusal("conflict")
         await workflow.wait_condition(self._is_judged)
-        reply = await self._external.use(wish.use) if wish.use else UseReply()
+        reply = await self._external.use(wish.use)
         view = next(iter(self._state.calls.values()), None)
         about = {"nonce": self._state.turn.principal.nonce, "outcome": None if view is None else view.outcome}
-        return reply.model_copy(update={**about, "state": "proposed" if view is None else view.state})
+        return reply.model_copy(update={**about, "state": self._call_state()})
 
     @workflow.update(name=names.USE_CALL, description="Use the permit of the proposed call, once")
     async def use_call(self, *envelopes: Any) -> UseReply:
@@ -284,6 +294,11 @@ class ActorTurn:
         if self._state.stopped:
             raise asyncio.CancelledError
         return self._state.answer_result(Response(text=settled[0].value))
+
+    def _call_state(self) -> str:
+        """Returns the state of the proposed call, as an onlooker sees it."""
+        view = next(iter(self._state.calls.values()), None)
+        return "proposed" if view is None else view.state
 
     def _is_judged(self) -> bool:
         book, external = self._state.book, self._external

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from signoff.contracts.limits import MAX_REVISIONS
 from signoff.contracts.message import CallPart
 from signoff.contracts.receipt import Receipt
 from signoff.workflows import activity_inputs, options, outcomes, temporal_metadata
+from signoff.workflows.alarm import Alarm
 from signoff.workflows.gate_call import judge_calls, judge_soon
 from signoff.workflows.turn_state import TurnState
 
@@ -30,11 +31,15 @@ _TIMERS: Final = {"remind": "Reminder", "escalate": "Escalation", "deadline": "D
 
 
 class ApprovalFlow:
-    """Asks people for one turn, and takes their answers in. `show` publishes what changed."""
+    """Asks people for one turn, and takes their answers in. `show` publishes what changed.
 
-    def __init__(self, state: TurnState, show: Callable[[], None]) -> None:
+    With `alarm` the timers of its requests are those of the turn, which others wait for as well.
+    """
+
+    def __init__(self, state: TurnState, show: Callable[[], None], alarm: Alarm | None = None) -> None:
         self._state = state
         self._show = show
+        self._alarm = alarm
         self._edits: dict[str, tuple[CallPart, GateDecision]] = {}
         self._proposed: dict[str, tuple[CardRow, ...]] = {}
         self._editors: dict[str, str] = {}
@@ -63,17 +68,9 @@ class ApprovalFlow:
             happening = deadlines.next_event(request)
             if happening is None:
                 break
-            # With nothing left `wait_for` gives up at once, without a timer and without a look at the condition.
-            left = max((happening.at - workflow.now()).total_seconds(), 0.001)
             # Its code alone: what it is about stands in the turn's details, and a timer's words lie in two events.
-            words = f"{_TIMERS[happening.what]} of {request.code}"
-            try:
-                await workflow.wait_condition(
-                    partial(self._moved_on, approval_id, happening),
-                    timeout=timedelta(seconds=left),
-                    timeout_summary=temporal_metadata.summary(words),
-                )
-            except TimeoutError:
+            words = temporal_metadata.summary(f"{_TIMERS[happening.what]} of {request.code}")
+            if not await self._wait(partial(self._moved_on, approval_id, happening), happening.at, words):
                 if happening.what == "deadline":
                     await self._those_before(approval_id)
                     await self._take_stored(request)
@@ -299,6 +296,18 @@ class ApprovalFlow:
         for decision in stored.decisions:
             body = decision.model_dump(mode="json", exclude_none=True)
             await (self.withdraw if decision.verdict == "withdrawn" else self.apply_decision)((body,))
+
+    async def _wait(self, is_there: Callable[[], bool], until: datetime, words: str) -> bool:
+        """Returns whether `is_there`, once it is or at `until`."""
+        if self._alarm is not None:
+            return await self._alarm.wait(is_there, until, words)
+        # With nothing left `wait_for` gives up at once, without a timer and without a look at the condition.
+        left = max((until - workflow.now()).total_seconds(), 0.001)
+        try:
+            await workflow.wait_condition(is_there, timeout=timedelta(seconds=left), timeout_summary=words)
+        except TimeoutError:
+            return False
+        return True
 
     def _moved_on(self, approval_id: str, happening: deadlines.DueEvent) -> bool:
         request = self._state.book.get(approval_id)

@@ -1,6 +1,5 @@
 """Hands the call of an agent that thinks elsewhere out to it, once, and takes its report of what became of it."""
 
-import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
@@ -22,6 +21,7 @@ from signoff.contracts.activity_messages import (
 from signoff.contracts.call import ReportedOutcome
 from signoff.contracts.message import CallPart
 from signoff.workflows import options, outcomes
+from signoff.workflows.alarm import Alarm
 from signoff.workflows.turn_state import TurnState
 
 _LAPSED: Final = "Not executed: its permit was not used in time."
@@ -53,9 +53,10 @@ class ExternalRunner:
     `lock` is held while an activity is under way whose end must stand in the history where it happened.
     """
 
-    def __init__(self, state: TurnState, lock: Callable[[], AbstractAsyncContextManager[None]]) -> None:
+    def __init__(self, state: TurnState, lock: Callable[[], AbstractAsyncContextManager[None]], alarm: Alarm) -> None:
         self._state = state
         self._lock = lock
+        self._alarm = alarm
         self._is_open = False
         self._wish = ""
         self._reply: UseReply | None = None
@@ -64,7 +65,6 @@ class ExternalRunner:
         self._report: ReportedOutcome | None = None
         self._reported: ToolReply | None = None
         self._is_reporting = False
-        self._timers: set[asyncio.Task[None]] = set()
         self._is_recorded = False
         self._visits = 0
 
@@ -124,7 +124,7 @@ class ExternalRunner:
         if within <= 0:
             return False
         until = workflow.now() + timedelta(seconds=min(within, _LONGEST_AWAY))
-        await self._wait(lambda: self._visits != mine or self._state.result is not None, until, "Nobody waits")
+        await self._alarm.wait(lambda: self._visits != mine or self._state.result is not None, until, "Nobody waits")
         return self._visits == mine and self._state.result is None
 
     def use_problem(self, wish: str) -> UseCode:
@@ -195,20 +195,8 @@ class ExternalRunner:
         # Who waits for the judgement and wishes to use the permit at once is heard first: no timer is set then.
         await workflow.wait_condition(lambda: True)
         if not (self._wish or self._state.stopped):
-            await self._wait(lambda: bool(self._wish) or self._state.stopped, until, "Permit")
+            await self._alarm.wait(lambda: bool(self._wish) or self._state.stopped, until, "Permit")
         return bool(self._wish) and not self._state.stopped and workflow.now() < until
-
-    async def _wait(self, is_there: Callable[[], bool], until: datetime, words: str) -> None:
-        """Returns once `is_there`, or at `until`.
-
-        Its timer is left to run: a cancel is one more event, and a call ends before most of them fire.
-        """
-        if workflow.now() >= until:
-            return
-        timer = asyncio.create_task(workflow.sleep(until - workflow.now(), summary=words))
-        self._timers.add(timer)
-        timer.add_done_callback(self._timers.discard)
-        await workflow.wait_condition(lambda: is_there() or timer.done())
 
     async def _claim(self, call: CallPart, task: ToolTask, run: RunOptions) -> ToolReply | None:
         """Has the right to run derived and the ticket claimed; None where nobody can say whether it was."""
@@ -239,7 +227,7 @@ class ExternalRunner:
         given = self._state.turn.external
         within = (0.0 if given is None else given.report_within) or run.report_within
         self._is_reporting = True
-        await self._wait(lambda: self._report is not None, workflow.now() + timedelta(seconds=within), "Report")
+        await self._alarm.wait(lambda: self._report is not None, workflow.now() + timedelta(seconds=within), "Report")
         unknown = outcomes.in_doubt_outcome(call.call, call.tool)
         reported = self._report or ReportedOutcome(code="in_doubt", result=unknown.value)
         async with self._lock():

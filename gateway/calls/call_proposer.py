@@ -13,6 +13,7 @@ from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.limits import ARGUMENTS_BYTES, KIB
 from signoff.contracts.person import Person
 from signoff.contracts.requests import CallBody, TurnBody
+from signoff.contracts.turn import TurnInput
 from signoff.engine.call_client import CallClient
 from signoff.formats.bounds import bounds_problem
 from signoff.formats.durations import seconds
@@ -36,6 +37,8 @@ CHANNEL: Final = "call"
 KEY_CHARS: Final = 200
 REPORT_SECONDS: Final = 30 * 86_400.0
 """The longest time that an agent may take to report a call that it has used."""
+RESULT_SECONDS: Final = 0.1
+"""How long the result of a call that a rule may allow, and that Signoff runs, is waited for before it is looked at."""
 _USER: Final = "user:"
 
 
@@ -162,11 +165,26 @@ async def _begin(
     )
     turn = await turn_input(deps, given, proposal.agent, CHANNEL, call)
     async with deps.acts.start(turn):
-        reply = await CallClient(deps.client).propose(turn, proposal.use)
+        reply = await _start(deps, turn, proposal)
     begun = make_external_turn(turn, call)
     if reply is not None and reply.nonce == begun.requester.nonce:
         deps.recent_calls.keep(begun.name, begun, deps.clock())
     return begun, reply
+
+
+async def _start(deps: GatewayDeps, turn: TurnInput, proposal: _Proposal) -> UseReply | None:
+    """Starts the turn of a call in the cheapest way for its tool; what is judged and runs is the worker's word alone.
+
+    Raises as `propose`.
+    """
+    client, catalog = CallClient(deps.client), deps.catalog
+    named = catalog.tools_named(proposal.body.tool)
+    is_run_here = bool(named) and not any(each.is_external for each in named)
+    if proposal.use and not is_run_here:
+        return await client.propose_and_use(turn, proposal.use)
+    # A permit is there at once, or people are asked: that a result comes soon is to be expected of all else.
+    is_asked = any(catalog.policy(each.activity).needs_person == "always" for each in named)
+    return await client.propose(turn, first_look=RESULT_SECONDS if is_run_here and not is_asked else 0.0)
 
 
 async def _join_named(deps: GatewayDeps, proposal: _Proposal, key: str) -> tuple[ExternalTurn, UseReply | None]:

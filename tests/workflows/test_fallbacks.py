@@ -32,6 +32,7 @@ from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
+from signoff.workflows.alarm import Alarm
 from signoff.workflows.approval_flow import ApprovalFlow
 from signoff.workflows.call_loop import CallLoop
 from signoff.workflows.external_runner import ExternalRunner
@@ -285,7 +286,7 @@ async def test_nobody_is_waited_for_who_was_never_asked() -> None:
     )
     state = TurnState(turn)
     approvals = ApprovalFlow(state, lambda: None)
-    tools = ToolRunner(state, ExternalRunner(state, approvals.hold_lock))
+    tools = ToolRunner(state, ExternalRunner(state, approvals.hold_lock, Alarm()))
     loop = CallLoop(state, approvals, tools, lambda: None)
     state.stopped = True
     call = CallPart(call="c1.1001", tool="older", args=Content(inline=ARGS))

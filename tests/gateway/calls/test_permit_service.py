@@ -36,7 +36,9 @@ async def test_an_automatic_call_is_used_in_the_answer_that_permits_it(agent: Ca
     assert (kinds["outcome"]["code"], kinds["outcome"]["ticket"]) == ("ok", used["key"])
 
 
-async def test_an_automatic_call_that_is_used_at_once_costs_16_events(agent: CallRig) -> None:
+async def test_an_automatic_call_costs_16_events_where_its_agent_runs_it_and_12_where_signoff_does(
+    agent: CallRig,
+) -> None:
     """Proposal, permit, use and report: within the 18 that were allowed for it."""
 
     async def used() -> str:
@@ -44,11 +46,19 @@ async def test_an_automatic_call_that_is_used_at_once_costs_16_events(agent: Cal
         await agent.report(call)
         return call
 
+    async def run() -> str:
+        call: str = (await agent.propose(tool="pay", args={"amount": 20})).json()["id"]
+        return call
+
     assert len(await _cheapest(agent, used, 16)) == 16
+    assert len(await _cheapest(agent, run, 12)) == 12
 
 
-async def test_an_asked_call_costs_32_events_where_its_agent_runs_it_and_24_where_signoff_does(agent: CallRig) -> None:
-    """A request of its own uses the permit: a task, an Update, and the timers of permit and report, are the more."""
+async def test_an_asked_call_costs_28_events_where_its_agent_runs_it_and_21_where_signoff_does(agent: CallRig) -> None:
+    """A request of its own uses the permit: a task and an Update are the more, and the timer of its report.
+
+    No timer is cancelled, and that of the question's deadline is also the permit's.
+    """
 
     async def used() -> str:
         call: str = (await agent.propose(euro=200)).json()["id"]
@@ -66,9 +76,10 @@ async def test_an_asked_call_costs_32_events_where_its_agent_runs_it_and_24_wher
         assert (await agent.show(call, wait=50))["code"] == "ok"
         return call
 
-    events = await _cheapest(agent, used, 32)
-    assert (len(events), events.count("ACTIVITY_TASK_SCHEDULED"), events.count("TIMER_CANCELED")) == (32, 0, 1)
-    assert len(await _cheapest(agent, run, 24)) == 24
+    events = await _cheapest(agent, used, 28)
+    assert (len(events), events.count("ACTIVITY_TASK_SCHEDULED")) == (28, 0)
+    assert (events.count("TIMER_STARTED"), events.count("TIMER_CANCELED")) == (2, 0)
+    assert len(await _cheapest(agent, run, 21)) == 21
 
 
 async def _cheapest(agent: CallRig, act: Callable[[], Awaitable[str]], enough: int) -> list[str]:

@@ -1,0 +1,86 @@
+"""Of the timers of a call none is cancelled, and one serves every wait that does not end before it fires."""
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.client import Client, WorkflowHandle
+from temporalio.worker import Replayer, Worker
+
+from signoff.workflows.alarm import Alarm
+
+
+@workflow.defn(sandboxed=False)
+class Waiting:
+    """Waits as often as it is told to, each time for one more signal, and returns what each wait returned."""
+
+    def __init__(self) -> None:
+        self._heard = 0
+
+    @workflow.signal
+    def call(self) -> None:
+        """What is waited for."""
+        self._heard += 1
+
+    @workflow.query
+    def heard(self) -> int:
+        """How often it was called."""
+        return self._heard
+
+    @workflow.run
+    async def run(self, spans: list[float], at_once: bool) -> list[bool]:
+        """Each wait ends after its span, in seconds from its beginning, at the latest."""
+        alarm = Alarm()
+        waits = [self._wait(alarm, number, span) for number, span in enumerate(spans, 1)]
+        return list(await asyncio.gather(*waits)) if at_once else [await each for each in waits]
+
+    async def _wait(self, alarm: Alarm, number: int, span: float) -> bool:
+        return await alarm.wait(lambda: self._heard >= number, workflow.now() + timedelta(seconds=span), "Wait")
+
+
+async def test_a_later_wait_is_served_by_the_timer_that_runs_and_an_earlier_one_by_its_own(
+    client: Client, task_queue: str
+) -> None:
+    """Two hours and then three: one timer. Then one: another. Nothing is cancelled, and all of it reads anew."""
+    async with Worker(client, task_queue=task_queue, workflows=[Waiting]):
+        spans = [7_200.0, 10_800.0, 3_600.0]
+        handle = await client.start_workflow(Waiting.run, args=[spans, False], id=task_queue, task_queue=task_queue)
+        while not (await _events(handle))["TIMER_STARTED"]:
+            await asyncio.sleep(0.05)
+        for number in (1, 2, 3):
+            await handle.signal(Waiting.call)
+            # One that came together with the next would end that one's wait as it begins.
+            while await handle.query(Waiting.heard) < number:
+                await asyncio.sleep(0.05)
+        assert await handle.result() == [True, True, True]
+    events = await _events(handle)
+    assert (events["TIMER_STARTED"], events["TIMER_CANCELED"], events["TIMER_FIRED"]) == (2, 0, 0)
+    replayer = Replayer(workflows=[Waiting], data_converter=client.data_converter, namespace=client.namespace)
+    await replayer.replay_workflow(await handle.fetch_history())
+
+
+async def test_who_waits_longer_than_the_timer_that_runs_is_woken_by_it_and_waits_on(
+    client: Client, task_queue: str
+) -> None:
+    """Two that begin at once and are never called: each ends at its own time, and both timers fire."""
+    async with Worker(client, task_queue=task_queue, workflows=[Waiting]):
+        handle = await client.start_workflow(Waiting.run, args=[[1.0, 2.0], True], id=task_queue, task_queue=task_queue)
+        assert await handle.result() == [False, False]
+    events = await _events(handle)
+    assert (events["TIMER_STARTED"], events["TIMER_CANCELED"], events["TIMER_FIRED"]) == (2, 0, 2)
+
+
+async def test_what_is_there_or_over_needs_no_timer(client: Client, task_queue: str) -> None:
+    """Looked at first: what is there counts, however late it is."""
+    async with Worker(client, task_queue=task_queue, workflows=[Waiting]):
+        handle = await client.start_workflow(
+            Waiting.run, args=[[-1.0, -1.0], False], id=task_queue, task_queue=task_queue, start_signal="call"
+        )
+        assert await handle.result() == [True, False]
+    assert (await _events(handle))["TIMER_STARTED"] == 0
+
+
+async def _events(handle: WorkflowHandle[Waiting, list[bool]]) -> Counter[str]:
+    names = [each.WhichOneof("attributes") or "" for each in (await handle.fetch_history()).events]
+    return Counter(name.removesuffix("_event_attributes").upper() for name in names)
