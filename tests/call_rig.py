@@ -18,11 +18,13 @@ from turn_fixtures import Ledger, catalog_of, pay_tool
 from signoff.audit.log import AuditLog
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.gateway.app import build_app
+from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.refused_attempts import AttemptRecords
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import Actor, ExternalAgent
 from signoff.registry.catalog import Catalog
 from signoff.registry.handler_adapters import run_elsewhere
+from signoff.registry.manifest.callbacks import Callbacks
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
 from signoff.store.tokens import Tokens
@@ -153,6 +155,15 @@ def second_gateway(agent: CallRig) -> CallRig:
     app = build_app(deps)
     http = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60)
     return CallRig(dataclasses.replace(agent.rig, http=http, app=app, deps=deps))
+
+
+def with_callbacks(deps: GatewayDeps, callbacks: Callbacks) -> GatewayDeps:
+    """The same gateway, where the declaration of `coder` has callbacks."""
+    coder = deps.catalog.actors["coder"]
+    assert coder.external is not None
+    changed = dataclasses.replace(coder, external=dataclasses.replace(coder.external, callbacks=callbacks))
+    catalog = dataclasses.replace(deps.catalog, actors={**deps.catalog.actors, "coder": changed})
+    return dataclasses.replace(deps, catalog=catalog)
 
 
 async def call_token(rig: GatewayRig, name: str) -> str:

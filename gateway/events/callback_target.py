@@ -20,6 +20,7 @@ from signoff.registry.manifest.subscription_sections import Subscription
 
 SETTLING: Final = (
     "approval.decided",
+    "approval.edited",
     "approval.expired",
     "approval.withdrawn",
     "tool_call.settled",

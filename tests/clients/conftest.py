@@ -1,14 +1,19 @@
 """A gateway that is served, where everybody has to sign in, and a client of an external agent's before it."""
 
+import dataclasses
 import uuid
 from collections.abc import AsyncIterator
 
 import pytest
-from call_rig import call_rig, call_token
+from call_rig import call_rig, call_token, with_callbacks
 from client_rig import ClientRig
 from gateway_login import locked_rig
 from temporalio.client import Client
 
+from signoff.gateway.app import build_app
+from signoff.gateway.events.event_sender import send_events
+from signoff.gateway.events.event_task import record_progress
+from signoff.registry.manifest.callbacks import Callbacks
 from signoff.store.store import open_store
 
 
@@ -25,3 +30,14 @@ async def rig(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Async
         async with rig.serve() as url:
             rig.url = url
             yield rig
+
+
+@pytest.fixture(scope="session")
+async def signals(rig: ClientRig) -> AsyncIterator[ClientRig]:
+    """A gateway beside it that sends signals to the workflows of its agent; it keeps to none but those of the tests."""
+    callbacks = Callbacks(workflows=("gated-*",))
+    deps = with_callbacks(locked_rig(rig.agent.rig).deps, callbacks)
+    own = dataclasses.replace(rig, app=build_app(deps), url="")
+    async with own.serve() as url, record_progress(deps), send_events(deps):
+        own.url = url
+        yield own

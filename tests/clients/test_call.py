@@ -349,3 +349,28 @@ async def test_a_result_that_is_no_json_is_reported_as_its_text(rig: ClientRig) 
             call.result = result
         assert (call.result, call.is_reported) == (result, True)
         assert str((await rig.show(call.id))["result"]).endswith(told)
+
+
+async def test_a_call_is_found_by_its_id(rig: ClientRig) -> None:
+    """By another program than has proposed it; what is no id, or another's, is refused."""
+    proposed = rig.call(LARGE, wait=0)
+    await proposed.settle()
+    await rig.decide(proposed, edited_args={"order": "A7", "euro": 150})
+    found = await run(rig.gate().find(proposed.id))
+    assert (found.tool, found.text.partition("\n")[0], found.is_edited) == ("refund", "refunded 150", True)
+    assert (await rig.show(proposed.id))["result"] == "refunded 150"
+    again = await run(rig.gate().find(proposed.id))
+    assert (bool(again), again.text) == (False, "refunded 150")
+    for nobody in ("main.s.t", "../../v1/turns", ""):
+        assert (await run(rig.gate().find(nobody))).state == "refused"
+
+
+async def test_a_try_that_has_a_name_is_handed_the_permit_again(rig: ClientRig) -> None:
+    """For a program that began to use it and died; another try is not."""
+    proposed = rig.call(SMALL, wait=0)
+    await proposed.settle()
+    lost = rig.gate().find(proposed.id, attempt="the-workflow-itself")
+    await lost.__aenter__()
+    assert not await run(rig.gate().find(proposed.id, attempt="another-try"))
+    again = await run(rig.gate().find(proposed.id, attempt="the-workflow-itself"))
+    assert (bool(again), again.is_reported, again.args) == (True, True, SMALL)

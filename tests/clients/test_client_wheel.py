@@ -49,7 +49,7 @@ async def test_the_wheel_runs_a_call_in_an_empty_environment(rig: ClientRig, tmp
         held = {name for name in opened.namelist() if ".dist-info/" not in name}
         licences = [name for name in opened.namelist() if name.endswith("LICENSE")]
     assert wheel.name == f"signoff_client-{version}-py3-none-any.whl"
-    modules = [path for path in (CLIENT / "signoff_client").iterdir() if path.suffix in (".py", ".typed")]
-    assert held == {f"signoff_client/{path.name}" for path in modules}
+    modules = [path for path in (CLIENT / "signoff_client").rglob("*") if path.suffix in (".py", ".typed")]
+    assert held == {str(path.relative_to(CLIENT)) for path in modules}
     assert "signoff_client/py.typed" in held
     assert len(licences) == 1

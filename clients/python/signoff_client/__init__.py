@@ -1,8 +1,29 @@
 """Has an agent's dangerous calls approved by a Signoff gateway, and runs what was approved, once."""
 
-from signoff_client.call import Call, NotRun
-from signoff_client.gate import VERSION, Gate
-from signoff_client.status import CallStatus
+from typing import TYPE_CHECKING, Any, Final
 
-__version__ = VERSION
-__all__ = ["Call", "CallStatus", "Gate", "NotRun"]
+if TYPE_CHECKING:
+    from signoff_client.call import Call, NotRun
+    from signoff_client.gate import Gate
+    from signoff_client.status import CallStatus
+
+    __version__: str
+
+__all__ = ["Call", "CallStatus", "Gate", "NotRun", "__version__"]
+
+_PLACES: Final = {
+    "Call": ("call", "Call"),
+    "CallStatus": ("status", "CallStatus"),
+    "Gate": ("gate", "Gate"),
+    "NotRun": ("call", "NotRun"),
+    "__version__": ("gate", "VERSION"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when it is asked for: whoever imports a part of this package inside a Temporal workflow, where the HTTP
+    # library cannot be loaded, needs none of it. By an import statement, which Temporal's sandbox knows as one.
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, known = _PLACES[name]
+    return getattr(__import__(f"{__name__}.{module}", fromlist=[known]), known)

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Coroutine
 from dataclasses import replace
 from types import TracebackType
@@ -35,11 +34,11 @@ class Call:
     same, which is a cancellation, a time-out, and a block that was left without a result. Exceptions go on.
     """
 
-    def __init__(self, transport: Transport, proposal: Proposal, *, patience: float, withdraw: bool) -> None:
+    def __init__(self, transport: Transport, proposal: Proposal, exchange: CallExchange, *, withdraw: bool) -> None:
         self._transport = transport
         self._proposal = proposal
         self._withdraws = withdraw
-        self._exchange = CallExchange(proposal, patience, time.monotonic)
+        self._exchange = exchange
         self._status: CallStatus | None = None
         self._is_entered = False
         self._is_mine = False
@@ -56,8 +55,8 @@ class Call:
 
     @property
     def tool(self) -> str:
-        """The tool."""
-        return self._proposal.tool
+        """The tool; of a call that was found "" until the gateway has named it."""
+        return self._proposal.tool or self.status.tool
 
     @property
     def id(self) -> str:
@@ -89,6 +88,8 @@ class Call:
     @property
     def is_edited(self) -> bool:
         """Whether it is permitted with other arguments than were proposed."""
+        if self._exchange.is_found:
+            return self.state == "permitted" and bool(self.status.edited_by)
         return self.state == "permitted" and dict(self.status.args) != dict(self._proposal.args)
 
     @property

@@ -22,7 +22,7 @@ from signoff_client.messages import (
     safe_key,
     to_text,
 )
-from signoff_client.status import CallStatus, explain, read_permit, read_status
+from signoff_client.status import CallStatus, explain, is_call_id, read_permit, read_status
 
 T = TypeVar("T")
 Exchange = Generator[Request | Pause, Reply | Failure | None, T]
@@ -49,6 +49,10 @@ class CallExchange:
     """Names the call at the gateway; "" until the gateway has."""
     attempt: str = field(default_factory=lambda: uuid.uuid4().hex)
     """Names this program's try to use the permit: sent again, it is answered the same."""
+    is_found: bool = False
+    """Whether another program has proposed it: it is read, and not proposed."""
+    is_repeated: bool = False
+    """Whether an earlier program of the same try may have used the permit: it is asked for all the same."""
 
     def settle(self) -> Exchange[CallStatus]:
         """Proposes the call and waits for people; `permitted` means that its permit can be used."""
@@ -61,7 +65,7 @@ class CallExchange:
         status = (yield from self._propose()) if settled is None else settled
         while True:
             status = yield from self._wait(status, until)
-            if status.state != "permitted":
+            if status.state != "permitted" and not (status.state == "used" and self.is_repeated):
                 return status
             status = yield from self._use(status)
             # People are asked again where the rules have changed meanwhile.
@@ -87,6 +91,10 @@ class CallExchange:
         return "" if status.state == "denied" else explain(status)
 
     def _propose(self) -> Exchange[CallStatus]:
+        if self.is_found and not is_call_id(self.id):
+            return CallStatus("refused", reason="this can be no call's id")
+        if self.is_found:
+            return read_status((yield from self._send(Request("GET", f"/v1/calls/{self.id}"))), self.id)
         try:
             body = self.proposal.encode()
         except (TypeError, ValueError, RecursionError) as error:

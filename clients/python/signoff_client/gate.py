@@ -2,11 +2,13 @@
 
 import functools
 import inspect
+import time
 from collections.abc import Callable, Mapping
 from string import Formatter
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from signoff_client.call import Call, NotRun
+from signoff_client.exchange import CallExchange
 from signoff_client.messages import Proposal
 from signoff_client.transport import Transport
 
@@ -58,13 +60,16 @@ class Gate:
         wait: float | None = None,
         timeout: str | float | None = None,
         withdraw: bool = False,
+        callback: Mapping[str, Any] | None = None,
+        patience: float | None = None,
     ) -> Call:
         """Returns a call to be entered: `async with gate.call(...) as call`, or `with`.
 
         `key` is the agent's own id of the call, such as the model's: the same again, from any process, is the same
         call; without one equal calls are joined as long as none of them was used. `says` are the words beside it.
         `wait` is for how many seconds people are waited for, `timeout` within which time it is reported once it runs,
-        such as `"8h"`. With `withdraw` a task that is cancelled while it waits withdraws the call.
+        such as `"8h"`. With `withdraw` a task that is cancelled while it waits withdraws the call. `callback` says whom
+        the gateway tells once the call is settled. `patience` is the gate's where it is left out.
         """
         proposal = Proposal(
             tool,
@@ -75,8 +80,29 @@ class Gate:
             says=says,
             timeout=timeout,
             wait=self._wait if wait is None else wait,
+            callback=callback,
         )
-        return Call(self._transport, proposal, patience=self._patience, withdraw=withdraw)
+        return Call(self._transport, proposal, self._exchange(proposal, patience), withdraw=withdraw)
+
+    def find(
+        self,
+        call_id: str,
+        *,
+        wait: float | None = None,
+        patience: float | None = None,
+        attempt: str = "",
+    ) -> Call:
+        """Returns the call of an id, which another program has proposed: for whoever was told that it is settled.
+
+        It is entered as any other. `attempt` names this try to use its permit where a program that died may have begun
+        it: the permit is handed out again for it, so what is run then must bear to be run again.
+        """
+        proposal = Proposal("", {}, wait=self._wait if wait is None else wait)
+        exchange = self._exchange(proposal, patience)
+        exchange.id, exchange.is_found = call_id, True
+        if attempt:
+            exchange.attempt, exchange.is_repeated = attempt, True
+        return Call(self._transport, proposal, exchange, withdraw=False)
 
     def guard(
         self,
@@ -126,6 +152,9 @@ class Gate:
             return cast(Callable[P, R], ask if inspect.iscoroutinefunction(function) else ask_blocking)
 
         return decorate
+
+    def _exchange(self, proposal: Proposal, patience: float | None) -> CallExchange:
+        return CallExchange(proposal, self._patience if patience is None else patience, time.monotonic)
 
 
 def _check_signature(function: Callable[..., Any], effect: str) -> inspect.Signature:

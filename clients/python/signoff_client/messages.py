@@ -80,21 +80,23 @@ class Proposal:
     says: str = ""
     timeout: str | float | None = None
     wait: float | None = None
+    callback: Mapping[str, Any] | None = None
 
     def encode(self) -> bytes:
         """Returns the body of the request. Raises `TypeError`, `ValueError` or `RecursionError` for what is no JSON."""
         body: dict[str, Any] = {"tool": self.tool, "args": dict(self.args)}
         says = self.says[:_SAYS_CHARS]
-        more = {"user": self.user, "session": self.session, "says": says, "timeout": self.timeout}
-        return _encode_json(body | {name: value for name, value in more.items() if value not in (None, "")})
+        more: dict[str, Any] = {"user": self.user, "session": self.session, "says": says, "timeout": self.timeout}
+        more["callback"] = None if self.callback is None else dict(self.callback)
+        return encode_json(body | {name: value for name, value in more.items() if value not in (None, "")})
 
 
 def encode_outcome(code: ReportCode, result: Any) -> bytes:
     """Returns the body of a report; a result that is no JSON is sent as its text."""
     try:
-        return _encode_json({"code": code, "result": result})
+        return encode_json({"code": code, "result": result})
     except (TypeError, ValueError, RecursionError):
-        return _encode_json({"code": code, "result": clip(to_text(result))})
+        return encode_json({"code": code, "result": clip(to_text(result))})
 
 
 def to_text(value: Any) -> str:
@@ -120,5 +122,6 @@ def safe_key(key: str) -> str:
     return hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
 
 
-def _encode_json(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
+    """Returns JSON as it is sent. Raises `TypeError`, `ValueError` or `RecursionError`."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()

@@ -20,7 +20,7 @@ _STATES: Final[Mapping[Any, State]] = {
     "denied": "denied",
     "ended": "ended",
 }
-_WORDS: Final = ("code", "page", "source", "reason", "by", "decided_by", "edited_by", "note")
+_WORDS: Final = ("tool", "code", "page", "source", "reason", "by", "decided_by", "edited_by", "note")
 _STRANGER: Final = "what answers there is no gateway of this version"
 _SOURCES: Final = {
     "human": "it was denied",
@@ -40,6 +40,7 @@ class CallStatus:
 
     state: State
     id: str = ""
+    tool: str = ""
     code: str = ""
     """While it waits, the code that people read; once it has ended `ok`, `execution_failed` or `in_doubt`."""
     page: str = ""
@@ -55,6 +56,11 @@ class CallStatus:
     result: Any = None
 
 
+def is_call_id(text: str) -> bool:
+    """Returns whether a gateway may have named a call so."""
+    return _ID.fullmatch(text) is not None
+
+
 def read_status(reply: Reply | Failure, known: str = "") -> CallStatus:
     """Reads how far a call has come; what is no such answer lets nothing run. `known` is the call's id, once known."""
     if isinstance(reply, Failure):
@@ -66,7 +72,7 @@ def read_status(reply: Reply | Failure, known: str = "") -> CallStatus:
     body = reply.body or {}
     call, state = body.get("id"), body.get("state")
     is_call = reply.status in (200, 201) and isinstance(call, str) and known in ("", call)
-    if not is_call or not _ID.fullmatch(str(call)) or not isinstance(state, str) or state not in _STATES:
+    if not is_call or not is_call_id(str(call)) or not isinstance(state, str) or state not in _STATES:
         return CallStatus("unreachable", known, reason=_STRANGER)
     args = body.get("args") if state == "permitted" else {}
     if not isinstance(args, dict):

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from call_rig import CallRig
+from call_rig import CallRig, with_callbacks
 from gateway_rig import BASE
 from temporalio.client import Client
 from webhook_receiver import KEY, Receiver, running_receiver
@@ -69,13 +69,7 @@ async def hooks(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
             allow_networks=("127.0.0.0/8",),
             workflows=("order-*",),
         )
-        catalog = agent.rig.deps.catalog
-        coder = catalog.actors["coder"]
-        assert coder.external is not None
-        changed = dataclasses.replace(coder, external=dataclasses.replace(coder.external, callbacks=callbacks))
-        deps = dataclasses.replace(
-            agent.rig.deps, catalog=dataclasses.replace(catalog, actors={**catalog.actors, "coder": changed})
-        )
+        deps = with_callbacks(agent.rig.deps, callbacks)
         app = build_app(deps)
         http = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60)
         [own] = [each for each in subscriptions_of(deps) if (each.name, each.tenant) == ("coder.callbacks", "main")]
@@ -107,6 +101,14 @@ async def test_it_is_told_that_people_approved_and_nothing_of_what_the_agent_rep
     await agent.report(call)
     await hooks.send_all()
     assert len(hooks.receiver.requests) == 1
+
+
+async def test_it_is_told_that_people_approved_other_arguments(hooks: CallbackRig) -> None:
+    """Whoever changes them and approves has decided: nothing else tells of it."""
+    call = (await hooks.agent.propose(euro=200, callback=hooks.callback())).json()["id"]
+    await hooks.agent.decide(call, edited_args={"order": "A7", "euro": 150})
+    [told] = await hooks.told()
+    assert (told["id"], told["state"]) == (call, "permitted")
 
 
 async def test_it_is_told_of_a_denial_and_of_what_signoff_ran(hooks: CallbackRig) -> None:

@@ -1,0 +1,147 @@
+"""Reads the tool and the arguments of a call out of an activity's input, and writes approved arguments into it."""
+
+import copy
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from temporalio import activity
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import PayloadConverter
+
+_ENCODING: Final = "encoding"
+_NULL: Final = b"binary/null"
+_PLAIN: Final = b"json/plain"
+_READABLE: Final = (_PLAIN, b"json/protobuf")
+
+
+@dataclass(frozen=True)
+class GatedActivity:
+    """Names an activity that is dangerous, and says where in its input the call of the tool stands.
+
+    Left out, the call's arguments are the fields of the activity's one argument, or its arguments by their names.
+    """
+
+    activity: str | Callable[..., Any]
+    """The activity, or its name."""
+    tool: str = ""
+    """What it is called at the gateway; the activity's name when not given."""
+    tool_at: str = ""
+    """Where in the first argument the tool's name stands, of an activity that runs several: `name`, or `call.name`."""
+    args_at: str = ""
+    """Where in the first argument the tool's arguments stand."""
+    tools: Sequence[str] = ()
+    """Which of the tools at `tool_at` are dangerous; all when not given."""
+
+    @property
+    def name(self) -> str:
+        """The activity's name. Raises `ValueError` for a function that is no activity."""
+        if isinstance(self.activity, str):
+            return self.activity
+        definition = activity._Definition.from_callable(self.activity)
+        if definition is None or not definition.name:
+            raise ValueError(f"`{self.activity}` is no activity with a name: decorate it with `@activity.defn`")
+        return definition.name
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """The call of a tool, as an activity's input has it."""
+
+    tool: str
+    args: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class CallReader:
+    """Reads calls out of an activity's input as JSON values, and writes them."""
+
+    gated: GatedActivity
+    names: tuple[str, ...] | None = None
+    """The names of the activity's arguments; None where its function is not known."""
+
+    def read(self, values: Sequence[Any]) -> ToolCall | None:
+        """Returns the call; None for a tool that is not dangerous. Raises `ValueError` where there is none to read."""
+        gated = self.gated
+        tool: Any = gated.tool or gated.name
+        if gated.tool_at:
+            tool = _find(values, gated.tool_at, gated.name)
+            if gated.tools and tool not in gated.tools:
+                return None
+        args = _find(values, gated.args_at, gated.name) if gated.args_at else self._args(values)
+        if not isinstance(tool, str) or not isinstance(args, dict):
+            raise ValueError(f"what activity `{gated.name}` has in the place of a tool and its arguments is none")
+        return ToolCall(tool, args)
+
+    def write(self, values: Sequence[Any], args: Mapping[str, Any]) -> list[Any]:
+        """Returns the input with these arguments. Raises `ValueError` for some that it has no place for."""
+        changed = copy.deepcopy(list(values))
+        if self.gated.args_at:
+            *way, last = self.gated.args_at.split(".")
+            _step(_follow(changed[0], way), last, dict(args))
+            return changed
+        if _is_object(values):
+            return [dict(args)]
+        names = self.names or ()
+        given = [name for name in names if name in args]
+        if len(given) != len(args) or list(names[: len(given)]) != given:
+            raise ValueError(f"activity `{self.gated.name}` cannot be run with just {', '.join(map(repr, args))}")
+        return [args[name] for name in given]
+
+    def _args(self, values: Sequence[Any]) -> Any:
+        if _is_object(values):
+            return values[0]
+        if values and (self.names is None or len(values) > len(self.names)):
+            raise ValueError(
+                f"the arguments of activity `{self.gated.name}` have no names that people could read: give the gate "
+                "its function in place of its name, or give the activity one argument with fields"
+            )
+        return dict(zip(self.names or (), values, strict=False))
+
+
+def argument_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Returns the names of the arguments that an activity is started with."""
+    names = tuple(inspect.signature(function).parameters)
+    return names[1:] if names[:1] == ("self",) else names
+
+
+def to_json(converter: PayloadConverter, value: Any) -> Any:
+    """Returns a value as the JSON that crosses to an activity. Raises `ValueError` for what is none."""
+    payload = converter.to_payload(value)
+    encoding = payload.metadata.get(_ENCODING)
+    if encoding == _NULL:
+        return None
+    if encoding not in _READABLE:
+        raise ValueError(f"a value of type `{type(value).__name__}` is no JSON, so that nobody could read it")
+    return json.loads(payload.data)
+
+
+def from_json(converter: PayloadConverter, value: Any, like: Any, hint: Any) -> Any:
+    """Returns what an activity is handed for this JSON in the place of a value `like` it, whose type is `hint`."""
+    metadata = dict(converter.to_payload(like).metadata)
+    if metadata.get(_ENCODING) not in _READABLE:
+        metadata = {_ENCODING: _PLAIN}
+    return converter.from_payload(Payload(metadata=metadata, data=json.dumps(value).encode()), hint)
+
+
+def _is_object(values: Sequence[Any]) -> bool:
+    return len(values) == 1 and isinstance(values[0], dict)
+
+
+def _find(values: Sequence[Any], place: str, name: str) -> Any:
+    try:
+        return _follow(values[0], place.split("."))
+    except (IndexError, KeyError, TypeError, ValueError):
+        raise ValueError(f"the first argument of activity `{name}` has no `{place}`") from None
+
+
+def _follow(value: Any, way: Sequence[str]) -> Any:
+    for each in way:
+        value = value[int(each)] if isinstance(value, list) else value[each]
+    return value
+
+
+def _step(holder: Any, place: str, value: Any) -> None:
+    holder[int(place) if isinstance(holder, list) else place] = value

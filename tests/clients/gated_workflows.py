@@ -1,0 +1,185 @@
+"""Workflows of other people's, with activities that are dangerous: as they were written before there was a gate."""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from temporalio import activity, workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from signoff_client.temporal import ask
+
+RAN: list[tuple[str, float]] = []
+"""What was refunded."""
+_TIME = timedelta(minutes=5)
+
+
+@dataclass
+class Money:
+    """The one argument of an activity, as Temporal advises."""
+
+    order: str
+    euro: float
+
+
+@activity.defn
+async def refund(order: str, euro: float) -> str:
+    """Pays money back."""
+    RAN.append((order, euro))
+    if order == "closed":
+        raise ValueError("the bank is closed")
+    return f"refunded {euro:.0f} EUR for {order}"
+
+
+@activity.defn
+def refund_money(money: Money) -> Money:
+    """Pays money back, in a thread, and returns what it paid."""
+    RAN.append((money.order, money.euro))
+    return money
+
+
+@activity.defn
+async def hang(order: str, euro: float) -> str:
+    """Begins to pay money back, and ends never; its order is a file that says so."""
+    await asyncio.to_thread(Path(order).touch)
+    while True:
+        activity.heartbeat()
+        await asyncio.sleep(0.1)
+
+
+@activity.defn
+async def look(order: str) -> str:
+    """Reads something: not dangerous."""
+    return f"seen {order}"
+
+
+def _words(error: ActivityError) -> str:
+    cause = error.cause
+    return f"{cause.type}: {cause.message}" if isinstance(cause, ApplicationError) else f"{type(cause).__name__}"
+
+
+@workflow.defn
+class Refunds:
+    """Refunds orders, all at once, and says what came of each."""
+
+    @workflow.run
+    async def run(self, orders: list[tuple[str, float]], kind: str = "refund", queue: str = "") -> list[str]:
+        """`kind` is the activity; `local` is a refund as a local activity."""
+        return list(await asyncio.gather(*(self._refund(order, euro, kind, queue) for order, euro in orders)))
+
+    async def _refund(self, order: str, euro: float, kind: str, queue: str) -> str:
+        retry = RetryPolicy(initial_interval=timedelta(milliseconds=100))
+        try:
+            if kind == "local":
+                return await workflow.execute_local_activity(
+                    refund, args=[order, euro], start_to_close_timeout=_TIME, retry_policy=retry
+                )
+            if kind == "money":
+                paid = await workflow.execute_activity(refund_money, Money(order, euro), start_to_close_timeout=_TIME)
+                return f"paid {paid.euro:.0f}"
+            beat = timedelta(seconds=2) if kind == "hang" else None
+            return str(
+                await workflow.execute_activity(
+                    kind,
+                    args=[order, euro],
+                    start_to_close_timeout=_TIME,
+                    heartbeat_timeout=beat,
+                    retry_policy=retry,
+                    task_queue=queue or None,
+                )
+            )
+        except ActivityError as error:
+            return _words(error)
+
+
+@workflow.defn
+class Impatient:
+    """Starts a refund and cancels it when it is told to."""
+
+    def __init__(self) -> None:
+        self._cancel = False
+
+    @workflow.signal
+    def cancel(self) -> None:
+        """The refund is wanted no more."""
+        self._cancel = True
+
+    @workflow.run
+    async def run(self, order: str) -> str:
+        """What came of it."""
+        handle = workflow.start_activity(refund, args=[order, 200.0], start_to_close_timeout=_TIME)
+        await workflow.wait_condition(lambda: self._cancel)
+        handle.cancel()
+        try:
+            return await handle
+        except asyncio.CancelledError:
+            return "cancelled"
+
+
+@workflow.defn
+class Trusting:
+    """Refunds, and handles nothing that may go wrong."""
+
+    @workflow.run
+    async def run(self, order: str) -> str:
+        """What came of it."""
+        return await workflow.execute_activity(refund, args=[order, 200.0], start_to_close_timeout=_TIME)
+
+
+@workflow.defn
+class Forgetful:
+    """Starts a refund and ends without it."""
+
+    @workflow.run
+    async def run(self, order: str) -> str:
+        """Waits until it is asked about."""
+        refunding = workflow.start_activity(refund, args=[order, 200.0], start_to_close_timeout=_TIME)
+        await workflow.sleep(0.1)
+        return "refunded" if refunding.done() else "forgotten"
+
+
+@workflow.defn
+class Twice:
+    """Refunds, waits for a word, and refunds again."""
+
+    def __init__(self) -> None:
+        self._go_on = False
+
+    @workflow.signal
+    def go_on(self) -> None:
+        """The second refund."""
+        self._go_on = True
+
+    @workflow.run
+    async def run(self, order: str, euro: float) -> list[str]:
+        """What came of both."""
+        first = await workflow.execute_activity(refund, args=[order, 20.0], start_to_close_timeout=_TIME)
+        seen = await workflow.execute_activity(look, order, start_to_close_timeout=_TIME)
+        await workflow.wait_condition(lambda: self._go_on)
+        try:
+            second = await workflow.execute_activity(refund, args=[order, euro], start_to_close_timeout=_TIME)
+        except ActivityError as error:
+            second = _words(error)
+        return [first, seen, second]
+
+
+@workflow.defn
+class Asks:
+    """Asks from its own code."""
+
+    @workflow.run
+    async def run(self, order: str) -> dict[str, Any]:
+        """What it was told."""
+        try:
+            return await ask("refund", {"order": order, "euro": 200}, says="a good customer", user="guest")
+        except ApplicationError as error:
+            return {"type": error.type, "message": error.message}
+        except RuntimeError as error:
+            return {"error": str(error)}
+
+
+WORKFLOWS = [Refunds, Trusting, Impatient, Forgetful, Twice, Asks]
+ACTIVITIES = [refund, refund_money, hang, look]

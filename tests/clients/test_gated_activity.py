@@ -1,0 +1,107 @@
+"""Where the call of a tool stands in an activity's input, and what is put in its place."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from gated_workflows import refund
+from temporalio.converter import PayloadConverter
+
+from signoff_client import Gate
+from signoff_client.temporal import Gated, GatedActivity
+from signoff_client.temporal.gated_activity import CallReader, ToolCall, argument_names, from_json, to_json
+
+CONVERTER = PayloadConverter.default
+NAMED = CallReader(GatedActivity(refund), ("order", "euro"))
+FIELDS = CallReader(GatedActivity("refund_order"))
+NESTED = CallReader(GatedActivity("call_tool", tool_at="name", args_at="call.args", tools=("refund",)))
+LISTED = CallReader(GatedActivity("node", tool="refund", args_at="args.0"))
+
+
+@dataclass
+class Money:
+    """An argument with fields."""
+
+    order: str
+    euro: float
+
+
+@pytest.mark.parametrize(
+    ("reader", "values", "call"),
+    [
+        (NAMED, ["A7", 20], ToolCall("refund", {"order": "A7", "euro": 20})),
+        (NAMED, ["A7"], ToolCall("refund", {"order": "A7"})),
+        (NAMED, [{"order": "A7"}], ToolCall("refund", {"order": "A7"})),
+        (FIELDS, [{"order": "A7", "euro": 20}], ToolCall("refund_order", {"order": "A7", "euro": 20})),
+        (FIELDS, [], ToolCall("refund_order", {})),
+        (NESTED, [{"name": "refund", "call": {"args": {"order": "A7"}}}, None], ToolCall("refund", {"order": "A7"})),
+        (NESTED, [{"name": "look", "call": {"args": {"order": "A7"}}}, None], None),
+        (LISTED, [{"args": [{"order": "A7"}], "config": {}}], ToolCall("refund", {"order": "A7"})),
+    ],
+)
+def test_a_call_is_read_out_of_an_input(reader: CallReader, values: list[Any], call: ToolCall | None) -> None:
+    """By names, by fields, and from where a framework puts it; what is written there is read again."""
+    assert reader.read(values) == call
+    if call is not None and call.args:
+        changed = {**call.args, "order": "B2"}
+        written = reader.write(values, changed)
+        again = reader.read(written)
+        assert again is not None
+        assert again.args == changed
+        assert reader.read(values) == call
+
+
+@pytest.mark.parametrize(
+    ("reader", "values", "words"),
+    [
+        (FIELDS, ["A7", 20], "have no names that people could read"),
+        (NAMED, ["A7", 20, True], "have no names that people could read"),
+        (NESTED, [{"call": {"args": {}}}], "has no `name`"),
+        (NESTED, [{"name": "refund", "call": {}}], "has no `call.args`"),
+        (NESTED, [], "has no `name`"),
+        (NESTED, [{"name": "refund", "call": {"args": "x"}}], "is none"),
+        (LISTED, [{"args": []}], "has no `args.0`"),
+    ],
+)
+def test_an_input_without_a_call_is_an_error(reader: CallReader, values: list[Any], words: str) -> None:
+    """It is nothing that people could be asked about."""
+    with pytest.raises(ValueError, match=words):
+        reader.read(values)
+
+
+@pytest.mark.parametrize("args", [{"euro": 20}, {"order": "A7", "euro": 20, "memo": "x"}])
+def test_arguments_that_an_activity_has_no_place_for_are_not_put_there(args: dict[str, Any]) -> None:
+    """An activity has its arguments in their order, and no others."""
+    with pytest.raises(ValueError, match="cannot be run with just"):
+        NAMED.write(["A7", 20], args)
+
+
+def test_values_cross_as_the_converter_writes_them() -> None:
+    """And come back as the activity is handed them; what is no JSON is refused."""
+    plain = to_json(CONVERTER, Money("A7", 20))
+    assert plain == {"order": "A7", "euro": 20}
+    assert from_json(CONVERTER, {**plain, "euro": 15}, Money("A7", 20), Money) == Money("A7", 15)
+    assert from_json(CONVERTER, "B2", None, None) == "B2"
+    assert to_json(CONVERTER, None) is None
+    with pytest.raises(ValueError, match="`bytes` is no JSON"):
+        to_json(CONVERTER, b"A7")
+
+
+def test_names_are_those_of_the_function() -> None:
+    """Without `self`, which no workflow hands over."""
+
+    class Bank:
+        def pay(self, order: str) -> None:
+            """Pays."""
+
+    assert argument_names(refund) == ("order", "euro")
+    assert argument_names(Bank.pay) == argument_names(Bank().pay) == ("order",)
+
+
+def test_what_is_wrong_is_told_when_the_plugin_is_made() -> None:
+    """A function that is no activity, and one that is named twice."""
+    gate = Gate("http://127.0.0.1:1")
+    with pytest.raises(ValueError, match="is no activity"):
+        Gated(gate, [argument_names])
+    with pytest.raises(ValueError, match="`refund` is named twice"):
+        Gated(gate, [refund, "refund"])

@@ -1,0 +1,448 @@
+"""In anybody's Temporal worker a dangerous activity runs once it is permitted, with what was approved, once."""
+
+import asyncio
+import contextlib
+import os
+import sys
+import uuid
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client_rig import ClientRig
+from external_agents import temporal_worker
+from gated_workflows import (
+    ACTIVITIES,
+    RAN,
+    WORKFLOWS,
+    Asks,
+    Forgetful,
+    Impatient,
+    Refunds,
+    Trusting,
+    Twice,
+    refund,
+    refund_money,
+)
+from polling import pauses
+from temporalio import workflow
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.exceptions import ApplicationError, is_cancelled_exception
+from temporalio.worker import Replayer, Worker
+from temporalio.workflow import NondeterminismError
+
+from signoff.temporal.embedded_server import ServerHandle, free_port
+from signoff_client import Call
+from signoff_client.temporal import Gated, GatedActivity
+
+NEVER = timedelta(days=1)
+"""After what time a test's workflow looks for itself: it is told by a signal, or waits for ever."""
+
+
+@dataclass
+class Workers:
+    """Other people's workers, before the gateway."""
+
+    rig: ClientRig
+    client: Client
+
+    def gated(self, url: str = "", **fields: Any) -> Gated:
+        """The plugin."""
+        given: dict[str, Any] = {"look_up": NEVER, "patience": timedelta(minutes=5)} | fields
+        dangerous = [refund, GatedActivity(refund_money, tool="refund"), GatedActivity("hang", tool="refund")]
+        return Gated(self.rig.gate(url), dangerous, **given)
+
+    @contextlib.asynccontextmanager
+    async def work(self, *plugins: Gated, queue: str = "", client: Client | None = None) -> AsyncIterator[str]:
+        """A worker; its queue."""
+        queue = queue or f"gated-{uuid.uuid4().hex}"
+        with ThreadPoolExecutor(2) as threads:
+            async with Worker(
+                client or self.client,
+                task_queue=queue,
+                workflows=WORKFLOWS,
+                activities=ACTIVITIES,
+                activity_executor=threads,
+                plugins=plugins,
+            ):
+                yield queue
+
+    async def start(self, queue: str, run: Any, *args: Any, client: Client | None = None) -> WorkflowHandle[Any, Any]:
+        """A workflow that the agent's declaration allows to be told."""
+        return await (client or self.client).start_workflow(
+            run, args=args, id=f"gated-{uuid.uuid4().hex}", task_queue=queue
+        )
+
+    async def asked(self, handle: WorkflowHandle[Any, Any], number: int = 1, **fields: Any) -> Call:
+        """The call that a workflow asks for, once it does."""
+        description = await handle.describe()
+        key = f"{handle.id}:{description.run_id}:{number}"
+        told = {"workflow": {"id": handle.id, "signal": "signoff.call"}, "state": key}
+        given = {"order": "A7", "euro": 200} | fields
+        call = self.rig.gate().call("refund", given, key=key, callback=told, wait=0)
+        # Whoever proposes it first: to the gateway the test says what the workflow says.
+        await call.settle()
+        return call
+
+    async def until_asked(self, handle: WorkflowHandle[Any, Any], asked: int = 1) -> None:
+        """Returns once the workflow has asked and waits."""
+        await self.until(lambda: self._has_asked(handle, asked))
+
+    async def _has_asked(self, handle: WorkflowHandle[Any, Any], asked: int) -> bool:
+        kinds = await events(handle)
+        return kinds.count("TIMER_STARTED") >= asked
+
+    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
+        """Returns once it holds."""
+        for pause in pauses():
+            if await condition():
+                return
+            await asyncio.sleep(pause)
+
+
+async def events(handle: WorkflowHandle[Any, Any]) -> list[str]:
+    """The kinds of a workflow's events."""
+    history = await handle.fetch_history()
+    return [EventType.Name(each.event_type).removeprefix("EVENT_TYPE_") for each in history.events]
+
+
+async def costs(handle: WorkflowHandle[Any, Any]) -> int:
+    """How many events a workflow has beside its tasks, which a busy machine may have to repeat; signals are one."""
+    kinds = [each for each in await events(handle) if not each.startswith("WORKFLOW_TASK")]
+    signals = kinds.count("WORKFLOW_EXECUTION_SIGNALED")
+    return len(kinds) - max(0, signals - 1)
+
+
+@pytest.fixture
+def workers(signals: ClientRig, client: Client) -> Workers:
+    """The workers."""
+    return Workers(signals, client)
+
+
+def order() -> str:
+    """An order that no other test refunds."""
+    return f"o-{uuid.uuid4().hex[:8]}"
+
+
+def ran(name: str) -> list[float]:
+    """What was refunded for it."""
+    return [euro for each, euro in RAN if each == name]
+
+
+async def has_ran(name: str) -> bool:
+    """Whether something was refunded for it."""
+    return bool(ran(name))
+
+
+async def has_seen(handle: WorkflowHandle[Any, Any]) -> bool:
+    """Whether a workflow has ended two activities."""
+    return (await events(handle)).count("ACTIVITY_TASK_COMPLETED") == 2
+
+
+async def test_what_a_rule_permits_runs_at_once_and_is_reported(workers: Workers) -> None:
+    """What is not dangerous is not asked about."""
+    name = order()
+    async with workers.work(workers.gated()) as queue:
+        handle = await workers.start(queue, Refunds.run, [(name, 20.0)])
+        assert await handle.result() == [f"refunded 20 EUR for {name}"]
+        call = await workers.asked(handle, order=name, euro=20)
+    assert (call.state, call.status.code, call.result) == ("ended", "ok", f"refunded 20 EUR for {name}")
+    assert ran(name) == [20]
+    assert await costs(handle) == 10
+
+
+@pytest.mark.parametrize("kind", ["refund", "money", "local"])
+async def test_what_people_approve_runs_as_they_approved_it(workers: Workers, kind: str) -> None:
+    """With the arguments that they changed, by name and by field; while they are asked nothing is held or polled."""
+    name = order()
+    async with workers.work(workers.gated()) as queue:
+        handle = await workers.start(queue, Refunds.run, [(name, 200.0)], kind)
+        call = await workers.asked(handle, order=name)
+        await workers.until_asked(handle)
+        assert ran(name) == []
+        await workers.rig.decide(call, edited_args={"order": name, "euro": 150})
+        assert await handle.result() == ["paid 150" if kind == "money" else f"refunded 150 EUR for {name}"]
+    assert ran(name) == [150]
+    assert kind == "local" or await costs(handle) == 13
+    ended = await workers.rig.settled(call.id)
+    paid = {"order": name, "euro": 150} if kind == "money" else f"refunded 150 EUR for {name}"
+    assert (ended["code"], ended["result"]) == ("ok", paid)
+
+
+@pytest.mark.parametrize("kind", ["refund", "local"])
+async def test_what_people_deny_does_not_run(workers: Workers, kind: str) -> None:
+    """The workflow is told as of an activity that failed, with their reason; what a rule denies as well."""
+    name = order()
+    async with workers.work(workers.gated()) as queue:
+        handle = await workers.start(queue, Refunds.run, [(name, 200.0), (name, 2_000.0)], kind)
+        call = await workers.asked(handle, order=name)
+        await workers.rig.decide(call, verdict="denied", reason="not twice")
+        told = await handle.result()
+    assert told[0] == "ToolDenied: Not run: it was denied by approver: not twice"
+    assert told[1].startswith("ToolDenied: Not run: a rule denies it")
+    assert ran(name) == []
+
+
+async def test_a_denial_that_nobody_handles_fails_the_workflow(workers: Workers) -> None:
+    """At once, as it is never tried again."""
+    async with workers.work(workers.gated()) as queue:
+        handle = await workers.start(queue, Trusting.run, "closed")
+        call = await workers.asked(handle, order="closed")
+        await workers.rig.decide(call, verdict="denied", reason="no")
+        with pytest.raises(WorkflowFailureError) as failed:
+            await handle.result()
+    cause = failed.value.cause.__cause__
+    assert isinstance(cause, ApplicationError)
+    assert (cause.type, cause.non_retryable) == ("ToolDenied", True)
+    assert dict(cause.details[0]) == {"id": call.id, "state": "denied", "source": "human", "by": "approver"}
+
+
+async def test_what_nobody_answers_does_not_run(workers: Workers) -> None:
+    """The workflow is told when the deadline has passed."""
+    name = order()
+    brief = Gated(workers.rig.gate(), {refund: "brief"}, look_up=NEVER)
+    async with workers.work(brief) as queue:
+        handle = await workers.start(queue, Refunds.run, [(name, 200.0)])
+        assert await handle.result() == ["ToolDenied: Not run: nobody answered in time: Nobody answered in time."]
+    assert ran(name) == []
+
+
+async def test_several_are_asked_about_at_once(workers: Workers) -> None:
+    """Each is told its own answer."""
+    first, second = order(), order()
+    async with workers.work(workers.gated()) as queue:
+        handle = await workers.start(queue, Refunds.run, [(first, 200.0), (second, 300.0)])
+        calls = [await workers.asked(handle, order=first), await workers.asked(handle, 2, order=second, euro=300)]
+        await workers.rig.decide(calls[1])
+        await workers.until(lambda: has_ran(second))
+        assert ran(first) == []
+        await workers.rig.decide(calls[0], verdict="denied", reason="no")
+        told = await handle.result()
+    assert told == ["ToolDenied: Not run: it was denied by approver: no", f"refunded 300 EUR for {second}"]
+
+
+@pytest.mark.parametrize("run", [Impatient.run, Refunds.run, Forgetful.run])
+async def test_cancelling_withdraws(workers: Workers, run: Any) -> None:
+    """The activity, the workflow that awaits it, and a workflow that ends without it: nobody is asked any more."""
+    name = order()
+    async with workers.work(workers.gated()) as queue:
+        handle = await workers.start(queue, run, [(name, 200.0)] if run == Refunds.run else name)
+        call = await workers.asked(handle, order=name)
+        if run == Impatient.run:
+            await workers.until_asked(handle)
+            await handle.signal(Impatient.cancel)
+            assert await handle.result() == "cancelled"
+        elif run == Refunds.run:
+            await workers.until_asked(handle)
+            await handle.cancel()
+            with pytest.raises(WorkflowFailureError) as ended:
+                await handle.result()
+            assert is_cancelled_exception(ended.value.cause)
+        else:
+            assert await handle.result() == "forgotten"
+    assert (await workers.rig.show(call.id))["source"] == "cancelled"
+    assert ran(name) == []
+
+
+async def test_an_approval_is_for_one_execution(workers: Workers) -> None:
+    """What it fails with is not tried again, though the activity would be retried; it is recorded."""
+    async with workers.work(workers.gated()) as queue:
+        before = len(ran("closed"))
+        handle = await workers.start(queue, Refunds.run, [("closed", 20.0)])
+        assert await handle.result() == ["ValueError: the bank is closed"]
+        call = await workers.asked(handle, order="closed", euro=20)
+    assert (call.status.code, call.result) == ("execution_failed", "ValueError: the bank is closed")
+    assert len(ran("closed")) == before + 1
+
+
+async def test_histories_without_a_gate_replay_with_it(workers: Workers) -> None:
+    """A workflow that began before there was a gate goes on as it began, and its next dangerous activity is gated."""
+    name = order()
+    async with workers.work() as queue:
+        handle = await workers.start(queue, Twice.run, name, 200.0)
+        await workers.until(lambda: has_seen(handle))
+    assert ran(name) == [20]
+    of_server: Any = {
+        "workflows": [Twice],
+        "namespace": workers.client.namespace,
+        "data_converter": workers.client.data_converter,
+    }
+    replayer = Replayer(**of_server, plugins=[workers.gated()])
+    await replayer.replay_workflow(await handle.fetch_history())
+    async with workers.work(workers.gated(), queue=queue):
+        await handle.signal(Twice.go_on)
+        call = await workers.asked(handle, order=name)
+        await workers.rig.decide(call)
+        assert await handle.result() == [f"refunded 20 EUR for {name}", f"seen {name}", f"refunded 200 EUR for {name}"]
+    assert ran(name) == [20, 200]
+    history = await handle.fetch_history()
+    await replayer.replay_workflow(history)
+    with pytest.raises(NondeterminismError):
+        await Replayer(**of_server).replay_workflow(history)
+
+
+async def test_a_gateway_that_cannot_be_reached_means_no(workers: Workers) -> None:
+    """It is tried again for a while, then the activity is denied: before people are asked, and after their answer."""
+    name = order()
+    gone = workers.gated(f"http://127.0.0.1:{free_port()}", patience=timedelta(seconds=1))
+    async with workers.work(gone) as queue:
+        handle = await workers.start(queue, Refunds.run, [(name, 20.0)])
+        [told] = await handle.result()
+    assert told.startswith("ToolDenied: Not run: Signoff gave no answer (no gateway answers")
+    async with workers.rig.serve() as url:
+        pass
+    async with workers.work(workers.gated(url, patience=timedelta(seconds=1))) as queue:
+        async with workers.rig.serve(port=int(url.rpartition(":")[2])):
+            handle = await workers.start(queue, Refunds.run, [(name, 200.0)])
+            await workers.until_asked(handle)
+            call = await workers.asked(handle, order=name)
+        await workers.rig.decide(call)
+        [told] = await handle.result()
+    assert told.startswith("ToolDenied: Not run: Signoff gave no answer (no gateway answers")
+    assert ran(name) == []
+
+
+async def test_what_arrives_without_a_permit_is_refused(workers: Workers) -> None:
+    """The workflow's worker has no gate, the activity's has: nothing is run that nobody was asked about."""
+    name = order()
+    async with workers.work() as queue, workers.work(workers.gated()) as other:
+        handle = await workers.start(queue, Refunds.run, [(name, 20.0)], "refund", other)
+        [told] = await handle.result()
+    assert told.startswith("ToolDenied: Not run: it was started without asking")
+    assert ran(name) == []
+
+
+async def test_a_signal_that_cannot_be_read_wakes_the_workflow(workers: Workers, plain_client: Client) -> None:
+    """It is encrypted with keys that its worker has not: the workflow looks for itself."""
+    name = order()
+    async with workers.work(workers.gated(), client=plain_client) as queue:
+        handle = await workers.start(queue, Refunds.run, [(name, 200.0)], client=plain_client)
+        call = await workers.asked(handle, order=name)
+        await workers.rig.decide(call)
+        assert await handle.result() == [f"refunded 200 EUR for {name}"]
+    assert "TIMER_CANCELED" in await events(handle)
+
+
+async def test_a_signal_that_is_lost_is_not_waited_for_for_ever(workers: Workers) -> None:
+    """The workflow looks after a while, and again."""
+    name = order()
+    lost = workers.gated(look_up=timedelta(seconds=1))
+    async with workers.work(lost) as queue:
+        handle = await workers.client.start_workflow(
+            Refunds.run, [(name, 200.0)], id=f"gated-{uuid.uuid4().hex}", task_queue=queue
+        )
+        call = await workers.asked(handle, order=name)
+        await workers.until_asked(handle, 2)
+        await workers.rig.decide(call)
+        assert await handle.result() == [f"refunded 200 EUR for {name}"]
+
+
+async def test_a_workflow_asks_from_its_own_code(workers: Workers) -> None:
+    """It goes on with what was approved, or is told why not; the agent's words are beside the call."""
+    name = order()
+    async with workers.work(workers.gated()) as queue:
+        handle = await workers.start(queue, Asks.run, name)
+        call = await found(workers, handle)
+        assert (await workers.rig.request(call)).agent_says == "a good customer"
+        await workers.rig.decide(call, edited_args={"order": name, "euro": 150})
+        assert await handle.result() == {"order": name, "euro": 150}
+        ended = await workers.rig.settled(call.id)
+        assert (ended["code"], ended["result"]) == ("ok", {"order": name, "euro": 150})
+        handle = await workers.start(queue, Asks.run, name)
+        await workers.rig.decide(await found(workers, handle), verdict="denied", reason="no")
+        told = await handle.result()
+    assert told == {"type": "ToolDenied", "message": "Not run: it was denied by approver: no"}
+
+
+async def found(workers: Workers, handle: WorkflowHandle[Any, Any]) -> Call:
+    """The call that a workflow has asked for, once its answer is in its history."""
+    await workers.until_asked(handle)
+    for event in (await handle.fetch_history()).events:
+        payloads = event.activity_task_completed_event_attributes.result.payloads
+        if payloads:
+            [answer] = await workers.client.data_converter.decode(payloads)
+            call = workers.rig.gate().find(answer["id"], wait=0)
+            await call.settle()
+            return call
+    raise AssertionError("it has not asked")
+
+
+async def test_a_workflow_says_in_whose_name_it_asks(workers: Workers) -> None:
+    """One for whom the agent may not act is refused."""
+    name = order()
+    gated = workers.gated(user=lambda: str(workflow.memo_value("user")))
+    async with workers.work(gated) as queue:
+        told = [
+            await workers.client.execute_workflow(
+                Refunds.run,
+                args=[[(name, 20.0)]],
+                id=f"gated-{uuid.uuid4().hex}",
+                task_queue=queue,
+                memo={"user": user},
+            )
+            for user in ("guest", "ana")
+        ]
+    assert told[0] == [f"refunded 20 EUR for {name}"]
+    assert "this agent may not act for `ana`" in told[1][0]
+    assert ran(name) == [20]
+
+
+async def test_a_workflow_without_a_gate_cannot_ask(workers: Workers) -> None:
+    """It is told to install one."""
+    async with workers.work() as queue:
+        handle = await workers.start(queue, Asks.run, "A7")
+        assert "this worker has no gate" in (await handle.result())["error"]
+
+
+async def test_the_example_gates_its_activity(workers: Workers) -> None:
+    """The worker of docs/external-calls.md, with a workflow that knows of no gate."""
+    name = order()
+    async with temporal_worker.make_worker(workers.client, workers.rig.gate(), Refunds) as worker:
+        handle = await workers.start(worker.task_queue, Refunds.run, [(name, 200.0)])
+        call = await workers.asked(handle, order=name)
+        await workers.rig.decide(call, edited_args={"order": name, "euro": 120})
+        assert await handle.result() == [f"refunded 120 EUR for {name}"]
+    assert (await workers.rig.settled(call.id))["result"] == f"refunded 120 EUR for {name}"
+
+
+@contextlib.asynccontextmanager
+async def killable(server: ServerHandle, workers: Workers, queue: str) -> AsyncIterator[Process]:
+    """A worker in a process of its own."""
+    here = Path(__file__).parent
+    paths = (here, here.parent, here.parents[1] / "clients" / "python")
+    command = (sys.executable, here / "programs" / "gated_worker.py", server.address, queue)
+    process = await asyncio.create_subprocess_exec(
+        *command, workers.rig.url, workers.rig.token, env={**os.environ, "PYTHONPATH": ":".join(map(str, paths))}
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+@pytest.mark.timeout(300)
+async def test_a_worker_that_is_killed_changes_nothing(server: ServerHandle, workers: Workers, tmp_path: Path) -> None:
+    """While people are asked another one goes on; in the midst of the effect nobody runs it again."""
+    name, queue, begun = order(), f"gated-{uuid.uuid4().hex}", tmp_path / "begun"
+    async with killable(server, workers, queue) as process:
+        asked = await workers.start(queue, Refunds.run, [(name, 200.0)])
+        await workers.until_asked(asked)
+        call = await workers.asked(asked, order=name)
+        hanging = await workers.start(queue, Refunds.run, [(str(begun), 20.0)], "hang")
+        await workers.until(lambda: asyncio.to_thread(begun.exists))
+        process.kill()
+    await workers.rig.decide(call)
+    async with workers.work(workers.gated(), queue=queue):
+        assert await asked.result() == [f"refunded 200 EUR for {name}"]
+        assert await hanging.result() == [
+            "ToolInDoubt: Not run: its permit was used before, and what became of it is not known here."
+        ]
+    assert ran(name) == [200]
