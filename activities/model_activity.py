@@ -153,6 +153,7 @@ class ModelActivity:
             asked_since=reply.kept_at,
             denied=task.denied,
             waiting=task.waiting,
+            ask_within=0.0 if task.external is None else task.external.ask_within,
         )
         try:
             async with asyncio.timeout(GATES_SECONDS):

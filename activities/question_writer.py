@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from signoff.activities.identify_activity import evidence_of
 from signoff.activities.worker_deps import WorkerDeps
@@ -23,7 +23,7 @@ from signoff.contracts.message import CallPart
 from signoff.keys.signature_form import context_digest
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.compiled_policy import PolicyVerdict
-from signoff.policy.terms import tighten_terms
+from signoff.policy.terms import Terms, tighten_terms
 from signoff.registry.gates.pipeline import UNREMEMBERED_RULES
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
@@ -36,6 +36,9 @@ _CHANGED = "the tool changed while you were asked; approve or deny, it is asked 
 _OTHERS = "with these arguments other people decide; deny, and have it asked anew"
 _NOT_THIS = "this was asked again; open it once more"
 _NOT_ANY_MORE = "somebody answered this meanwhile, or it is over; open it once more"
+
+_SHORTEST: Final = 0.001
+"""Seconds for which people are asked whose time is over before they are."""
 
 
 class Edit(NamedTuple):
@@ -153,6 +156,16 @@ class QuestionWriter:
     async def _draw_rows(self, old: Question, tool: Tool) -> tuple[CardRow, ...]:
         return draw_card(old, tool.declaration, await load(self._deps.store, old.args), "").rows
 
+    def _time_to_answer(self, task: GateTask, terms: Terms) -> float:
+        """Returns for how many seconds people are asked: no longer than the terms have it, nor than the caller has."""
+        if not task.ask_within:
+            return terms.timeout
+        now = self._deps.clock()
+        # From the proposal on, and not from the question: a call that is asked anew, or late, waits no longer.
+        left = task.ask_within - (now - (task.ctx.user.issued_at or now)).total_seconds()
+        # A deadline that is put off once comes twice.
+        return min(terms.timeout, max(left, _SHORTEST) / (2 if terms.on_timeout == "escalate" else 1))
+
     async def _question(self, task: GateTask, about: Subject) -> Question:
         call, args, tool, verdict, digest, note, override, judged_at, stricter = about
         catalog, ctx = self._deps.catalog, task.ctx
@@ -195,7 +208,7 @@ class QuestionWriter:
             min_assurance=terms.min_assurance,
             accept_unsigned=policy.accept_unsigned,
             level=verdict.level if verdict and verdict.level == "admin" else policy.level,
-            timeout=terms.timeout,
+            timeout=terms.timeout if doubt else self._time_to_answer(task, terms),
             grant_ttl=policy.grant_ttl,
             remind_after=terms.remind_after,
             escalate_after=terms.escalate_after,

@@ -171,6 +171,10 @@ class GateTask(ActivityMessage):
     """What people denied in this turn and earlier in its session: denied again without asking anybody."""
     waiting: tuple[WaitingCall, ...] = ()
     """What people are asked while the turn goes on: the same is not asked again."""
+    ask_within: float = 0.0
+    """Within how many seconds of the turn's begin people must have answered, where that is sooner than the policy's
+    time; 0 for that.
+    """
 
 
 class RunOptions(FrozenModel):

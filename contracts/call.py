@@ -235,6 +235,10 @@ class ProposedExternalCall(FrozenModel):
     """The agent's words beside the call."""
     report_within: float = 0.0
     """Within how many seconds a call that was used must be reported; 0 for the default."""
+    ask_within: float = 0.0
+    """Within how many seconds of its proposal people must have answered, where that is sooner than the policy's time; 0
+    for that.
+    """
     callback: Callback | None = None
     """Whom to tell that it is settled."""
     join_key: str = ""

@@ -342,6 +342,9 @@ class CallBody(RequestBody):
     timeout: str | float = Field(
         default="", description="Within which time a used call is reported, as `30s` or `8h`; else the tool's own."
     )
+    ask_within: str | float = Field(
+        default="", description="Within which time people answer, as `10m`, where that is sooner than the policy's own."
+    )
 
 
 class OutcomeBody(RequestBody):

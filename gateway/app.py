@@ -25,6 +25,8 @@ from signoff.engine.span_process import open_spans
 from signoff.engine.turn_client import TurnClient
 from signoff.gateway.a2a import routes as peer_routes
 from signoff.gateway.a2a.agent_card import AgentCards
+from signoff.gateway.aap import routes as approval_routes
+from signoff.gateway.aap.problems import answer_fault as answer_adapter_fault
 from signoff.gateway.act_spans import TraceHeadersMiddleware
 from signoff.gateway.api import (
     approvals,
@@ -73,7 +75,7 @@ from signoff.gateway.pages.sign_in import to_login
 from signoff.gateway.pages.visitor import Visitors
 from signoff.gateway.runtime import gateway_signer, gateway_tasks
 from signoff.gateway.transport.body_limit import BodyLimit
-from signoff.gateway.transport.middleware import ACCESS, MCP, PEERS, ErrorMiddleware, RequestGuard
+from signoff.gateway.transport.middleware import AAP, ACCESS, MCP, PEERS, ErrorMiddleware, RequestGuard
 from signoff.gateway.vendors import routes as vendor_routes
 from signoff.people.directory import Directory
 from signoff.registry.installation import load_installation
@@ -100,6 +102,7 @@ ROUTERS: Final = (
     mcp_endpoint.router,
     hook_routes.router,
     access_routes.router,
+    approval_routes.router,
     inbox.router,
     edit.router,
     batch.router,
@@ -269,8 +272,9 @@ def _body_bytes(app: FastAPI, routes: RouteTable) -> Callable[[Scope], int | Non
 def _answer_errors(app: FastAPI, routes: RouteTable) -> None:
     async def answer(request: Request, fault: Fault, status: int) -> Response:
         headers = _challenge(app, request.url.path, fault) if status in (401, 403) else {}
-        if (response := answer_fault(request, fault, status, headers)) is not None:
-            return response
+        for answer_in_dialect in (answer_fault, answer_adapter_fault):
+            if (response := answer_in_dialect(request, fault, status, headers)) is not None:
+                return response
         if _wants_json(request.url.path):
             return JSONResponse(fault.model_dump(), status_code=status, headers=headers)
         return await _error_page(request, fault, status)
@@ -333,6 +337,7 @@ def _wants_json(path: str) -> bool:
             PEERS,
             MCP,
             ACCESS,
+            AAP,
             "/.well-known/",
             "/healthz",
             "/readyz",

@@ -20,6 +20,8 @@ class JoinedCall(NamedTuple):
     """When the proposal joined it, by the store's clock."""
     is_new: bool
     """Whether no equal proposal was there before."""
+    given: str = ""
+    """What was given with the first one."""
 
 
 class CallJoins:
@@ -28,18 +30,22 @@ class CallJoins:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def join(self, key: str, turn: str) -> JoinedCall:
-        """Returns the call that proposals of this digest are of: the one there, or a new one with this turn."""
+    async def join(self, key: str, turn: str, given: str = "") -> JoinedCall:
+        """Returns the call that proposals of this digest are of: the one there, or a new one with this turn.
+
+        `given` is kept with a new one.
+        """
 
         def enter(connection: Connection) -> JoinedCall:
             begin_writing(connection)
-            query = select(CALL_JOINS.c.turn, StoreClock()).where(CALL_JOINS.c.key == key)
+            query = select(CALL_JOINS.c.turn, StoreClock(), CALL_JOINS.c.given).where(CALL_JOINS.c.key == key)
+            row = {"key": key, "turn": turn, "given": given or None}
             while True:
-                is_new = insert_new(connection, CALL_JOINS, {"key": key, "turn": turn})
+                is_new = insert_new(connection, CALL_JOINS, row)
                 found = connection.execute(query).first()
                 # Else it was released between the two statements, and its place is free.
                 if found is not None:
-                    return JoinedCall(found[0], time_from_millis(found[1]), is_new)
+                    return JoinedCall(found[0], time_from_millis(found[1]), is_new, found[2] or "")
 
         return await self._store.run(enter)
 
@@ -48,6 +54,12 @@ class CallJoins:
         query = select(CALL_JOINS.c.turn).where(CALL_JOINS.c.key == key)
         found = await self._store.run(lambda connection: connection.execute(query).scalar_one_or_none())
         return "" if found is None else str(found)
+
+    async def read(self, key: str) -> JoinedCall | None:
+        """Returns the call that proposals of this digest are of, with what was given; None where there is none."""
+        query = select(CALL_JOINS.c.turn, StoreClock(), CALL_JOINS.c.given).where(CALL_JOINS.c.key == key)
+        found = await self._store.run(lambda connection: connection.execute(query).first())
+        return None if found is None else JoinedCall(found[0], time_from_millis(found[1]), False, found[2] or "")
 
     async def move(self, key: str, turn: str) -> None:
         """Lets proposals of this digest be of the call of this turn, whichever they were of."""

@@ -490,10 +490,11 @@ CALL_JOINS: Final = Table(
     Column("key", String(64), primary_key=True),
     Column("turn", String(64), nullable=False),
     Column("proposed_at", BigInteger, nullable=False, default=StoreClock()),
+    Column("given", Text, nullable=True),
     Index("call_joins_age", "proposed_at"),
 )
 """By a digest of who proposes what, the turn of the call that equal proposals join; its row goes before its result is
-handed out, or once its permit was used."""
+handed out, or once its permit was used. `given` is what a caller is told again with it, and stays."""
 
 PROBES: Final = Table(
     "probes",

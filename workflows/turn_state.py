@@ -115,7 +115,13 @@ class TurnState:
     def gate_task(self, *calls: CallPart, **asked: Any) -> GateTask:
         """Returns the task to judge `calls` of one completion; `asked` are more fields of it."""
         batch = self._batch(calls[0].call)
-        standing = {"withheld": batch.withheld, "asked_since": batch.kept_at, "dry_run": self.turn.dry_run}
+        standing: dict[str, Any] = {
+            "withheld": batch.withheld,
+            "asked_since": batch.kept_at,
+            "dry_run": self.turn.dry_run,
+        }
+        if self.turn.external is not None:
+            standing["ask_within"] = self.turn.external.ask_within
         return GateTask(**{"ctx": batch.ctx, "calls": calls, **standing, **asked})
 
     def _batch(self, call: str) -> "_Batch":

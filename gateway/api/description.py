@@ -7,6 +7,7 @@ from fastapi.responses import JSONResponse
 
 from signoff.contracts.requests import ApprovalResponseBody, DecisionDraft
 from signoff.contracts.responses import ApprovalRequestPart
+from signoff.gateway.aap.request_body import CreateBody, OutcomeReport
 from signoff.gateway.auth.dependencies import OPEN, TokenAccess
 from signoff.gateway.auth.route_table import RouteTable
 from signoff.gateway.authzen.evaluation_body import EvaluationBody, SubmissionBody
@@ -28,7 +29,15 @@ def describe(app: FastAPI, routes: RouteTable) -> dict[str, Any]:
         described = FastAPI.openapi(app)
         # Bodies of decisions are read as bytes, and not by FastAPI: who names a field twice is refused. What parts hold
         # is any JSON to it.
-        for model in (DecisionDraft, ApprovalResponseBody, ApprovalRequestPart, EvaluationBody, SubmissionBody):
+        for model in (
+            DecisionDraft,
+            ApprovalResponseBody,
+            ApprovalRequestPart,
+            EvaluationBody,
+            SubmissionBody,
+            CreateBody,
+            OutcomeReport,
+        ):
             schema = model.model_json_schema(ref_template=_REFERENCE)
             described["components"]["schemas"] |= {**schema.pop("$defs", {}), model.__name__: schema}
         for path, operations in described["paths"].items():

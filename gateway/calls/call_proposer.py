@@ -35,8 +35,8 @@ CALLS: Final = uuid.UUID("5b0f7f5e-5d3c-5a7e-9c1b-2f0a4f6f1e11")
 CHANNEL: Final = "call"
 """By which channel a turn of an external agent is asked for."""
 KEY_CHARS: Final = 200
-REPORT_SECONDS: Final = 30 * 86_400.0
-"""The longest time that an agent may take to report a call that it has used."""
+LONGEST_SECONDS: Final = 30 * 86_400.0
+"""The longest time that an agent may take to report a call that it has used, or give people to answer."""
 RESULT_SECONDS: Final = 0.1
 """How long the result of a call that a rule may allow, and that Signoff runs, is waited for before it is looked at."""
 _USER: Final = "user:"
@@ -52,6 +52,7 @@ class _Proposal:
     person: Person
     args: dict[str, object]
     timeout: float
+    ask_within: float
     callback: Callback | None
     use: str
     attended: bool = False
@@ -137,8 +138,9 @@ def _proposal(
     name, agent = agent_of(deps, caller, body.agent)
     person = asker_of(deps, agent, body.user, tenant)
     callback = _callback(body, name, agent)
-    args, timeout = _arguments(body), _timeout(body.timeout)
-    return _Proposal(body, tenant, name, person, args, timeout, callback, use, attended)
+    args, timeout = _arguments(body), _span("timeout", body.timeout)
+    within = _span("ask_within", body.ask_within)
+    return _Proposal(body, tenant, name, person, args, timeout, within, callback, use, attended)
 
 
 async def _begin(
@@ -159,6 +161,7 @@ async def _begin(
         args=await to_content(deps.store, proposal.args, session),
         says=body.says,
         report_within=proposal.timeout,
+        ask_within=proposal.ask_within,
         callback=proposal.callback,
         join_key=join_key,
         attended=proposal.attended,
@@ -292,15 +295,15 @@ def _callback(body: CallBody, name: str, agent: ExternalAgent) -> Callback | Non
     return callback
 
 
-def _timeout(given: str | float) -> float:
+def _span(name: str, given: str | float) -> float:
     if given == "":
         return 0.0
     try:
         span = seconds(given)
     except ValueError as error:
-        raise BadRequest(f"`timeout`: {error}") from None
-    if not 1.0 <= span <= REPORT_SECONDS:
-        raise BadRequest(f"`timeout` is between one second and {REPORT_SECONDS / 86_400:.0f} days")
+        raise BadRequest(f"`{name}`: {error}") from None
+    if not 1.0 <= span <= LONGEST_SECONDS:
+        raise BadRequest(f"`{name}` is between one second and {LONGEST_SECONDS / 86_400:.0f} days")
     return span
 
 

@@ -30,6 +30,9 @@ MCP: Final = "/mcp/"
 """Begins the addresses at which external agents speak MCP."""
 ACCESS: Final = "/access/"
 """Begins the addresses at which policy enforcement points ask."""
+AAP: Final = "/aap/"
+"""Begins the addresses at which adapters of the Agent Approval Protocol ask."""
+_CONSUME: Final = "/consume"
 STATIC: Final = "/static/"
 # No inline script or style: text of a model that ever got past the escaping has nothing to run with.
 _POLICY: Final = (
@@ -94,9 +97,11 @@ class RequestGuard:
             return 403, "cross_site", "requests from other sites are refused"
         # Pages elsewhere may send forms and plain text unasked, but JSON only after a CORS preflight, which fails here.
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        # A client of MCP that ends its session has nothing to send, and is told that this is no method here.
-        is_bare = method == "DELETE" and path.startswith(MCP)
-        if path.startswith((API, PEERS, MCP, ACCESS)) and kind != "application/json" and not is_bare:
+        # A client of MCP that ends its session has nothing to send, and is told that this is no method here; an adapter
+        # that withdraws a request or uses an approval has nothing to send either.
+        is_bare = method == "DELETE" and path.startswith((MCP, AAP))
+        is_bare |= path.startswith(AAP) and path.endswith(_CONSUME) and headers.get("content-length", "0") == "0"
+        if path.startswith((API, PEERS, MCP, ACCESS, AAP)) and kind != "application/json" and not is_bare:
             return 415, "content_type", "send JSON, with the header `Content-Type: application/json`"
         return None
 

@@ -240,7 +240,7 @@ async def open_every_door(two: Installation, tenant: str, theirs: str, names: li
         assert (await page.get("/")).status_code == 200
         for name in names:
             for method, path in addresses(name):
-                of_programs = path.startswith(("/v1/", "/a2a/", "/mcp/", "/access/"))
+                of_programs = path.startswith(("/v1/", "/a2a/", "/mcp/", "/access/", "/aap/"))
                 headers = bearer(two.tokens[tenant, "boss"]) if of_programs else {}
                 # A word alone is a session of one's own, which saying something there begins.
                 if path.endswith("/messages") and "." not in name:
@@ -250,7 +250,7 @@ async def open_every_door(two: Installation, tenant: str, theirs: str, names: li
                 answer = await page.request(method, path, headers=headers, **sent)
                 refused = (404,) if of_programs or method == "GET" else (403, 404)
                 # No person's token has the scope of other agents, and without it nothing is looked up.
-                if path.startswith(("/v1/calls/", "/mcp/", "/access/")) or (
+                if path.startswith(("/v1/calls/", "/mcp/", "/access/", "/aap/")) or (
                     path.startswith("/a2a/") and method != "GET"
                 ):
                     refused = (403, 404)

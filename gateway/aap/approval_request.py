@@ -1,0 +1,173 @@
+"""Says how an approval request stands, by how its call does. Pure."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from signoff.contracts.canonical_json import sha256_hex
+from signoff.contracts.responses import CallAnswer
+from signoff.gateway.calls.call_reader import MOVING
+from signoff.store.request_reader import LoadedRequest
+from signoff.store.tickets import Ticket
+
+ApprovalStatus: TypeAlias = Literal["pending", "approved", "denied", "expired", "cancelled"]
+_ENDINGS: Final[Mapping[str, ApprovalStatus]] = {"timeout": "expired", "cancelled": "cancelled"}
+_USABLE: Final = ("permitted", "used", "ended")
+_OUTCOMES: Final[Mapping[str, str]] = {"ok": "succeeded", "execution_failed": "failed"}
+_SHOWN_CHARS: Final = 4_000
+
+
+@dataclass(frozen=True)
+class GivenRequest:
+    """What an adapter asked for, and what it was promised: told the same for as long as it is told."""
+
+    id: str
+    """The id of the request, a UUID."""
+    body: dict[str, Any]
+    """What was sent."""
+    created_at: datetime
+    """When it was asked."""
+    deadline_at: datetime
+    """Until when people may answer."""
+    usable_until: datetime
+    """Until when what needs nobody can be used."""
+
+    def dump(self) -> str:
+        """Writes it for the store."""
+        times = [each.isoformat() for each in (self.created_at, self.deadline_at, self.usable_until)]
+        return json.dumps([self.body, *times], ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def load(cls, request_id: str, given: str) -> "GivenRequest":
+        """Reads what `dump` wrote."""
+        body, *times = json.loads(given)
+        return cls(request_id, body, *map(datetime.fromisoformat, times))
+
+
+class ApprovedCall(NamedTuple):
+    """The approval of a call: since when, until when, with which arguments, and what was said with it."""
+
+    at: datetime
+    until: datetime
+    args: Mapping[str, Any]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class ApprovalRequestView:
+    """An approval request as its adapter may see it now."""
+
+    given: GivenRequest
+    """What was asked for."""
+    answer: CallAnswer
+    """How its call stands."""
+    asked: LoadedRequest | None
+    """The question to people; None where there was none."""
+    ticket: Ticket | None
+    """The ticket by which its permit was used; None of one that was not."""
+
+    @property
+    def approval(self) -> ApprovedCall | None:
+        """The approval of its call; None where it has none. One that was given is there whatever comes later."""
+        if self.asked is not None:
+            request = self.asked.request
+            at = request.decided_at
+            if request.state not in ("approved", "happened") or at is None or self._is_late:
+                return None
+            return ApprovedCall(at, at + timedelta(seconds=request.grant_ttl), self.asked.args, request.reason)
+        # Nobody was asked: a rule lets it pass, or did and it was used or not in time.
+        if self.answer.state in _USABLE or self.answer.source == "timeout":
+            given = self.given
+            return ApprovedCall(given.created_at, given.usable_until, given.body["arguments"])
+        return None
+
+    @property
+    def is_as_proposed(self) -> bool:
+        """Whether what was approved is what was asked for."""
+        return self.approval is not None and same_arguments(self.approval.args, self.given.body["arguments"])
+
+    @property
+    def status(self) -> ApprovalStatus:
+        """The status; what was approved with other arguments is denied, as an adapter runs its own."""
+        if self.approval is not None:
+            return "approved" if self.is_as_proposed else "denied"
+        if self._is_late:
+            return "expired"
+        if self.answer.state in MOVING:
+            return "pending"
+        return _ENDINGS.get(self.answer.source, "denied")
+
+    @property
+    def usable_until(self) -> datetime | None:
+        """Until when an approved call may begin."""
+        return self.approval.until if self.approval is not None and self.is_as_proposed else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the request as the protocol tells it."""
+        status, given = self.status, self.given
+        times = {"created_at": _stamp(given.created_at), "deadline_at": _stamp(given.deadline_at)}
+        facts = {**given.body, "id": given.id, "status": status, **times}
+        if status == "pending":
+            return facts
+        decided = self._decided_at()
+        decision = {"status": status, "decided_at": _stamp(decided)}
+        if note := self._note(status):
+            decision["note"] = note
+        if status != "approved" or self.approval is None:
+            return {**facts, "decision": decision}
+        # The second after what was decided at that moment, as the protocol wants it to be later.
+        until = max(self.approval.until, decided + timedelta(microseconds=1))
+        decision["expires_at"] = _stamp(until)
+        used = self._consumption(decided)
+        return {**facts, "decision": decision, **({"consumption": used} if used else {})}
+
+    @property
+    def _is_late(self) -> bool:
+        # A question is open for its time from when it lay in the store, which is a moment after its call was proposed.
+        decided = None if self.asked is None else self.asked.request.decided_at
+        return decided is not None and decided > self.given.deadline_at
+
+    def _decided_at(self) -> datetime:
+        # What was approved before this was asked was decided for it when it was asked.
+        begun = self.given.created_at
+        if self._is_late:
+            return self.given.deadline_at
+        if self.approval is not None:
+            return max(self.approval.at, begun)
+        asked = None if self.asked is None else self.asked.request.decided_at
+        return begun if asked is None else max(asked, begun)
+
+    def _note(self, status: ApprovalStatus) -> str:
+        if self.approval is not None and status == "denied":
+            args = json.dumps(dict(self.approval.args), ensure_ascii=False)[:_SHOWN_CHARS]
+            return f"Approved with other arguments alone. Call it with exactly these, which run without asking: {args}"
+        if self.approval is not None:
+            return self.approval.note
+        return self.answer.reason if status == "denied" else ""
+
+    def _consumption(self, decided: datetime) -> dict[str, Any] | None:
+        ticket = self.ticket
+        if ticket is None:
+            return None
+        # By another clock than the decision: what the two differ by must not make it a use before the yes.
+        used = max(ticket.claimed_at, decided)
+        facts: dict[str, Any] = {"consumed_at": _stamp(used)}
+        status = _OUTCOMES.get(self.answer.code if self.answer.state == "ended" else "")
+        if status is not None and ticket.finished_at is not None:
+            outcome = {"status": status, "reported_at": _stamp(max(ticket.finished_at, used))}
+            if isinstance(self.answer.result, str) and self.answer.result:
+                outcome["note"] = self.answer.result
+            facts["outcome"] = outcome
+        return facts
+
+
+def same_arguments(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Returns whether two are the same arguments."""
+    # By their canonical form: in Python 1 is 1.0, and True as well.
+    return sha256_hex(dict(one)) == sha256_hex(dict(other))
+
+
+def _stamp(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,120 @@
+"""Reads what an adapter sends, as strictly as the protocol has it: nothing unknown, no nulls, numbers as they are."""
+
+import json
+import re
+from decimal import Decimal, InvalidOperation
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, ValidationError
+
+from signoff.contracts.canonical_json import NotCanonical, canonical_json
+from signoff.contracts.limits import ARGUMENTS_BYTES, KIB
+from signoff.formats.bounds import bounds_problem
+from signoff.formats.durations import seconds
+from signoff.gateway.aap.problems import ApprovalProblem
+from signoff.gateway.errors import sentence
+
+CONTEXT_BYTES: Final = 16 * KIB
+"""Bytes of the context that an adapter may send, and of the agent's reasoning."""
+TOOL_CHARS: Final = 200
+_DURATION: Final = re.compile(r"[1-9][0-9]{0,8}[smh]\Z", re.ASCII)
+
+
+def read_duration(given: Any) -> str:
+    """Returns a duration of the protocol as it was sent. Raises `ValueError`."""
+    if not isinstance(given, str) or _DURATION.match(given) is None:
+        raise ValueError("must be a positive whole number of seconds, minutes or hours, as `30s`, `30m` or `24h`")
+    seconds(given)
+    return given
+
+
+Duration = Annotated[StrictStr, BeforeValidator(read_duration)]
+"""A positive whole number with the unit `s`, `m` or `h`."""
+
+
+class AdapterBody(BaseModel):
+    """An object that an adapter sends: a field that nobody knows refuses it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class CreateBody(AdapterBody):
+    """Asks whether one tool call may run."""
+
+    tool: StrictStr = Field(min_length=1, max_length=TOOL_CHARS)
+    arguments: dict[str, Any]
+    timeout: Duration
+    server: StrictStr = Field(default="", min_length=1, max_length=TOOL_CHARS)
+    agent_reasoning: StrictStr = Field(default="", max_length=CONTEXT_BYTES)
+    context: dict[str, Any] = {}
+
+    @property
+    def tool_name(self) -> str:
+        """The tool's name in the manifest: that of a tool of a server has the server in it."""
+        return f"mcp__{self.server}__{self.tool}" if self.server else self.tool
+
+    @property
+    def as_sent(self) -> dict[str, Any]:
+        """The fields that were sent, and no others."""
+        return self.model_dump(exclude_unset=True)
+
+
+class OutcomeReport(AdapterBody):
+    """Says what became of a call that ran."""
+
+    status: Literal["succeeded", "failed"]
+    note: StrictStr = Field(default="", min_length=1, max_length=CONTEXT_BYTES)
+
+
+B = TypeVar("B", bound=AdapterBody)
+
+
+def parse_body(kind: type[B], sent: bytes) -> B:
+    """Parses a body. Raises `ApprovalProblem` for one that is none, in a sentence that names the fields."""
+    try:
+        found = json.loads(sent, parse_float=_parse_exactly, object_pairs_hook=_make_object)
+    # Deep nesting ends the parser by a `RecursionError`, which is no `ValueError`.
+    except (ValueError, RecursionError) as error:
+        words = error.args[0] if isinstance(error, _NotExact) else "the body is not JSON"
+        raise ApprovalProblem("malformed", words) from None
+    if why := bounds_problem(found):
+        raise ApprovalProblem("malformed", f"the body cannot be taken: {why}")
+    try:
+        body = kind.model_validate(found)
+    except ValidationError as error:
+        raise ApprovalProblem("malformed", sentence(error.errors())) from None
+    if isinstance(body, CreateBody):
+        _check_size("arguments", body.arguments, ARGUMENTS_BYTES)
+        _check_size("context", body.context, CONTEXT_BYTES)
+    return body
+
+
+class _NotExact(ValueError):
+    """Raised for JSON that could not be told again as it came."""
+
+
+def _parse_exactly(text: str) -> float:
+    # The adapter compares what it is told with what it sent, digit by digit; rounded, it would refuse its own call.
+    number = float(text)
+    try:
+        if Decimal(repr(number)) == Decimal(text):
+            return number
+    except InvalidOperation:
+        pass
+    raise _NotExact("a number has more digits than can be carried; send it as a string")
+
+
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _NotExact("an object names something twice")
+    return found
+
+
+def _check_size(name: str, value: Any, most: int) -> None:
+    try:
+        size = len(canonical_json(value))
+    except NotCanonical:
+        raise ApprovalProblem("malformed", f"`{name}` holds what JSON cannot carry safely") from None
+    if size > most:
+        raise ApprovalProblem("too_large", f"`{name}` is larger than {most // KIB} KiB; send less")

@@ -1,0 +1,133 @@
+"""The routes of the Agent Approval Protocol: adapters ask whether a call may run, wait, use the approval and report."""
+
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Final, NamedTuple
+
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from signoff.formats.durations import seconds
+from signoff.gateway.aap.approval_request import ApprovalRequestView
+from signoff.gateway.aap.approval_requests import ApprovalRequests
+from signoff.gateway.aap.problems import PROBLEMS, REQUEST_ID, ApprovalProblem
+from signoff.gateway.aap.request_body import AdapterBody, CreateBody, OutcomeReport, parse_body, read_duration
+from signoff.gateway.auth.dependencies import Deps, TokenAgent
+
+WAIT_SECONDS: Final = 30.0
+"""The longest that a request is waited for at once."""
+Key = Annotated[
+    str | None, Header(alias="Idempotency-Key", description="Needed; the same key again is the same request, or use.")
+]
+Wait = Annotated[str | None, Query(description="How long to wait for people, as `25s`; at most 30 seconds.")]
+
+
+async def _of_agent(agent: str, request: Request, deps: Deps, caller: TokenAgent) -> None:
+    request.state.approval_requests = ApprovalRequests.of(deps, caller, agent, None)
+
+
+async def _of_agent_for_user(agent: str, user: str, request: Request, deps: Deps, caller: TokenAgent) -> None:
+    request.state.approval_requests = ApprovalRequests.of(deps, caller, agent, user)
+
+
+async def _own_requests(request: Request) -> ApprovalRequests:
+    found: ApprovalRequests = request.state.approval_requests
+    return found
+
+
+Own = Annotated[ApprovalRequests, Depends(_own_requests)]
+
+
+async def create_request(own: Own, request: Request, key: Key = None) -> Response:
+    """Returns 201 with a new request, pending or settled; 200 for a key that was used before."""
+    view, is_new = await own.create(parse_body(CreateBody, await request.body()), _require_key(key))
+    return _answer(view, 201 if is_new else 200)
+
+
+async def show_request(own: Own, id: str, wait: Wait = None) -> Response:
+    """Returns it as `pending`, `approved`, `denied`, `expired` or `cancelled`."""
+    return _answer(await own.show(id, _read_wait(wait)))
+
+
+async def cancel_request(own: Own, id: str) -> Response:
+    """Has nobody asked any more. 409 `already_terminal` where it is settled."""
+    return _answer(await own.cancel(id))
+
+
+async def consume_request(own: Own, id: str, key: Key = None) -> Response:
+    """Uses the approval: the call may run once this is answered.
+
+    409 `already_consumed`, `approval_expired` or `not_approved`.
+    """
+    return _answer(await own.consume(id, _require_key(key)))
+
+
+async def report_request(own: Own, id: str, request: Request) -> Response:
+    """Takes the first report. 409 `not_consumed` before its use, `outcome_conflict` where another was reported."""
+    return _answer(await own.report(id, parse_body(OutcomeReport, await request.body())))
+
+
+class _Route(NamedTuple):
+    method: str
+    path: str
+    function: Callable[..., Awaitable[Response]]
+    summary: str
+    body: type[AdapterBody] | None = None
+
+    @property
+    def extra(self) -> dict[str, Any] | None:
+        # Read as bytes: what is wrong with one is said in the shape of this dialect.
+        if self.body is None:
+            return None
+        schema = {"$ref": f"#/components/schemas/{self.body.__name__}"}
+        return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+_ROUTES: Final = (
+    _Route("POST", "", create_request, "Ask whether a call may run", CreateBody),
+    _Route("GET", "/{id}", show_request, "One request as it stands"),
+    _Route("DELETE", "/{id}", cancel_request, "Withdraw a pending request"),
+    _Route("POST", "/{id}/consume", consume_request, "Use an approval, once"),
+    _Route("POST", "/{id}/outcome", report_request, "Report what became of a call", OutcomeReport),
+)
+_NEW: Final[dict[int | str, dict[str, Any]]] = {201: {"description": "A new request."}}
+
+
+def _router() -> APIRouter:
+    router = APIRouter(tags=["aap"], responses=dict(PROBLEMS))
+    # An agent that may act for several people has an address for each.
+    for place, whose in (("/aap/{agent}", _of_agent), ("/aap/{agent}/users/{user}", _of_agent_for_user)):
+        for each in _ROUTES:
+            router.add_api_route(
+                f"{place}/v1/requests{each.path}",
+                each.function,
+                methods=[each.method],
+                summary=each.summary,
+                response_class=JSONResponse,
+                responses=dict(_NEW) if each.body is CreateBody else None,
+                openapi_extra=each.extra,
+                dependencies=[Depends(whose)],
+            )
+    return router
+
+
+router = _router()
+
+
+def _require_key(key: str | None) -> str:
+    if not key:
+        raise ApprovalProblem("missing_idempotency_key", "send an `Idempotency-Key`, such as the call's own id")
+    return key
+
+
+def _read_wait(given: str | None) -> float:
+    if given is None:
+        return 0.0
+    try:
+        return min(seconds(read_duration(given)), WAIT_SECONDS)
+    except ValueError as error:
+        raise ApprovalProblem("malformed", f"`wait`: {error}") from None
+
+
+def _answer(view: ApprovalRequestView, status: int = 200) -> Response:
+    return JSONResponse(view.as_json(), status, {REQUEST_ID: str(uuid.uuid4())})

@@ -1,0 +1,14 @@
+"""One adapter for the whole session; each test asks about orders of its own."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from aap_rig import Adapter, adapter
+from call_rig import CallRig
+
+
+@pytest.fixture(scope="session")
+async def coder(agent: CallRig) -> AsyncIterator[Adapter]:
+    """An adapter with a token of the agent `coder`."""
+    async with adapter(agent) as found:
+        yield found

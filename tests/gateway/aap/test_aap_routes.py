@@ -1,0 +1,84 @@
+"""Who is let in, and that whatever is refused is told in the shape that adapters read."""
+
+import uuid
+
+import pytest
+from aap_rig import Adapter, adapter, asking
+from agentapprovalprotocol import CredentialRefused, NotFound
+from call_rig import CallRig
+from gateway_login import bearer, locked_rig, token_of
+from gateway_rig import BASE
+
+
+async def test_whoever_shows_no_token_of_this_agent_is_refused(agent: CallRig) -> None:
+    """401 without a token and for one that counts for nobody, 403 for a person's and for another agent's."""
+    locked = CallRig(locked_rig(agent.rig))
+    async with adapter(locked) as own, adapter(locked, "clerk", "/aap/coder") as other:
+        asked = await own.ask(asking())
+        person = await token_of(locked.rig, "ana")
+        for token, status in (("sgf_guessed", 401), (person, 403), (other.token, 403)):
+            own.token = token
+            with pytest.raises(CredentialRefused, match=str(status)):
+                await own.ask(asking())
+            with pytest.raises(CredentialRefused, match=str(status)):
+                await own.client.get(asked.id)
+            for method, path in (("DELETE", ""), ("POST", "/consume"), ("POST", "/outcome")):
+                told, code = await own.send(method, f"/{asked.id}{path}", idempotency_key="use-1")
+                assert told == status, code
+        bare = await own.http.get(f"{BASE}/aap/coder/v1/requests/{asked.id}")
+        assert (bare.status_code, bare.headers["www-authenticate"]) == (401, "Bearer")
+
+
+async def test_an_agent_of_several_people_has_an_address_for_each(agent: CallRig) -> None:
+    """In a foreign name, and in nobody's, nothing is asked; a request in one name is not there in another."""
+    users = "/aap/clerk/users"
+    async with adapter(agent, "clerk", f"{users}/ana") as ana, adapter(agent, "clerk", f"{users}/bo") as bo:
+        asked = await ana.allowed()
+        assert asked.status == "approved"
+        assert (await ana.client.consume(asked.id, "use-1")).consumption is not None
+        with pytest.raises(NotFound):
+            await bo.client.get(asked.id)
+        bo.base = f"{users}/guest"
+        with pytest.raises(CredentialRefused):
+            await bo.ask(asking(20))
+        bo.base = "/aap/clerk"
+        assert await bo.send("POST", "", asking(20), idempotency_key="x") == (400, "malformed")
+        bo.base = "/aap/desk"
+        assert (await bo.send("POST", "", asking(20), idempotency_key="x"))[0] == 403
+
+
+async def test_requests_of_another_agent_are_not_there(agent: CallRig, coder: Adapter) -> None:
+    """Whatever is done with them."""
+    asked = await coder.ask(asking())
+    async with adapter(agent, "roamer") as roamer:
+        for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/consume"), ("POST", "/outcome")):
+            body = {"status": "failed"} if path == "/outcome" else None
+            assert await roamer.send(method, f"/{asked.id}{path}", body, idempotency_key="use-1") == (404, "not_found")
+    assert (await coder.client.get(asked.id)).status == "pending"
+
+
+async def test_what_is_not_served_is_not_found(coder: Adapter) -> None:
+    """Instances are declared agents, whose tokens the operator makes; an id that is none is answered alike."""
+    answer = await coder.agent.http.post("/aap/coder/v1/instances", json={}, headers=bearer(coder.token))
+    assert answer.status_code == 404
+    for name in ("x", str(uuid.uuid4()), "a.b.c", "%2e%2e"):
+        assert (await coder.send("GET", f"/{name}"))[0] == 404
+
+
+async def test_a_key_and_a_wait_have_their_form(coder: Adapter) -> None:
+    """Without a key nothing is asked or used; a wait is a duration, however long."""
+    assert await coder.send("POST", "", asking(20)) == (400, "missing_idempotency_key")
+    asked = await coder.allowed()
+    assert await coder.send("POST", f"/{asked.id}/consume") == (400, "missing_idempotency_key")
+    for wait in ("30", "0s", "-1s", "1.5s", "s", "1d", "30 s", "999999999h"):
+        assert await coder.send("GET", f"/{asked.id}?wait={wait}") == (400, "malformed")
+    assert (await coder.send("GET", f"/{asked.id}?wait=8000h"))[0] == 200
+
+
+async def test_nothing_but_json_is_read(coder: Adapter) -> None:
+    """A page elsewhere could send a form; only what has no body needs no type."""
+    asked = await coder.allowed()
+    headers = bearer(coder.token) | {"content-type": "text/plain", "idempotency-key": "use-1"}
+    for path in ("", f"/{asked.id}/consume", f"/{asked.id}/outcome"):
+        answer = await coder.agent.http.post(f"/aap/coder/v1/requests{path}", content=b"{}", headers=headers)
+        assert answer.status_code == 415

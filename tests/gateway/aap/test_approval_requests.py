@@ -1,0 +1,187 @@
+"""Approval requests by the protocol's own client: asked once, answered by people, used once, reported, withdrawn."""
+
+import asyncio
+import json
+import uuid
+from datetime import timedelta
+
+import pytest
+from aap_rig import Adapter, asking
+from agentapprovalprotocol import Allow, Call, ConflictError, Deny, NotFound
+from call_rig import approval_of
+
+
+def call(body: dict, **fields: object) -> Call:
+    """The gate's call of a body."""
+    return Call(key=uuid.uuid4().hex, tool=body["tool"], arguments=body["arguments"], **fields)
+
+
+async def test_a_request_is_asked_waits_and_is_approved_by_a_person(coder: Adapter) -> None:
+    """All that was sent comes back as it was; it is used once and reported, and the record has it."""
+    words = {"agent_reasoning": "charged twice", "context": {"session_id": "s-1", "ratio": 0.1, "none": None}}
+    body, key = asking(**words), uuid.uuid4().hex
+    asked = await coder.ask(body, key)
+    assert (asked.status, asked.decision, asked.agent_reasoning) == ("pending", None, "charged twice")
+    assert (asked.deadline_at - asked.created_at).total_seconds() == 600
+    assert await coder.ask(body, key) == asked
+    name = await coder.call_about(str(asked.arguments["order"]))
+    request = await coder.agent.rig.request(approval_of(name))
+    # The agent's words are shown as such; its adapter's context counts for nothing.
+    assert (request.agent_says, request.actor, request.requester.user) == ("charged twice", "coder", "guest")
+    assert request.expires_at is not None
+    assert request.expires_at < asked.deadline_at + timedelta(minutes=1)
+    assert (await coder.client.get(asked.id)).status == "pending"
+    await coder.decide(asked.arguments, reason="go on")
+    found = await coder.client.get(asked.id)
+    assert found.status == "approved"
+    assert found.decision is not None
+    assert found.consumption is None
+    assert found.decision.note == "go on"
+    assert found.decision.expires_at is not None
+    used = await coder.client.consume(asked.id, "use-1")
+    assert used.consumption is not None
+    assert used.consumption.outcome is None
+    assert await coder.client.consume(asked.id, "use-1") == used
+    with pytest.raises(ConflictError, match="already_consumed"):
+        await coder.client.consume(asked.id, "use-2")
+    done = await coder.client.report_outcome(asked.id, "succeeded", "refunded")
+    assert done.consumption is not None
+    assert done.consumption.outcome is not None
+    assert (done.consumption.outcome.status, done.consumption.outcome.note) == ("succeeded", "refunded")
+    assert await coder.client.report_outcome(asked.id, "succeeded", "refunded") == done
+    with pytest.raises(ConflictError, match="outcome_conflict"):
+        await coder.client.report_outcome(asked.id, "failed")
+    assert (await coder.client.get(asked.id), await coder.client.consume(asked.id, "use-1")) == (done, done)
+    ended = await coder.agent.show(name)
+    assert (ended["state"], ended["code"], ended["result"]) == ("ended", "ok", "refunded")
+    assert ended["decided_by"] == "Approver"
+
+
+async def test_a_gate_lets_run_what_people_approve_and_nothing_else(coder: Adapter) -> None:
+    """By the gate that all shims are built on: one waits for a yes, one for a no, one needs nobody, one is not let."""
+    yes, no, gate = asking(), asking(), coder.gate()
+    allowed, denied, _, _ = await asyncio.gather(
+        gate.check(call(yes)), gate.check(call(no)),
+        coder.decide(yes["arguments"]), coder.decide(no["arguments"], verdict="denied", reason="not this month"),
+    )  # fmt: skip
+    assert isinstance(allowed, Allow)
+    assert await allowed.report("failed", "the bank is closed") is True
+    assert isinstance(denied, Deny)
+    assert denied.status == "denied"
+    assert "not this month" in denied.reason
+    small, large = await gate.check(call(asking(20))), await gate.check(call(asking(2_000)))
+    assert isinstance(small, Allow)
+    assert await small.report("succeeded") is True
+    assert isinstance(large, Deny)
+    assert "`deny_if` is true" in large.reason
+    unknown = await gate.check(call(asking(tool="refnd")))
+    assert isinstance(unknown, Deny)
+    assert unknown.status == "denied"
+
+
+async def test_a_withdrawn_request_is_cancelled_and_nobody_is_asked(coder: Adapter) -> None:
+    """Again it is the same; what is settled is not withdrawn, and what is not there is not found."""
+    asked = await coder.ask(asking())
+    name = await coder.call_about(str(asked.arguments["order"]))
+    gone = await coder.client.cancel(asked.id)
+    assert gone.status == "cancelled"
+    assert (await coder.client.cancel(asked.id), await coder.client.get(asked.id)) == (gone, gone)
+    assert (await coder.agent.rig.request(approval_of(name))).state == "cancelled"
+    with pytest.raises(ConflictError, match="not_approved"):
+        await coder.client.consume(asked.id, "use-1")
+    allowed = await coder.allowed()
+    with pytest.raises(ConflictError, match="already_terminal"):
+        await coder.client.cancel(allowed.id)
+    with pytest.raises(NotFound):
+        await coder.client.get(str(uuid.uuid4()))
+
+
+async def test_what_people_change_is_denied_and_then_runs_once_with_their_arguments(coder: Adapter) -> None:
+    """An adapter runs its own arguments: it is told the others, and asked with just those nobody is asked again."""
+    asked = await coder.ask(asking())
+    changed = {"order": asked.arguments["order"], "euro": 150}
+    name = await coder.decide(asked.arguments, edited_args=changed)
+    found = await coder.client.get(asked.id)
+    assert found.status == "denied"
+    assert found.decision is not None
+    assert json.dumps(changed) in str(found.decision.note)
+    with pytest.raises(ConflictError, match="not_approved"):
+        await coder.client.consume(asked.id, "use-1")
+    body = asking() | {"arguments": changed, "agent_reasoning": "as Ana wrote it"}
+    again = await coder.ask(body, "edited-1")
+    assert (again.status, again.id == asked.id, again.agent_reasoning) == ("approved", False, "as Ana wrote it")
+    assert await coder.ask(body, "edited-1") == again
+    # For one call: of whoever asks with the same arguments beside it people are asked.
+    other = await coder.ask(body, "edited-2")
+    assert other.status == "pending"
+    used = await coder.client.consume(again.id, "use-1")
+    assert used.consumption is not None
+    assert (await coder.client.report_outcome(again.id, "succeeded")).consumption is not None
+    assert ((await coder.agent.show(name))["state"], (await coder.client.get(asked.id)).status) == ("ended", "denied")
+    assert (await coder.ask(body, "edited-3")).status == "pending"
+    with pytest.raises(ConflictError, match="not_consumed"):
+        await coder.client.report_outcome(asked.id, "succeeded")
+
+
+async def test_of_several_that_ask_with_changed_arguments_one_is_approved(coder: Adapter) -> None:
+    """Whoever comes at the same moment is not handed the same approval."""
+    asked = await coder.ask(asking())
+    changed = {"order": asked.arguments["order"], "euro": 150}
+    await coder.decide(asked.arguments, edited_args=changed)
+    assert (await coder.client.get(asked.id)).status == "denied"
+    body = asking() | {"arguments": changed}
+    found = await asyncio.gather(*(coder.ask(body) for _ in range(5)))
+    assert sorted(each.status for each in found) == ["approved", *["pending"] * 4]
+    await asyncio.gather(*(coder.client.cancel(each.id) for each in found if each.status == "pending"))
+
+
+async def test_of_ten_that_race_one_uses_an_approval(coder: Adapter) -> None:
+    """Whoever comes later is told that it is consumed; the same key is the same use."""
+    asked = await coder.allowed()
+    assert asked.status == "approved"
+    keys = [f"use-{number % 5}" for number in range(10)]
+    found = await asyncio.gather(*(coder.client.consume(asked.id, key) for key in keys), return_exceptions=True)
+    won = [key for key, each in zip(keys, found, strict=True) if not isinstance(each, Exception)]
+    assert (len(won), len(set(won))) == (2, 1)
+    assert {each.code for each in found if isinstance(each, ConflictError)} == {"already_consumed"}
+
+
+async def test_a_request_that_nobody_answers_in_time_expires(coder: Adapter) -> None:
+    """By its own time where that is shorter, and by the policy's where that is; a late yes lets nothing run."""
+    for body in (asking(timeout="1s"), asking(tool="brief", timeout="1h")):
+        asked = await coder.ask(body)
+        assert (asked.deadline_at - asked.created_at).total_seconds() == 1
+        found = await coder.until_settled(asked)
+        assert found.status == "expired"
+        assert found.decision is not None
+        assert found.decision.expires_at is None
+        assert await coder.client.get(asked.id) == found
+        with pytest.raises(ConflictError, match="not_approved"):
+            await coder.client.consume(asked.id, "use-1")
+        with pytest.raises(ConflictError, match="already_terminal"):
+            await coder.client.cancel(asked.id)
+
+
+async def test_a_key_is_of_one_request(coder: Adapter) -> None:
+    """Whatever of it is another, it is refused; written in another way it is the same."""
+    body, key = asking(20), uuid.uuid4().hex
+    first = await coder.ask(body, key)
+    assert (await coder.ask(body | {"arguments": body["arguments"] | {"euro": 20.0}}, key)).id == first.id
+    for other in ({"timeout": "11m"}, {"context": {"x": 1}}, {"agent_reasoning": "hm"}, {"tool": "quick"}):
+        with pytest.raises(ConflictError, match="idempotency_conflict"):
+            await coder.ask(body | other, key)
+
+
+async def test_a_call_of_a_server_has_its_name(coder: Adapter) -> None:
+    """As the manifest names tools of servers; what comes back is what was sent."""
+    asked = await coder.allowed(server="bank")
+    assert (asked.status, asked.server, asked.tool) == ("denied", "bank", "refund")
+    assert asked.decision is not None
+    assert "mcp__bank__refund" in str(asked.decision.note)
+
+
+async def test_what_signoff_runs_itself_is_not_asked_about(coder: Adapter) -> None:
+    """Approved here it would run twice: here, and in the agent."""
+    body = {"tool": "pay", "arguments": {"amount": 20, "to": "Ana"}, "timeout": "1m"}
+    assert await coder.send("POST", "", body, idempotency_key="pay-1") == (400, "run_by_signoff")
+    assert coder.agent.rig.ledger.rows == []

@@ -1,0 +1,85 @@
+"""What an adapter sends is read strictly: nothing unknown, nothing twice, no nulls, and numbers as they are."""
+
+import json
+from typing import Any
+
+import pytest
+from aap_rig import Adapter, asking
+
+from signoff.gateway.aap.problems import ApprovalProblem
+from signoff.gateway.aap.request_body import CONTEXT_BYTES, CreateBody, OutcomeReport, parse_body
+
+GOOD: dict[str, Any] = {"tool": "refund", "arguments": {"euro": 20}, "timeout": "10m"}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"user": "ana"}, "user"),
+        ({"delivery": {}}, "`delivery` is not known here"),
+        ({"agent_reasoning": None}, "agent_reasoning"),
+        ({"context": None}, "context"),
+        ({"context": []}, "context"),
+        ({"server": ""}, "server"),
+        ({"tool": ""}, "tool"),
+        ({"tool": 7}, "tool"),
+        ({"arguments": []}, "arguments"),
+        ({"timeout": 600}, "timeout"),
+        ({"timeout": "0m"}, "timeout"),
+        ({"timeout": "10"}, "timeout"),
+        ({"timeout": "1h30m"}, "timeout"),
+        ({"timeout": "999999999h"}, "timeout"),
+        ({"arguments": {"x": 2**53}}, "integer"),
+        ({"arguments": {"x": "x" * 70_000}}, "`arguments` is larger than 64 KiB"),
+        ({"context": {"x": "x" * CONTEXT_BYTES}}, "`context` is larger than 16 KiB"),
+        ({"agent_reasoning": "x" * (CONTEXT_BYTES + 1)}, "agent_reasoning"),
+    ],
+)
+def test_what_is_no_request_is_refused(change: dict[str, Any], words: str) -> None:
+    """In a sentence that names what is wrong."""
+    with pytest.raises(ApprovalProblem) as refused:
+        parse_body(CreateBody, json.dumps(GOOD | change).encode())
+    assert (refused.value.status, words in refused.value.message) == (400, True), refused.value.message
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"", b"{", b"[]", b"null", b"[" * 50_000,
+        b'{"tool": "refund", "arguments": {"x": NaN}, "timeout": "1m"}',
+        b'{"tool": "refund", "arguments": {"x": 1e999}, "timeout": "1m"}',
+        b'{"tool": "refund", "arguments": {"x": 0.12345678901234567890123}, "timeout": "1m"}',
+        b'{"tool": "refund", "arguments": {"x": 1, "x": 2}, "timeout": "1m"}',
+        b'{"tool": "refund", "arguments": {"x": "\\ud800"}, "timeout": "1m"}',
+    ],
+)  # fmt: skip
+def test_what_could_not_be_told_again_is_refused(sent: bytes) -> None:
+    """Such as a number that would be rounded: an adapter compares what comes back with what it sent."""
+    with pytest.raises(ApprovalProblem) as refused:
+        parse_body(CreateBody, sent)
+    assert (refused.value.status, refused.value.code) == (400, "malformed")
+
+
+def test_what_was_left_out_is_not_told() -> None:
+    """And what was sent is, also where it is empty."""
+    body = parse_body(CreateBody, json.dumps(GOOD | {"context": {}, "agent_reasoning": ""}).encode())
+    assert body.as_sent == GOOD | {"context": {}, "agent_reasoning": ""}
+    assert parse_body(CreateBody, json.dumps(GOOD).encode()).as_sent == GOOD
+    assert body.tool_name == "refund"
+    assert parse_body(CreateBody, json.dumps(GOOD | {"server": "bank"}).encode()).tool_name == "mcp__bank__refund"
+
+
+@pytest.mark.parametrize(
+    "report", [{}, {"status": "ok"}, {"status": "failed", "note": ""}, {"status": "failed", "x": 1}]
+)
+def test_what_is_no_outcome_is_refused(report: dict[str, Any]) -> None:
+    """Only `succeeded` and `failed` are."""
+    with pytest.raises(ApprovalProblem):
+        parse_body(OutcomeReport, json.dumps(report).encode())
+
+
+async def test_an_adapter_is_told_what_is_wrong(coder: Adapter) -> None:
+    """With the code that it can read, and nothing is asked."""
+    assert await coder.send("POST", "", asking(user="ana"), idempotency_key="x") == (400, "malformed")
+    asked = await coder.allowed(context={"deep": {"ratio": 0.1, "list": [1, 2.50, True, None]}})
+    assert await coder.send("POST", f"/{asked.id}/outcome", {"status": "ok"}) == (400, "malformed")
