@@ -35,7 +35,8 @@ with workflow.unsafe.imports_passed_through():
     from signoff.workflows.approval_flow import ApprovalFlow
     from signoff.workflows.call_loop import CallLoop
     from signoff.workflows.envelope_reader import read_envelope
-    from signoff.workflows.external_runner import ExternalRunner, use_refusal
+    from signoff.workflows.external_permit import use_refusal
+    from signoff.workflows.external_runner import ExternalRunner
     from signoff.workflows.session_link import SessionLink
     from signoff.workflows.temporal_metadata import TemporalMetadata
     from signoff.workflows.tool_runner import ToolRunner

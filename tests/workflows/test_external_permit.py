@@ -1,0 +1,158 @@
+"""Over random sequences of tries, answers, lapses and reports: one try is handed the permit, and one report stands."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from signoff.contracts.activity_messages import UsedPermit, UseReply
+from signoff.contracts.call import CallOutcome, ReportedOutcome
+from signoff.contracts.content import Content
+from signoff.workflows.external_permit import (
+    ExternalPermit,
+    closing_reason,
+    examine_use,
+    report_problem,
+    report_reply,
+    use_problem,
+    use_refusal,
+)
+
+TRIES = st.sampled_from(["try-1", "try-2", "try-3"])
+REPORTS = st.builds(
+    lambda code, text: ReportedOutcome.model_validate({"code": code, "result": Content(inline=text)}),
+    st.sampled_from(["ok", "execution_failed"]),
+    st.sampled_from(["done", "not done"]),
+)
+HANDED = UseReply(permit=UsedPermit(args=Content(inline={"euro": 20}), key="k", definition="d"))
+REFUSALS = st.sampled_from([use_refusal("stale"), use_refusal("frozen"), use_refusal("unavailable")])
+
+
+class PermitModel(RuleBasedStateMachine):
+    """What is told to tries and reports, beside the least that has to be true of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.permit = ExternalPermit()
+        self.stopped = False
+        self.was_opened = self.was_closed = False
+        self.handed: dict[str, UseReply] = {}
+        self.taken: list[ReportedOutcome] = []
+
+    @precondition(lambda self: not self.was_opened)
+    @rule()
+    def judge(self) -> None:
+        """The call may run."""
+        self.permit, self.was_opened = self.permit.open_up(), True
+
+    @precondition(lambda self: self.was_opened and not self.was_closed)
+    @rule()
+    def close(self) -> None:
+        """It lapses, is withdrawn or was handed out."""
+        self.permit, self.was_closed = self.permit.close(), True
+
+    @rule()
+    def stop(self) -> None:
+        """Its turn is stopped."""
+        self.stopped = True
+
+    @rule(wish=TRIES)
+    def use(self, wish: str) -> None:
+        """A try comes: it is answered at once, looked at, or waits for another."""
+        reply = examine_use(self.permit, wish, stopped=self.stopped, why_closed="lapsed")
+        if isinstance(reply, UseReply) and reply.permit is not None:
+            assert self.handed == {wish: reply}
+        elif isinstance(reply, UseReply):
+            assert wish not in self.handed
+            assert reply.code == ("used" if self.handed else "lapsed")
+        elif reply == "":
+            is_free = self.was_opened and not (self.was_closed or self.stopped or self.handed)
+            assert (is_free, self.permit.tried_by) == (True, "")
+            self.permit = self.permit.begin_try(wish)
+        else:
+            assert self.permit.tried_by
+        # What is refused without a trace would have been refused with one.
+        code = use_problem(self.permit, wish, "lapsed")
+        assert not code or (isinstance(reply, UseReply) and reply.permit is None)
+
+    @precondition(lambda self: self.permit.tried_by and self.permit.answer is None and not self.was_closed)
+    @rule(reply=st.one_of(st.just(HANDED), REFUSALS))
+    def answer(self, reply: UseReply) -> None:
+        """The right of the try was derived, and its ticket claimed, or not."""
+        tried = self.permit.tried_by
+        self.permit = self.permit.answer_try(reply)
+        if reply.permit is not None:
+            self.handed[tried] = reply
+
+    @precondition(lambda self: self.permit.tried_by and self.permit.answer is not None)
+    @rule()
+    def hear(self) -> None:
+        """The try takes its answer."""
+        answer = self.permit.answer
+        assert answer is not None
+        assert answer.permit is None or self.handed == {self.permit.tried_by: answer}
+        self.permit = self.permit.end_try()
+
+    @precondition(lambda self: self.handed and not self.permit.is_awaited and self.permit.written is None)
+    @rule()
+    def await_report(self) -> None:
+        """Its report is waited for."""
+        self.permit = self.permit.await_report()
+
+    @rule(report=REPORTS)
+    def report(self, report: ReportedOutcome) -> None:
+        """The agent reports."""
+        problem = report_problem(self.permit, report)
+        if not self.handed:
+            assert problem is not None
+            assert problem.code == "not_used"
+        elif problem is None:
+            assert self.permit.is_awaited or self.taken
+            self.permit = self.permit.take_report(report)
+            self.taken.append(report)
+        else:
+            assert problem.code == "conflict"
+            assert not self.taken or report != self.taken[0]
+
+    @precondition(lambda self: self.permit.is_awaited)
+    @rule(is_lost=st.booleans())
+    def write(self, is_lost: bool) -> None:
+        """What was reported is written down; else that nobody did so in time, or it cannot be written."""
+        code = "in_doubt" if self.permit.report is None else self.permit.report.code
+        value = Content(inline="?") if self.permit.report is None else self.permit.report.result
+        outcome = CallOutcome.model_validate(
+            {"call": "c1.1", "tool": "refund", "code": code, "gate": "execute", "value": value}
+        )
+        self.permit = self.permit.settle(None if is_lost else outcome)
+        for report in self.taken:
+            reply = report_reply(self.permit, report)
+            assert reply.code == ("unavailable" if is_lost else ""), reply
+
+    @invariant()
+    def one_try_and_one_report(self) -> None:
+        """Whatever comes: one try at most was handed the permit, and all reports that were taken are one."""
+        assert len(self.handed) <= 1
+        assert all(each == self.taken[0] for each in self.taken)
+        assert (self.permit.used is not None) == bool(self.handed)
+
+
+TestPermitModel = PermitModel.TestCase
+TestPermitModel.settings = settings(stateful_step_count=30)
+
+
+@given(is_asked=st.booleans(), stopped=st.booleans(), code=st.sampled_from(["", "ok", "denied", "skipped", "in_doubt"]))
+def test_a_permit_that_is_not_open_says_why(*, is_asked: bool, stopped: bool, code: str) -> None:
+    """People come first; then what became of the call; of one without an outcome that its turn was stopped."""
+    fields = {"call": "c1.1", "tool": "refund", "code": code, "gate": "execute", "value": Content(inline="")}
+    outcome = CallOutcome.model_validate(fields) if code else None
+    expected = {"": "lapsed" if stopped else "waiting", "denied": "denied", "skipped": "lapsed"}.get(code, "ended")
+    why = closing_reason(is_asked=is_asked, stopped=stopped, outcome=outcome)
+    assert why == ("waiting" if is_asked else expected)
+
+
+def test_a_report_beside_what_was_written_is_a_conflict() -> None:
+    """Nobody reported in time: that is what stands, and what comes later is another word."""
+    late = ReportedOutcome(code="ok", result=Content(inline="done"))
+    permit = ExternalPermit().open_up().begin_try("try-1").answer_try(HANDED).end_try().close().await_report()
+    doubt = {"call": "c1.1", "tool": "refund", "code": "in_doubt", "gate": "execute", "value": Content(inline="?")}
+    permit = permit.take_report(late).settle(CallOutcome.model_validate(doubt))
+    assert report_reply(permit, late).code == "conflict"
