@@ -17,7 +17,7 @@ from cerbos_process import CERBOS
 from documents import tables
 from encrypted_client import make_encryption
 from failures import MARKER, Failure, documented_failure
-from fork_server import ForkingPopen
+from fork_server import SERVER, ForkingPopen
 from hypothesis import HealthCheck, settings
 from proved_rows import ProvedRows
 from temporalio.client import Client
@@ -225,6 +225,9 @@ def forked_programs() -> Iterator[None]:
     """Programs of Signoff's that tests start are forks of one that has imported it, see `fork_server`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess, "Popen", ForkingPopen)
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            # Whoever starts the first program would wait for all that is imported, and the workers of its test with it.
+            SERVER.start()
         yield
 
 

@@ -89,10 +89,15 @@ class ForkServer:
         self._lock = threading.Lock()
         self._peer: socket.socket | None = None
 
+    def start(self) -> None:
+        """Starts the server, which imports by itself: nobody waits for that who asks it for a fork later."""
+        with self._lock:
+            self._peer = self._peer or self._start()
+
     def fork(self, request: ForkRequest, files: Sequence[int]) -> int:
         """Returns the pid of a new child of this process. Raises `OSError` where the server has ended."""
         with self._lock:
-            peer = self._peer or self._start()
+            self._peer = peer = self._peer or self._start()
             # Only for this moment: who is orphaned at any other time goes to the system, as ever.
             _adopt_orphans(True)
             try:
@@ -111,7 +116,6 @@ class ForkServer:
         with theirs:
             # The tests' own end is closed in it, so that it ends with them.
             child = subprocess.Popen([sys.executable, __file__, str(theirs.fileno())], pass_fds=(theirs.fileno(),))
-        self._peer = ours
         atexit.register(self._end, child)
         return ours
 
