@@ -5,7 +5,7 @@ from typing import Any
 
 from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import Client
-from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns
+from turn_fixtures import Ledger, catalog_of, no, pay_tool, query_workflow, running_turns
 
 from signoff.activities.detail_cards import DETAILED_SECRETS, DetailCards
 from signoff.activities.worker_deps import WorkerDeps
@@ -51,7 +51,7 @@ async def test_a_turn_that_waits_shows_its_arguments_and_leads_to_the_card(
         view = await turns.waiting(key)
         request = next(call.approval for call in view.calls if call.approval is not None)
         handle = client.get_workflow_handle(key.workflow_id)
-        shown = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+        shown = await query_workflow(handle, "__temporal_workflow_metadata", result_type=WorkflowMetadata)
         lines = shown.current_details.splitlines()
         assert f"[open the card]({ADDRESS}/approvals/{request.id})" in shown.current_details
         assert "  - `How much`: `20`" in lines
@@ -63,7 +63,7 @@ async def test_a_turn_that_waits_shows_its_arguments_and_leads_to_the_card(
         await turns.replays(key)
         await turns.signoff.decide(no(key, request.call))
         await turns.signoff.result(key)
-        ended = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+        ended = await query_workflow(handle, "__temporal_workflow_metadata", result_type=WorkflowMetadata)
         assert "### Answered" in ended.current_details
         assert "How much" not in ended.current_details
         history = (await handle.fetch_history()).to_json()

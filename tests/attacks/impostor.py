@@ -19,6 +19,7 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.common import RetryPolicy, TypedSearchAttributes, WorkflowIDReusePolicy
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+from turn_fixtures import query_workflow
 from turn_reset import ANSWERS, reset_turn
 
 from signoff.activities.gate_activity import digest_of
@@ -200,7 +201,7 @@ class Impostor:
         handle = self.client.get_workflow_handle(key.workflow_id)
 
         async def look() -> TurnView | None:
-            view = await handle.query(names.STATE, result_type=TurnView)
+            view = await query_workflow(handle, names.STATE, result_type=TurnView)
             return view if view.calls or view.result else None
 
         found: TurnView = await until(look)

@@ -5,6 +5,7 @@ from typing import Any
 
 from attack_site import AttackSite, approval_id, payee
 from impostor import Impostor
+from turn_fixtures import query_workflow
 
 from signoff.approvals.question_reference import request_from_reference
 from signoff.contracts import names
@@ -111,7 +112,7 @@ async def test_a_session_does_not_say_whose_it_is(site: AttackSite, impostor: Im
     key = await payment_turn(site, "rui", to)
     hers = await payment_turn(site, "zoe", payee())
     handle = impostor.client.get_workflow_handle(SessionKey("main", hers.session).workflow_id)
-    view = await handle.query(names.STATE, result_type=SessionView)
+    view = await query_workflow(handle, names.STATE, result_type=SessionView)
     session = SessionKey("main", key.session)
     await impostor.client.get_workflow_handle(session.workflow_id).terminate()
     for lie in (view, view.model_copy(update={"session": key.session, "owner": "zoe"})):

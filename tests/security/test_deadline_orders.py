@@ -10,7 +10,17 @@ import pytest
 from gateway_rig import SIGNER
 from signed_askers import signed_asker
 from temporalio.client import Client
-from turn_fixtures import GUEST, ApprovalPolicy, Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import (
+    GUEST,
+    ApprovalPolicy,
+    Ledger,
+    RunningTurns,
+    catalog_of,
+    pay_tool,
+    query_workflow,
+    running_turns,
+    yes,
+)
 
 from signoff.audit.log import AuditLog
 from signoff.contracts import names
@@ -60,7 +70,7 @@ def signed(key: TurnKey, request: ApprovalRequest, received: datetime) -> Decisi
 async def receipt_of(client: Client, key: TurnKey) -> Receipt:
     """What the turn says of its request afterwards."""
     handle = client.get_workflow_handle(key.workflow_id)
-    receipt: Receipt = await handle.query(names.RECEIPT, yes(key).approval_id, result_type=Receipt)
+    receipt: Receipt = await query_workflow(handle, names.RECEIPT, yes(key).approval_id, result_type=Receipt)
     return receipt
 
 

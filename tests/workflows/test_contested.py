@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from temporalio.client import Client
 from temporalio.service import RPCError
-from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns, yes
+from turn_fixtures import Ledger, catalog_of, no, pay_tool, query_workflow, running_turns, yes
 
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts import names
@@ -55,7 +55,7 @@ async def test_a_contested_turn_that_is_looked_at_replays(client: Client, store:
             assert [outcome.code for outcome in result.calls] == ["ok"]
             assert len(ledger.rows) == round_number + 1
             assert Counter(receipt.status for receipt in answers if receipt is not None)["accepted"] <= 1
-            receipt = await handle.query(names.RECEIPT, result.calls[0].approval_id, result_type=Receipt)
+            receipt = await query_workflow(handle, names.RECEIPT, result.calls[0].approval_id, result_type=Receipt)
             assert receipt.decided_by in {f"p{number}" for number in range(12)}
             await turns.replays(key)
 
@@ -84,7 +84,7 @@ async def test_the_first_answer_wins_also_when_its_author_is_identified_last(
         assert [outcome.code for outcome in result.calls] == ["denied"]
         assert ledger.rows == []
         await turns.replays(key)
-        receipt = await handle.query(names.RECEIPT, result.calls[0].approval_id, result_type=Receipt)
+        receipt = await query_workflow(handle, names.RECEIPT, result.calls[0].approval_id, result_type=Receipt)
     assert receipt.decided_by == "p0"
     events = (await handle.fetch_history()).events
     markers = [event.marker_recorded_event_attributes for event in events]

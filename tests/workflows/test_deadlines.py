@@ -2,12 +2,13 @@
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from failures import Failure
 from temporalio.client import Client
 from temporalio.worker import Worker
-from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns, withdrawn, yes
+from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, query_workflow, running_turns, withdrawn, yes
 
 from signoff.activities.tool_activity import tool_activities
 from signoff.contracts import names
@@ -97,7 +98,7 @@ async def test_a_deadline_that_passes_without_a_worker_is_kept(client: Client, s
     late = await TurnClient(client, task_queue=task_queue).decide(yes(key))
     async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
         result = await turns.signoff.result(key)
-        receipt = await handle.query(names.RECEIPT, yes(key).approval_id, result_type=Receipt)
+        receipt = await query_workflow(handle, names.RECEIPT, yes(key).approval_id, result_type=Receipt)
     assert late.status == "pending"
     assert [outcome.code for outcome in result.calls] == ["denied"]
     assert receipt.code == "expired"
@@ -123,7 +124,11 @@ async def test_an_approval_that_no_worker_uses_in_time_lapses_and_is_asked_again
         failure.follow("Start a worker for the tool's task queue, then approve again")
         async with Worker(client, task_queue=tool.task_queue, activities=tool_activities(turns.deps)):
             second = await turns.signoff.decide(yes(key, revision=2))
-            result = await turns.signoff.result(key)
+            # A busy machine may take as long to begin it as it is good for: then it is asked, and approved, once more.
+            while (view := await turns.until(key, partial(_ended_or_asked, view))).result is None:
+                await turns.signoff.decide(yes(key, revision=_revision(view)))
+            result = view.result
+            assert result is not None
     assert (first.status, stale.code, second.status) == ("accepted", "stale", "accepted")
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert len(ledger.rows) == 1
@@ -146,5 +151,14 @@ async def test_a_worker_that_comes_too_late_runs_nothing(client: Client, store: 
 
 
 def _asked_again(view: TurnView) -> bool:
+    return _revision(view) == 2
+
+
+def _ended_or_asked(before: TurnView, view: TurnView) -> bool:
+    return view.result is not None or _revision(view) > _revision(before)
+
+
+def _revision(view: TurnView) -> int:
+    """The revision that waits."""
     request = view.calls[0].approval
-    return request is not None and (request.revision, request.state) == (2, "pending")
+    return request.revision if request is not None and request.state == "pending" else 0

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from session_rig import PAY, message, model, react, talk, words
 from temporalio.client import Client
-from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns, yes
+from turn_fixtures import Ledger, catalog_of, no, pay_tool, query_workflow, running_turns, yes
 
 from signoff.contracts import names
 from signoff.contracts.completion import Completion, CompletionRequest
@@ -50,7 +50,7 @@ async def test_two_messages_are_answered_while_the_first_turn_waits_for_a_person
         receipt = await turns.signoff.decide(yes(session.turn_key("a")))
         assert receipt.status == "accepted"
         assert await session.answer("a") == "pay: ok"
-        messages = await session.handle.query(names.TRANSCRIPT, result_type=list)
+        messages = await query_workflow(session.handle, names.TRANSCRIPT, result_type=list)
     assert len(ledger.rows) == 1
     assert [part["text"]["inline"] for each in messages for part in each["parts"]][:3] == ["pay", "pay: ok", "hello"]
 

@@ -13,7 +13,18 @@ from temporalio.api.update.v1 import Input, Meta, Request, WaitPolicy
 from temporalio.api.workflowservice.v1 import SignalWorkflowExecutionRequest, UpdateWorkflowExecutionRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
-from turn_fixtures import GUEST, ApprovalPolicy, Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, yes
+from turn_fixtures import (
+    GUEST,
+    ApprovalPolicy,
+    Ledger,
+    RunningTurns,
+    catalog_of,
+    no,
+    pay_tool,
+    query_workflow,
+    running_turns,
+    yes,
+)
 
 from signoff.contracts import names
 from signoff.contracts.ids import TurnKey
@@ -154,7 +165,7 @@ async def test_a_query_with_garbage_harms_nothing(client: Client, store: Store, 
         for args in ([], [None], [[1]], ["nothing"]):
             with contextlib.suppress(RPCError, Exception):
                 await handle.query(names.RECEIPT, args=args, result_type=Receipt)
-        receipt = await handle.query(names.RECEIPT, "nothing", result_type=Receipt)
+        receipt = await query_workflow(handle, names.RECEIPT, "nothing", result_type=Receipt)
         assert (await turns.signoff.decide(yes(key))).status == "accepted"
         assert (await turns.signoff.result(key)).state == "complete"
     assert receipt.code == "unknown"
@@ -260,15 +271,7 @@ async def _race(turns: RunningTurns, key: TurnKey, number: int) -> Receipt:
     with contextlib.suppress(RPCError):
         await handle.signal(names.APPROVAL_RESPONSE, answer.model_dump(mode="json", exclude_none=True))
     await turns.signoff.result(key)
-    asking = {"result_type": Receipt, "rpc_timeout": PATIENCE}
-    try:
-        receipt: Receipt = await handle.query(names.RECEIPT, answer.approval_id, **asking)
-    except RPCError as error:
-        # The SDK (1.35) drops the queries that it has buffered for a run which it lets go ("leftover buffered tasks"),
-        # and the server gives them up after ten seconds: whoever asked asks again.
-        if "timed out" not in error.message:
-            raise
-        receipt = await handle.query(names.RECEIPT, answer.approval_id, **asking)
+    receipt: Receipt = await query_workflow(handle, names.RECEIPT, answer.approval_id, result_type=Receipt)
     return receipt
 
 

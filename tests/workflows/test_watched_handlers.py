@@ -366,7 +366,7 @@ def site_over(turns: RunningTurns, ledger: Ledger) -> Site:
     return Site(turns, gateway(turns.signoff), gateway(CutOff(turns.client)), ledger)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(360)
 @pytest.mark.parametrize("newest", [0.0, 0.8], ids=["all-alike", "the-newest"])
 async def test_whatever_people_send_a_turn_that_is_looked_at_replays(
     server: ServerHandle, client: Client, store: Store, task_queue: str, newest: float, encryption: Encryption
@@ -395,7 +395,7 @@ async def test_whatever_people_send_a_turn_that_is_looked_at_replays(
         worker = running_turns(client, store, task_queue, catalog, model, **more)
         turns = await first.enter_async_context(worker)
         site = site_over(turns, ledger)
-        async with asyncio.timeout(120), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(300), asyncio.TaskGroup() as tasks:
             readers = [tasks.create_task(read(site, number, newest)) for number in range(READERS)]
             places = asyncio.Semaphore(AT_ONCE)
             playing = [tasks.create_task(played(act, places)) for act in acts(site)]
