@@ -57,7 +57,7 @@ async def to_provider(page: httpx.AsyncClient) -> str:
     """Go to the provider, which agrees at once; returns the address it sends the browser back to."""
     sent = await page.get(START)
     assert sent.status_code == 303, sent.text
-    async with httpx.AsyncClient(verify=False) as elsewhere:
+    async with httpx.AsyncClient(verify=False, timeout=60) as elsewhere:
         agreed = await elsewhere.get(sent.headers["location"])
     address = urlsplit(agreed.headers["location"])
     return f"{address.path}?{address.query}"

@@ -105,5 +105,5 @@ def threads_end() -> Iterator[None]:
     yield
     new = set(threading.enumerate()) - before
     for thread in new:
-        thread.join(timeout=5)
+        thread.join(timeout=60)
     assert not [thread for thread in new if thread.is_alive()]

@@ -7,32 +7,47 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from signoff.contracts.clock import system_clock
+from signoff.contracts.clock import Clock, system_clock
 from signoff.engine.clock_check import clock_problem, server_clock_lead, store_clock_lead
 from signoff.store.store import open_store
+
+LATE = timedelta(minutes=10)
+UNSURE = timedelta(minutes=1)
+"""How much a measurement on a busy machine may be wrong: a clock is asked, and answers some time later."""
 
 
 def late() -> datetime:
     """A clock that is ten minutes behind."""
-    return system_clock() - timedelta(minutes=10)
+    return system_clock() - LATE
+
+
+async def lead_of_server(client: Client, clock: Clock = system_clock) -> timedelta:
+    """How far the server's clock is ahead of `clock`.
+
+    Asked again: a busy server may not have counted the poll by which it tells the time within a second.
+    """
+    while (ahead := await server_clock_lead(client, clock=clock)) is None:
+        await asyncio.sleep(0.1)
+    return ahead
 
 
 async def test_clocks_of_one_machine_are_one(client: Client, tmp_path: Path) -> None:
     """The server and the store tell the time that it is here."""
-    # Asked again: a busy server may not have counted the poll by which it tells the time within a second.
-    while (ahead := await server_clock_lead(client)) is None:
-        await asyncio.sleep(0.1)
-    assert abs(ahead) < timedelta(seconds=4)
+    assert abs(await lead_of_server(client)) < UNSURE
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
-        assert abs(await store_clock_lead(store)) < timedelta(seconds=4)
+        assert abs(await store_clock_lead(store)) < UNSURE
 
 
 async def test_a_clock_that_is_wrong_here_is_told_of_both(client: Client, tmp_path: Path) -> None:
     """By how much, which way, and what to do."""
-    found = clock_problem("the Temporal server", await server_clock_lead(client, clock=late))
-    assert found.startswith("the clock of the Temporal server is 600 s ahead of this machine's: set both by NTP")
+    ahead = await lead_of_server(client, clock=late)
+    assert abs(ahead - LATE) < UNSURE
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
-        assert "the store is 600 s ahead" in clock_problem("the store", await store_clock_lead(store, clock=late))
+        assert abs(await store_clock_lead(store, clock=late) - LATE) < UNSURE
+    assert clock_problem("the Temporal server", LATE).startswith(
+        "the clock of the Temporal server is 600 s ahead of this machine's: set both by NTP"
+    )
+    assert "the store is 600 s behind" in clock_problem("the store", -LATE)
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(5, False), (6, True), (-5, False), (-6, True)])

@@ -141,7 +141,7 @@ async def test_no_orphan_when_the_parent_is_killed(tmp_path: Path) -> None:
     orphan = psutil.Process(int(await parent.stdout.readline()))
     parent.kill()
     await parent.wait()
-    await asyncio.to_thread(orphan.wait, 10)
+    await asyncio.to_thread(orphan.wait, 60)
     async with run_server(options) as server:
         await check_server(await server.connect())
 

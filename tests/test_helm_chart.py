@@ -326,7 +326,7 @@ class Cluster:
         (number,) = [each["containerPort"] for each in pod["containers"][0]["ports"] if each["name"] == asked["port"]]
         headers = {each["name"]: each["value"] for each in asked["httpHeaders"]}
         url = f"http://127.0.0.1:{self._port(name, number)}{asked['path']}"
-        async with asyncio.timeout(90), httpx.AsyncClient(headers=headers) as http:
+        async with asyncio.timeout(90), httpx.AsyncClient(headers=headers, timeout=60) as http:
             while True:
                 assert running.process.returncode is None, running.log.read_text()
                 try:

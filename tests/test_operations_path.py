@@ -55,11 +55,10 @@ decide() {
 
 def path_script(places: dict[str, str]) -> str:
     """The commands of the page in their order, with the places of this machine, and what its sentences tell to do."""
-    typed = [HELPERS]
+    typed, written = [HELPERS], re.compile("|".join(map(re.escape, places)))
     for block in blocks(PAGE, "sh"):
-        text = block.text
-        for written, place in places.items():
-            text = text.replace(written, place)
+        # At once: a port that was found may have the digits of one that is written.
+        text = written.sub(lambda found: places[found.group()], block.text)
         if text.startswith(NOT_TYPED):
             continue
         typed.append(f"echo '== {text.splitlines()[0].replace(chr(39), '')}'\n")

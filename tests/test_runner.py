@@ -184,7 +184,7 @@ async def test_nothing_ends_until_a_moment_after_the_answer_was_sent() -> None:
     looks.end_answer(RUN)
     await asyncio.sleep(looking.REST / 2)
     assert not end.done()
-    await asyncio.wait_for(end, 5)
+    await asyncio.wait_for(end, 60)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,11 @@ from signed_askers import signed_asker
 from temporalio.client import Client
 from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool, running_turns, yes
 
+from signoff.activities.run_rights import RunRights
 from signoff.activities.worker_deps import Profile, WorkerDeps
 from signoff.contracts.activity_messages import ToolReply
 from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import Permit
 from signoff.contracts.decision import UNSIGNED, Decision
 from signoff.contracts.person import Delegation, Person
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
@@ -25,6 +27,7 @@ from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.questions.answers import Answers
+from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.questions import answer
@@ -302,14 +305,24 @@ async def test_an_escalation_that_comes_later_by_now_gives_no_seat_before(
     assert await outcome(store, present, given, before=before) == found
 
 
-async def test_a_yes_that_is_voided_while_its_call_is_judged_runs_nothing(store: Store) -> None:
+async def test_a_yes_that_is_voided_while_its_call_is_judged_runs_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its author is told that it was not taken: between the reading of the rows and the claim of the ticket as well."""
     ledger, answers, voided = Ledger(), Answers(store), []
+    was_read, rows_of = asyncio.Event(), RunRights._rows
+
+    async def rows_once_read(self: RunRights, permit: Permit) -> ApprovalRows | None:
+        rows = await rows_of(self, permit)
+        was_read.set()
+        return rows
+
+    monkeypatch.setattr(RunRights, "_rows", rows_once_read)
 
     async def check(args: dict[str, Any], context: HookContext) -> Permission:
-        # Once the rows were read, beside which this runs.
-        await asyncio.sleep(0.05)
         if permit.kind == "approved":
+            # It runs beside the reading of the rows.
+            await was_read.wait()
             voided.append(await answers.void(request.id, approval_by("eve").delivery_id))
         return Permission.allow()
 

@@ -36,9 +36,13 @@ class Answers:
 
     @property
     def in_time(self) -> bool:
-        """Whether every answer of the gateway came in time, by what the machine takes without it."""
+        """Whether the gateway's answers came in time, by what the machine takes without it.
+
+        One may be late: a busy machine lets one process stand still for a moment, and not the other. What holds up a
+        gateway does so whenever it comes, and every load brings it several times.
+        """
         assert self.health
-        return max(self.health) <= FLOOR_SECONDS + RATIO * max(self.idle)
+        return sum(each > FLOOR_SECONDS + RATIO * max(self.idle) for each in self.health) <= 1
 
     def __str__(self) -> str:
         return f"health within {max(self.health):.2f} s, a server that does nothing within {max(self.idle):.2f} s"

@@ -73,7 +73,7 @@ async def approved_by(rig: GatewayRig, approval: str) -> str:
     """The state of the request once ana, signed in as the provider says, has tried to approve it."""
     async with browser(rig) as page:
         sent = await page.get("/login/oidc?next=%2Ftools")
-        async with httpx.AsyncClient(verify=False) as elsewhere:
+        async with httpx.AsyncClient(verify=False, timeout=60) as elsewhere:
             agreed = await elsewhere.get(sent.headers["location"])
         address = urlsplit(agreed.headers["location"])
         assert (await page.get(f"{address.path}?{address.query}")).status_code == 303

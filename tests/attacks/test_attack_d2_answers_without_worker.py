@@ -8,21 +8,27 @@ from attack_site import AttackSite, approval_id, passed, payee
 pytestmark = pytest.mark.timeout(300)
 
 
-async def answered_without_worker(site: AttackSite, way: str, to: str) -> int:
+async def answered_without_worker(site: AttackSite, way: str) -> tuple[int, str]:
     """Answer a request by the page or the API in time while no worker runs, until long after its deadline; then the
-    worker is back. Returns the status of the answer."""
+    worker is back. Returns the status of the answer, and whom it was to pay."""
     bo, ana = await site.browser("bo"), site.person("ana")
-    key = await site.person("rui").ask([("brief", {"amount": 9, "to": to})])
-    shown = await ana.waiting(approval_id(key))
-    _, fields = await bo.open(approval_id(key))
-    due = datetime.fromisoformat(shown.view["expires_at"])
-    async with site.without("worker"):
-        assert datetime.now(UTC) < due, "the machine was too slow to answer in time"
-        answer = await bo.send(approval_id(key), fields) if way == "page" else await ana.decide(shown)
-        await passed(due)
+    for _ in range(5):
+        to = payee()
+        key = await site.person("rui").ask([("brief", {"amount": 9, "to": to})])
+        shown = await ana.waiting(approval_id(key))
+        _, fields = await bo.open(approval_id(key))
+        due = datetime.fromisoformat(shown.view["expires_at"])
+        async with site.without("worker"):
+            answer = await bo.send(approval_id(key), fields) if way == "page" else await ana.decide(shown)
+            in_time = datetime.now(UTC) < due
+            await passed(due)
+        # Where a busy machine took longer than the request waits, nothing was answered in time: once more.
+        if in_time:
+            break
+    assert in_time
     result = await site.person("rui").result(key)
     assert result["calls"][0]["code"] == "ok", result["calls"][0]
-    return answer.status_code
+    return answer.status_code, to
 
 
 @pytest.mark.parametrize("way", ["page", "api"])
@@ -32,8 +38,7 @@ async def test_an_answer_in_time_counts_without_a_worker(way: str, site: AttackS
     Without the looks for answers that came in time in `workflows/approval_flow.py`, `_those_before` and
     `_take_stored`, the call was denied as late; either alone was enough.
     """
-    to = payee()
-    status = await answered_without_worker(site, way, to)
+    status, to = await answered_without_worker(site, way)
     assert (status < 400, site.amounts(to)) == (True, [9])
 
 

@@ -179,7 +179,7 @@ async def test_no_answer_is_read_further_than_its_status() -> None:
     """One that never ends holds nothing up."""
     place = Place()
     async with serve_vendor(place.app()) as url, GuardedHttp(HOME) as outward:
-        assert (await asyncio.wait_for(outward.post(f"{url}/endless", b"{}", {}), 5)).status == 200
+        assert (await outward.post(f"{url}/endless", b"{}", {})).status == 200
 
 
 async def test_as_much_of_an_answer_is_read_as_is_wanted() -> None:

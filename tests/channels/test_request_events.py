@@ -76,7 +76,7 @@ def summary(events: list[RequestEvent]) -> list[tuple[str, str, int, str]]:
 async def following(events: RequestEvents, many: int) -> list[RequestEvent]:
     """The next so many things that happen."""
     found: list[RequestEvent] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(found) < many:
             found += await events.poll()
             await asyncio.sleep(0.02)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import sys
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator
@@ -29,7 +30,11 @@ class Stranger:
     async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         """Answers one request."""
         with contextlib.suppress(asyncio.IncompleteReadError):
-            self.requests.append(await reader.readuntil(b"\r\n\r\n"))
+            head = await reader.readuntil(b"\r\n\r\n")
+            self.requests.append(head)
+            # All of it: of a connection that is closed before, the other end may read no answer.
+            length = re.search(rb"content-length: (\d+)", head.lower())
+            await reader.readexactly(int(length[1]) if length else 0)
         writer.write(self._answer)
         with contextlib.suppress(ConnectionError):
             await writer.drain()

@@ -75,7 +75,7 @@ async def test_lost_connections_are_replaced(postgres_url: str) -> None:
         admin = await asyncpg.connect(postgres_url)
         dropped = await admin.fetch(
             "SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
-            " AND datname = current_database()"
+            " AND datname = current_database() AND backend_type = 'client backend'"
         )
         assert len(dropped) == 5
         while any(psutil.pid_exists(each["pid"]) for each in dropped):

@@ -32,7 +32,7 @@ def card_of(catalog: Catalog, actor: str = "") -> dict[str, Any]:
 
 async def test_the_protocols_own_client_finds_it(peers: PeerRig) -> None:
     """Without a token, at the well-known address and at that of its actor alone; `other` exposes nothing."""
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=60) as http:
         card = await A2ACardResolver(http, peers.url).get_agent_card()
         assert card == await A2ACardResolver(http, f"{peers.url}/a2a/desk").get_agent_card()
         for nobody in ("other", "nobody"):
@@ -122,7 +122,7 @@ def test_an_agent_that_lives_elsewhere_has_no_card() -> None:
 @pytest.mark.row("B79")
 async def test_a_card_may_be_kept_for_an_hour_and_is_asked_for_by_its_tag(peers: PeerRig) -> None:
     """The same tag while nothing changed, another for another catalog."""
-    async with httpx.AsyncClient(base_url=peers.url) as http:
+    async with httpx.AsyncClient(base_url=peers.url, timeout=60) as http:
         first = await http.get(CARD_PATH)
         assert first.headers["cache-control"] == "public, max-age=3600"
         tag = first.headers["etag"]

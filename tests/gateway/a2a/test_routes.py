@@ -60,7 +60,7 @@ async def test_only_a_peers_token_is_let_in(peers: PeerRig) -> None:
         (bearer("sgf_made_up"), 401),
         (bearer(person), 403),
     ]
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=60) as http:
         for headers, status in wanted:
             given = {"content-type": "application/json", "a2a-version": "1.0", **headers}
             answer = await http.post(f"{peers.url}/a2a/desk", content=body, headers=given)

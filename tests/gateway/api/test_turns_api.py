@@ -124,7 +124,7 @@ async def test_an_id_that_two_sessions_have_names_neither(gateway: GatewayRig) -
     for name in names:
         body = {"text": "hello", "actor": "desk", "session": name.split(".")[1], "turn": turn}
         assert (await gateway.http.post("/v1/turns", json=body)).status_code == 201
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         # Visibility tells of a turn some milliseconds after it began.
         while (answer := await gateway.http.get(f"/v1/turns/{turn}")).status_code != 422:
             await asyncio.sleep(0.05)

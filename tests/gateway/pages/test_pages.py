@@ -403,7 +403,7 @@ async def test_pages_are_small_and_not_kept(gateway: GatewayRig) -> None:
 async def test_a_conversation_says_that_the_model_is_asked_again(gateway: GatewayRig) -> None:
     """While the provider is out of capacity its page says which try comes and why, in place of a bare `working`."""
     key = await gateway.start(BUSY)
-    async with browser(gateway) as page, asyncio.timeout(20):
+    async with browser(gateway) as page, asyncio.timeout(60):
         address = f"/turns/{key.tenant}.{key.session}.{key.turn}"
         while "try 2: " not in (page_text := words((await page.get(address)).text)):
             await asyncio.sleep(0.05)

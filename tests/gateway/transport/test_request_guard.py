@@ -133,7 +133,7 @@ async def test_serving_stops_when_asked(gateway: GatewayRig) -> None:
     await ready.wait()
     base = f"http://127.0.0.1:{port}"
     async with (
-        httpx.AsyncClient(base_url=base) as http,
+        httpx.AsyncClient(base_url=base, timeout=60) as http,
         http.stream("GET", f"/v1/turns/{'.'.join(key)}/events") as stream,
     ):
         lines = stream.aiter_lines()

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import asyncpg
 import pytest
 from question_kit import put, question, take
 from sqlalchemy import BigInteger, Connection, Table, event, func, select, text, update
@@ -241,20 +242,11 @@ async def test_a_blob_that_is_being_kept_is_passed_by(postgres_url: str) -> None
     """Its lock is tried and not waited for: a removal holds up nobody who keeps several."""
     async with open_store(postgres_url) as store:
         blob = await store.put_blob(b'"x"', HERE)
-        begun = asyncio.Event()
-        loop = asyncio.get_running_loop()
-
-        def keep(connection: Connection) -> None:
-            connection.execute(
-                text("SELECT pg_advisory_xact_lock_shared(7310276, hashtext(:one))"), {"one": blob.sha256}
-            )
-            loop.call_soon_threadsafe(begun.set)
-            connection.execute(text("SELECT pg_sleep(0.5)"))
-
-        keeping = asyncio.create_task(store.run(keep))
-        await begun.wait()
-        assert not await store.run(partial(try_hold_blob, sha256=blob.sha256))
-        await keeping
+        keeping = await asyncpg.connect(postgres_url)
+        async with keeping.transaction():
+            await keeping.execute("SELECT pg_advisory_xact_lock_shared(7310276, hashtext($1))", blob.sha256)
+            assert not await store.run(partial(try_hold_blob, sha256=blob.sha256))
+        await keeping.close()
         assert await store.run(partial(try_hold_blob, sha256=blob.sha256))
 
 
