@@ -8,6 +8,7 @@ TESTS := .venv/.installed-tests
 OPENID := tests/openid_server/node_modules/.package-lock.json
 CERBOS := tests/cerbos/node_modules/.package-lock.json
 MCP := tests/mcp_packages/node_modules/.package-lock.json
+VERCEL := tests/vercel_packages/node_modules/.package-lock.json
 
 .PHONY: dev demo demo-channels demo-external test test-all lint bench mutants release clean
 
@@ -31,7 +32,7 @@ test: $(TESTS)
 
 # With the attacks, the browser, the demos and what else takes seconds or processes of its own; nothing is left out.
 test-all: export SIGNOFF_REQUIRE_ALL = 1
-test-all: $(OPENID) $(CERBOS) $(MCP) test
+test-all: $(OPENID) $(CERBOS) $(MCP) $(VERCEL) test
 
 lint: $(TESTS)
 	.venv/bin/ruff check .
@@ -79,3 +80,7 @@ $(CERBOS): tests/cerbos/package-lock.json
 $(MCP): tests/mcp_packages/package-lock.json
 	@npm ci --silent --no-audit --no-fund --prefix tests/mcp_packages
 	@touch $(MCP)
+
+$(VERCEL): tests/vercel_packages/package-lock.json
+	@npm ci --silent --no-audit --no-fund --prefix tests/vercel_packages
+	@touch $(VERCEL)

@@ -14,7 +14,7 @@ _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _BLOCK_OR_HEADING = re.compile(r"^```.*?^```$|^#+ (?P<heading>[^\n]+)$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 _NAME = re.compile(r"`([^`]+)`")
-_FILE = re.compile(r"# (\S+\.\w+)\n")
+_FILE = re.compile(r"(?:#|//) (\S+\.\w+)\n")
 
 
 class Block(NamedTuple):

@@ -76,7 +76,8 @@ def test_every_example_loads(block: Block, beside: Path) -> None:
 @pytest.mark.parametrize("block", SHOWN, ids=lambda block: block.file)
 def test_what_is_shown_of_an_example_is_its_file(block: Block) -> None:
     """A block that names a file of `examples/` in its first line is that file, to the letter."""
-    assert block.text == f"# {block.file}\n{(ROOT / block.file).read_text(encoding='utf-8')}"
+    mark = "//" if block.language == "js" else "#"
+    assert block.text == f"{mark} {block.file}\n{(ROOT / block.file).read_text(encoding='utf-8')}"
 
 
 def test_every_file_of_the_styles_is_shown() -> None:

@@ -58,13 +58,16 @@ class FrameworkProgram:
 
 @contextlib.asynccontextmanager
 async def framework_program(name: str) -> AsyncIterator[FrameworkProgram]:
-    """Starts `programs/<name>_program.py`, whose environment is made if it is not there."""
-    python = await asyncio.to_thread(environment, "frameworks", HERE / "frameworks.txt")
+    """Starts the program of a framework: of Python `programs/<name>_program.py`, whose environment is made once."""
+    if name == "vercel":
+        command = ("node", ROOT / "tests" / "vercel_packages" / "program.mjs")
+    else:
+        python = await asyncio.to_thread(environment, "frameworks", HERE / "frameworks.txt")
+        command = (python, HERE / "programs" / f"{name}_program.py")
     paths = (ROOT / "clients" / "python", ROOT / "examples")
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
     variables |= {"PYTHONPATH": ":".join(map(str, paths)), "PYTHONDONTWRITEBYTECODE": "1"}
-    program = HERE / "programs" / f"{name}_program.py"
-    process = await asyncio.create_subprocess_exec(python, program, env=variables, stdin=PIPE, stdout=PIPE)
+    process = await asyncio.create_subprocess_exec(*command, env=variables, stdin=PIPE, stdout=PIPE)
     try:
         yield FrameworkProgram(name, process)
     finally:

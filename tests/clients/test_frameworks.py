@@ -14,7 +14,7 @@ from framework_program import Case, FrameworkProgram, framework_program
 from signoff_client import Call
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
-FRAMEWORKS = ("openai", "langchain")
+FRAMEWORKS = ("openai", "langchain", pytest.param("vercel", marks=pytest.mark.vercel))
 EDITED = {"order": "A7", "euro": 150}
 
 
@@ -97,8 +97,9 @@ async def test_waiting_runs_nothing_and_is_found_again(rig: ClientRig, program: 
     case = Case(((("refund", LARGE),),))
     played = await program.play(rig, case, wait=0)
     assert played["ran"] == []
-    # An interruption is kept, and a result that has one has no text.
-    assert played["text"] == "None" if program.name == "openai" else "waits for a person's approval" in played["text"]
+    # Where an interruption is kept the result has no text.
+    kept = {"openai": "None", "vercel": ""}.get(program.name)
+    assert "waits for a person's approval" in played["text"] if kept is None else played["text"] == kept
     await rig.decide(await first_call(rig, case))
     assert (await program.play(rig, case))["ran"] == [["A7", 200]]
 
