@@ -17,7 +17,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 TEXT: Final = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-_TOOLS: Final = ("note", "wait", "die", "data", "fail", "later", "ask", "no")
+_TOOLS: Final = ("note", "wait", "die", "data", "fail", "later", "ask", "no", "task")
 
 
 def default_tools() -> list[dict[str, Any]]:
@@ -57,14 +57,21 @@ class Upstream:
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     @property
+    def looks(self) -> list[list[str]]:
+        """Each request about a task: `get` or `cancel`, and the task."""
+        path = self.folder / "looks"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    @property
     def processes(self) -> list[int]:
         """The ids of the processes that served by standard streams, the first one first."""
         path = self.folder / "processes"
         return [int(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def forget_calls(self) -> None:
-        """Forget the calls so far."""
+        """Forget the calls so far, and the requests about tasks."""
         (self.folder / "calls").unlink(missing_ok=True)
+        (self.folder / "looks").unlink(missing_ok=True)
 
     async def begun(self, number: int) -> None:
         """Return when it has begun this many calls."""
@@ -93,11 +100,57 @@ class Upstream:
 
         async def on_call(
             ctx: Any, params: types.CallToolRequestParams
-        ) -> types.CallToolResult | types.InputRequiredResult:
+        ) -> types.CallToolResult | types.InputRequiredResult | dict[str, Any]:
             self.write("calls", json.dumps([params.name, params.arguments, ctx.protocol_version]))
+            if params.name == "task":
+                return {"resultType": "task", **_task(str((params.arguments or {})["text"]), "working")}
             return await _answer(params)
 
-        return Server("upstream", on_list_tools=on_list, on_call_tool=on_call)
+        async def on_get(ctx: Any, params: _TaskParams) -> dict[str, Any]:
+            self.write("looks", json.dumps(["get", params.task_id]))
+            return {"resultType": "complete", **_task_state(params.task_id, self.looks.count(["get", params.task_id]))}
+
+        async def on_cancel(ctx: Any, params: _TaskParams) -> dict[str, Any]:
+            self.write("looks", json.dumps(["cancel", params.task_id]))
+            return {"resultType": "complete"}
+
+        server: Server[Any] = Server("upstream", on_list_tools=on_list)
+        server.add_request_handler("tools/call", types.CallToolRequestParams, on_call)
+        server.extensions["io.modelcontextprotocol/tasks"] = {}
+        server.add_request_handler("tasks/get", _TaskParams, on_get)
+        server.add_request_handler("tasks/cancel", _TaskParams, on_cancel)
+        return server
+
+
+class _TaskParams(types.RequestParams):
+    task_id: str
+
+
+def _task(name: str, status: str, **more: Any) -> dict[str, Any]:
+    at = "2026-01-05T00:00:00Z"
+    times = {"createdAt": at, "lastUpdatedAt": at, "ttlMs": None, "pollIntervalMs": 10}
+    return {"taskId": name, "status": status, **times, **more}
+
+
+def _task_state(name: str, looks: int) -> dict[str, Any]:
+    """How a task stands that is named after what becomes of it."""
+    if name == "die" and looks == 1:
+        os._exit(1)
+    if looks < 2 or name == "forever":
+        return _task(name, "working")
+    match name:
+        case "failed":
+            return _task(name, "failed", error={"code": -32603, "message": "the bank is closed"})
+        case "asks":
+            return _task(name, "input_required", inputRequests={})
+        case "cancelled":
+            return _task(name, "cancelled")
+        case "lost":
+            raise MCPError(code=types.INVALID_PARAMS, message="no such task")
+        case "nonsense":
+            return _task(name, "completed", result={"content": 7})
+    result = types.CallToolResult(content=[types.TextContent(text=f"done: {name}")])
+    return _task(name, "completed", result=result.model_dump(mode="json", by_alias=True, exclude_none=True))
 
 
 async def _answer(params: types.CallToolRequestParams) -> types.CallToolResult | types.InputRequiredResult:

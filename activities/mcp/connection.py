@@ -2,39 +2,33 @@
 
 import asyncio
 import logging
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-import httpx2
 import mcp_types as types
-from mcp import Client, StdioServerParameters
 from mcp.client.session import ClientSession
-from mcp.client.stdio import stdio_client
-from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from signoff.activities.mcp.guarded_transport import ANSWER_BYTES, PLAIN, GuardedTransport
-from signoff.channels.outbound_http import AddressGuard, Resolve, read_networks, resolve_host
-from signoff.contracts.errors import InDoubt, SecretMissing, Unavailable
-from signoff.contracts.names import VERSION
-from signoff.formats.visible_text import one_line
-from signoff.keys.secret_references import is_reference
+from signoff.activities.mcp.server_session import kind, open_session, reason, unavailable, words
+from signoff.activities.mcp.server_task import CreatedTask, TaskEnded, TaskLost, follow_task
+from signoff.channels.outbound_http import Resolve, resolve_host
+from signoff.contracts.errors import InDoubt, Unavailable
 from signoff.keys.secrets import SecretProvider
 from signoff.registry.mcp.imported_tool import MAX_TOOLS
 from signoff.registry.mcp.tool_server import ToolServer
 
 T = TypeVar("T")
+R = TypeVar("R", bound=types.Result)
 
 logger = logging.getLogger("signoff.activities")
 
 CLOSE_SECONDS: Final = 10.0
 """How long a connection may take to end; the SDK gives a program two seconds for each word it is told."""
 MAX_PAGES: Final = 100
-_WORDS_CHARS: Final = 300
+_NO_ANSWER: Final = (types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT)
 _UNKNOWN: Final = frozenset((types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT, types.PARSE_ERROR, types.INVALID_REQUEST))
 """Errors that the SDK also makes up where no answer came that it could read: the call may have been done."""
 
@@ -94,12 +88,17 @@ class ServerConnection:
         async with self._use_listed() as (used, tools):
             check(tools)
             try:
-                return await self._answer(used, name, args)
+                answer = await self._answer(used, name, args)
+                return answer if isinstance(answer, types.CallToolResult) else await follow_task(answer, self._ask)
+            except TaskEnded as error:
+                raise CallRefused(words(error)) from None
+            except TaskLost:
+                raise self._in_doubt(name) from None
             except MCPError as error:
                 if error.code in _UNKNOWN:
                     used.retire()
                     raise self._in_doubt(name) from None
-                raise CallRefused(_words(error.message)) from None
+                raise CallRefused(words(error.message)) from None
             # A result that is none, and the end of the connection.
             except (ValidationError, ConnectionError):
                 used.retire()
@@ -116,20 +115,38 @@ class ServerConnection:
             if late:
                 await asyncio.wait(late, timeout=CLOSE_SECONDS)
 
-    async def _answer(self, used: _Open, name: str, args: Mapping[str, Any]) -> types.CallToolResult:
+    async def _ask(self, request: types.Request[Any, Any], kind_of_result: type[R]) -> R:
+        """Sends a request by whichever connection is open. Raises as `follow_task` has it."""
+        used, _ = await self._use()
+        try:
+            async with asyncio.timeout(self.server.timeout):
+                return await _while_open(used, used.session.send_request(request, kind_of_result))
+        except MCPError as error:
+            if error.code in _NO_ANSWER:
+                used.retire()
+                raise ConnectionResetError(words(error)) from None
+            raise
+        finally:
+            used.users -= 1
+            if used.retired:
+                used.retire()
+
+    async def _answer(self, used: _Open, name: str, args: Mapping[str, Any]) -> types.CallToolResult | CreatedTask:
         state: str | None = None
         while True:
             # By its own time alone: how long a tool may take is for its declaration to say.
             sent = used.session.call_tool(
-                name, dict(args), request_state=state, allow_input_required=True, allow_claimed=False
+                name, dict(args), request_state=state, allow_input_required=True, allow_claimed=True
             )
             try:
                 answer = await _while_open(used, sent)
             # The SDK's own check of the result; what is declared here is checked where all results are.
             except RuntimeError as error:
-                raise CallRefused(f"it ran, but its result is not what its server declares: {_words(error)}") from None
-            if isinstance(answer, types.CallToolResult):
+                raise CallRefused(f"it ran, but its result is not what its server declares: {words(error)}") from None
+            if isinstance(answer, types.CallToolResult | CreatedTask):
                 return answer
+            if not isinstance(answer, types.InputRequiredResult):
+                raise self._in_doubt(name)
             if answer.input_requests or answer.request_state is None:
                 raise CallRefused("its server asks its caller for input, which Signoff does not give")
             # A server that is not done yet: the same call goes on, by the state that it handed out.
@@ -161,7 +178,7 @@ class ServerConnection:
                 used.retire()
                 # One that was open before may have ended since: a program that was killed, a session that is over.
                 if is_new:
-                    raise self._away(_words(error)) from None
+                    raise self._away(words(error)) from None
             except BaseException:
                 used.users -= 1
                 raise
@@ -191,62 +208,24 @@ class ServerConnection:
         try:
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(self.server.timeout):
-                    session = await self._connect(stack)
+                    session = await open_session(stack, self.server, self.secrets, self.resolve)
                 ready.set_result(session)
                 await end.wait()
         # Groups of errors as well.
         except Exception as error:
             if not ready.done():
-                ready.set_exception(
-                    error if isinstance(error, Unavailable) else self._away(_reason(error, self.server))
-                )
+                ready.set_exception(error if isinstance(error, Unavailable) else self._away(reason(error, self.server)))
                 # Of one whose caller has gone nobody asks.
                 ready.exception()
             elif not end.is_set():
-                logger.warning("the connection to the MCP server `%s` ended: %s", self.server.name, _kind(error))
+                logger.warning("the connection to the MCP server `%s` ended: %s", self.server.name, kind(error))
         finally:
             if not ready.done():
                 ready.set_exception(self._away("it was stopped while it was connected"))
                 ready.exception()
 
-    async def _connect(self, stack: AsyncExitStack) -> ClientSession:
-        info = types.Implementation(name="signoff", version=VERSION)
-        if self.server.command:
-            program, *arguments = self.server.command
-            parameters = StdioServerParameters(
-                command=program, args=arguments, env=await self._fill(self.server.env), encoding_error_handler="replace"
-            )
-            streams = stdio_client(parameters, errlog=sys.__stderr__ or sys.stderr)
-            client = Client(streams, client_info=info, cache=None)
-            return (await stack.enter_async_context(client)).session
-        transport = GuardedTransport(AddressGuard(read_networks(self.server.allow_networks), self.resolve))
-        http = httpx2.AsyncClient(
-            headers={**await self._fill(self.server.headers), **PLAIN},
-            transport=transport,
-            trust_env=False,
-            follow_redirects=False,
-            # How long an answer may take is for whoever waits for it.
-            timeout=httpx2.Timeout(self.server.timeout, read=None),
-        )
-        await stack.enter_async_context(http)
-        endpoint = streamable_http_client(self.server.url, http_client=http, max_sse_event_size=ANSWER_BYTES)
-        client = Client(endpoint, client_info=info, cache=None)
-        session = (await stack.enter_async_context(client)).session
-        transport.connected = True
-        return session
-
-    async def _fill(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Puts each secret in the place of its reference. Raises `Unavailable`."""
-        try:
-            return {
-                name: (await self.secrets.read(value)).strip() if is_reference(value) else value
-                for name, value in given.items()
-            }
-        except SecretMissing as error:
-            raise self._away(f"it needs {error.message}") from None
-
     def _away(self, why: str) -> Unavailable:
-        return Unavailable(f"the MCP server `{self.server.name}` cannot be used now: {why}")
+        return unavailable(self.server, why)
 
     def _in_doubt(self, name: str) -> InDoubt:
         return InDoubt(f"`{name}` was sent to the MCP server `{self.server.name}`, and no answer came")
@@ -277,25 +256,3 @@ async def _list_all(session: ClientSession) -> list[dict[str, Any]]:
         if not cursor or len(found) > MAX_TOOLS:
             break
     return found
-
-
-def _reason(error: BaseException, server: ToolServer) -> str:
-    """Says why a connection was not made, in words that repeat nothing of a request."""
-    if isinstance(error, BaseExceptionGroup):
-        return _reason(error.exceptions[0], server)
-    if isinstance(error, TimeoutError):
-        return f"it did not answer within {server.timeout:g} s"
-    if isinstance(error, MCPError | httpx2.ConnectError):
-        return _words(error)
-    if isinstance(error, FileNotFoundError | PermissionError) and server.command:
-        return f"the program `{server.command[0]}` cannot be started ({type(error).__name__})"
-    return type(error).__name__
-
-
-def _kind(error: BaseException) -> str:
-    return _kind(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else type(error).__name__
-
-
-def _words(error: object) -> str:
-    text = error.message if isinstance(error, MCPError) else str(error)
-    return one_line(text, _WORDS_CHARS).text or type(error).__name__

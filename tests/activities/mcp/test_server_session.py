@@ -1,0 +1,49 @@
+"""The program of a server ends with the worker that started it, however that ends."""
+
+import asyncio
+import sys
+from asyncio.subprocess import PIPE
+
+import psutil
+import pytest
+
+from signoff.activities.mcp.server_session import bind_to_parent
+
+PROGRAM = "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(3600)"
+"""Does not look at its standard input, by whose end others know that nobody speaks to them any more."""
+WORKER = f"""
+import subprocess, sys
+from signoff.activities.mcp.server_session import bind_to_parent
+
+subprocess.run(bind_to_parent((sys.executable, "-c", {PROGRAM!r})))
+"""
+
+
+def is_running(process: int) -> bool:
+    """Whether a process works: one that ended may not have been taken note of yet."""
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other kernels end no program with its parent")
+async def test_a_program_ends_with_a_worker_that_is_killed() -> None:
+    """It is the program itself that runs, and not a shell before it."""
+    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER, stdout=PIPE)
+    assert worker.stdout is not None
+    program = int(await worker.stdout.readline())
+    assert is_running(program)
+    assert psutil.Process(program).ppid() == worker.pid
+    worker.kill()
+    await worker.wait()
+    while is_running(program):
+        await asyncio.sleep(0.01)
+
+
+def test_a_program_that_is_not_there_is_told_before_anything_is_started() -> None:
+    """By its name, and wherever it was looked for."""
+    with pytest.raises(FileNotFoundError, match="no-such-program-here"):
+        bind_to_parent(("no-such-program-here",))
+    with pytest.raises(FileNotFoundError):
+        bind_to_parent(("sh",), "/nowhere")

@@ -1,0 +1,86 @@
+"""A server may answer a call with a task: it is followed to its end, cancelled with its call, and in doubt if lost."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp_upstream import Upstream
+from mcp_upstream_kit import by_http, by_streams, using
+
+from signoff.activities.mcp.server_task import LOOKS, CreatedTask, TaskLost, follow_task
+from signoff.activities.mcp.worker_servers import WorkerServers
+from signoff.contracts.errors import InDoubt
+from signoff.registry.results.tool_result import ToolFailure, ToolResult
+
+TASK = "mcp__up__task"
+
+
+@pytest.fixture(scope="module")
+async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Upstream, WorkerServers]]:
+    """A server on a port, and a worker's connection to it."""
+    upstream = Upstream(tmp_path_factory.mktemp("tasks"))
+    async with by_http(upstream) as server, using(server) as servers:
+        yield upstream, servers
+
+
+async def test_a_task_is_followed_to_its_result(served: tuple[Upstream, WorkerServers]) -> None:
+    """The call is sent once, and looked after until it is over."""
+    upstream, servers = served
+    assert await servers.run("up", TASK, {"text": "a7"}) == ToolResult("done: a7")
+    assert [each for each in upstream.looks if each[1] == "a7"] == [["get", "a7"], ["get", "a7"]]
+    assert [each[1] for each in upstream.calls].count({"text": "a7"}) == 1
+
+
+@pytest.mark.parametrize(("name", "words"), [("failed", "the bank is closed"), ("asks", "asks its caller for input")])
+async def test_a_task_that_comes_to_nothing_is_a_failure(
+    served: tuple[Upstream, WorkerServers], name: str, words: str
+) -> None:
+    """In its server's words; one that wants to be answered is cancelled."""
+    upstream, servers = served
+    result = await servers.run("up", TASK, {"text": name})
+    assert isinstance(result, ToolFailure)
+    assert words in result.message
+    assert (["cancel", name] in upstream.looks) is (name == "asks")
+
+
+@pytest.mark.parametrize("name", ["lost", "cancelled", "nonsense"])
+async def test_a_task_that_is_lost_is_in_doubt(served: tuple[Upstream, WorkerServers], name: str) -> None:
+    """Its server does not know it any more, cancelled it by itself, or says what nobody can read."""
+    with pytest.raises(InDoubt, match="no answer came"):
+        await served[1].run("up", TASK, {"text": name})
+
+
+async def test_a_call_that_is_cancelled_cancels_its_task(served: tuple[Upstream, WorkerServers]) -> None:
+    """Before whoever cancelled it goes on."""
+    upstream, servers = served
+    running = asyncio.create_task(servers.run("up", TASK, {"text": "forever"}))
+    while ["get", "forever"] not in upstream.looks:
+        await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert upstream.looks[-1] == ["cancel", "forever"]
+
+
+async def test_a_task_outlives_its_connection(tmp_path: Path) -> None:
+    """A program that ends while it works on one is asked again after it was started anew."""
+    upstream = Upstream(tmp_path)
+    async with using(by_streams(upstream)) as servers:
+        assert await servers.run("up", TASK, {"text": "die"}) == ToolResult("done: die")
+    assert len(upstream.processes) == 2
+    assert [each[0] for each in upstream.calls] == ["task"]
+
+
+async def test_a_task_of_a_server_that_stays_away_is_lost() -> None:
+    """After a few looks that nobody answered."""
+    asked = []
+
+    async def ask(request: Any, kind: Any) -> Any:
+        asked.append(request.method)
+        raise ConnectionResetError
+
+    with pytest.raises(TaskLost):
+        await follow_task(CreatedTask(task_id="t", poll_interval_ms=0), ask)
+    assert asked == ["tasks/get"] * LOOKS
