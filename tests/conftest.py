@@ -56,26 +56,52 @@ LONG = (
 )
 """Folders and files whose tests take real seconds, or processes and servers of their own: `make test-all` runs them."""
 LONGEST = (
-    "test_compose_story.py",
     "test_operations_path.py",
-    "browser/test_inbox.py",
-    "browser/test_answers.py",
+    "test_compose_story.py",
     "examples/test_demo.py",
-    "security/test_kills.py",
-    "attacks/test_attack_b_same_call_again.py",
-    "attacks/test_attack_d2_answers_without_worker.py",
-    "attacks/test_attack_a_rogue_poller.py",
-    "browser/test_login_windows.py",
+    "bench/test_scale.py",
+    "bench/test_week.py",
+    "attacks/test_attack_false_doubts.py",
+    "store/test_restored_backups.py",
+    "workflows/test_while_waiting_killed.py",
     "cli/test_cli_dev.py",
-    "cli/test_cli_production.py",
-    "security/test_stopping.py",
+    "attacks/test_attack_b_same_call_again.py",
+    "workflows/test_asked_again.py",
+    "attacks/test_attack_d2_answers_without_worker.py",
+    "attacks/test_bounds_of_people.py",
+    "security/test_kills.py",
+    "attacks/test_attack_many_questions.py",
+    "attacks/test_attack_waiting_edits.py",
+    "cli/test_cli_tenants.py",
     "bench/test_bench.py",
+    "browser/test_inbox.py",
     "test_compose.py",
-    "test_helm_chart.py",
+    "attacks/test_bounds_of_models.py",
+    "workflows/test_watched_handlers.py",
+    "cli/test_cli_store_clean.py",
+    "workflows/test_worker_versions.py",
     "workflows/test_many_waiting.py",
+    "attacks/test_attack_d4_store_begun_anew.py",
+    "attacks/test_bounds_of_strangers.py",
+    "gateway/events/test_recorders.py",
+    "browser/test_login_windows.py",
+    "cli/test_documented_failures.py",
+    "test_release.py",
+    "attacks/test_attack_03_spent_approvals.py",
+    "clients/test_frameworks.py",
+    "gateway/vendors/test_channel_routes.py",
+    "attacks/test_attack_a_rogue_poller.py",
+    "workflows/test_outcomes_told.py",
+    "browser/test_answers.py",
+    "workflows/test_session_runs.py",
+    "security/test_killed_calls.py",
+    "attacks/test_attack_09_endless_bodies.py",
+    "test_language.py",
+    "cli/test_cli_production.py",
+    "test_helm_chart.py",
     "test_embedded.py",
 )
-"""Files that take longest: they begin first, so that no process works on one alone in the end."""
+"""Files of over 20 s by how long they take: they begin first, so that no process works on one alone in the end."""
 
 
 def missing_programs() -> frozenset[str]:
@@ -139,8 +165,8 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Half as many processes again as there are cores: a test often waits for a server, a browser or a disk."""
-    return (os.cpu_count() or 1) * 3 // 2
+    """Twice as many processes as there are cores: most long tests wait for a server, a browser or a worker's death."""
+    return (os.cpu_count() or 1) * 2
 
 
 @pytest.hookimpl(wrapper=True)
