@@ -62,7 +62,7 @@ UNDECLARED: Final = cast(Scope, "")
 # `<string>` is where dataclasses say that the methods they write come from.
 _OWN_FRAMES: Final = (__file__, dataclasses.__file__, "<string>")
 _PYDANTIC: Final = str(Path(pydantic.__file__).parent)
-_CONFIG: Final = ConfigDict(strict=True, extra="forbid", use_attribute_docstrings=True, arbitrary_types_allowed=True)
+_CONFIG: Final = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True)
 
 
 @dataclasses.dataclass(frozen=True)

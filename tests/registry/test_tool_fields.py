@@ -19,7 +19,7 @@ from signoff.registry.tool import Tool, ToolOptions
 from signoff.registry.tool_fields import DEFINITION, IN_CODE, FieldSpec, Names, dropped_gate, tool_fields
 
 
-@dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True, extra="forbid", use_attribute_docstrings=True))
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True, extra="forbid"))
 class WiderTool(Tool):
     """A tool with fields that a later version might have: one line each."""
 
