@@ -35,7 +35,7 @@ STREAM = "GET /v1/turns/{turn}/events"
 """Answered by a stream, which goes on as long as its turn does."""
 PARTS = (
     "/v1/turns", "/v1/sessions", "/v1/calls", "/v1/approvals", "/v1/grants", "/v1/audit", "/v1/events", "/v1/tools",
-    "/v1/hooks", "/access", "/aap", "/a2a", "/mcp", "/.well-known", "/healthz", "/readyz", "/v1/freezes",
+    "/v1/hooks", "/aap", "/access", "/aap", "/a2a", "/mcp", "/.well-known", "/healthz", "/readyz", "/v1/freezes",
 )  # fmt: skip
 """How the addresses of all operations begin; the last freezes what the others need."""
 EXAMPLES = 5
@@ -123,7 +123,9 @@ async def names_of(rig: CallRig) -> dict[str, str]:
         "approval": f"{call}.c1.1",
         "tenant": "main",
         "name": call,
+        "id": call,
         "agent": "coder",
+        "user": "guest",
         "actor": "desk",
     }
 
