@@ -252,11 +252,12 @@ def policy_pool() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def forked_programs() -> Iterator[None]:
+def forked_programs(pytestconfig: pytest.Config) -> Iterator[None]:
     """Programs of Signoff's that tests start are forks of one that has imported it, see `fork_server`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess, "Popen", ForkingPopen)
-        if "PYTEST_XDIST_WORKER" in os.environ:
+        # Not by the environment: a test's own run of pytest, which starts no program, has it as well.
+        if hasattr(pytestconfig, "workerinput"):
             # Whoever starts the first program would wait for all that is imported, and the workers of its test with it.
             SERVER.start()
         yield
