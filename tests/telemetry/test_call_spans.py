@@ -1,12 +1,14 @@
 """Spans of external calls: in the trace that whoever asks for one names, by a header or in a message of MCP."""
 
+import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 from call_rig import CallRig, call_rig
 from mcp_rig import MODERN
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from temporalio.client import Client
@@ -37,13 +39,20 @@ async def traced(client: Client, store: Store, memory: InMemorySpanExporter) -> 
     spans.close()
 
 
+async def finished(memory: InMemorySpanExporter, number: int) -> Sequence[ReadableSpan]:
+    """The spans once there are so many: a worker ends its own after its answer."""
+    while len(memory.get_finished_spans()) < number:
+        await asyncio.sleep(0.02)
+    return memory.get_finished_spans()
+
+
 async def test_a_call_begins_in_the_trace_of_whoever_asks_for_it(traced: CallRig, memory: InMemorySpanExporter) -> None:
     """By the header of its request; what the agent itself is and does has the names of the conventions."""
     body = {"agent": "coder", "tool": "refund", "args": {"order": "A7", "euro": 20}, "use": True}
     headers = {"traceparent": parent(BY_HEADER), "idempotency-key": "traced"}
     call = (await traced.http.post("/v1/calls", json=body, headers=headers)).json()["id"]
     assert (await traced.report(call)).status_code == 200
-    found = {each.name: each for each in memory.get_finished_spans()}
+    found = {each.name: each for each in await finished(memory, 4)}
     assert sorted(found) == ["execute_tool refund", "invoke_agent coder", "signoff.gate", "signoff.start_turn"]
     assert f"{found['signoff.start_turn'].context.trace_id:032x}" == BY_HEADER
     [link] = found["signoff.start_turn"].links
@@ -59,7 +68,9 @@ async def test_a_call_that_waits_is_two_spans_of_its_agent(traced: CallRig, memo
     assert (await traced.decide(call)).json()["status"] == "accepted"
     assert (await traced.use(call)).status_code == 200
     await traced.propose(euro=2_000)
-    agents = [dict(each.attributes or {}) for each in memory.get_finished_spans() if each.name == "invoke_agent coder"]
+    # Of the first call its start, its gate, two segments, the answer and its tool; of the second start, gate, segment.
+    spans = await finished(memory, 9)
+    agents = [dict(each.attributes or {}) for each in spans if each.name == "invoke_agent coder"]
     assert [each["signoff.segment.ended"] for each in agents] == ["waits", "ended", "ended"]
 
 
@@ -84,7 +95,7 @@ async def test_a_message_of_mcp_names_the_trace_itself(traced: CallRig, memory: 
         },
     )
     assert answer.json()["result"]["isError"] is False, answer.text
-    found = {each.name: each for each in memory.get_finished_spans()}
+    found = {each.name: each for each in await finished(memory, 4)}
     assert sorted(found) == ["execute_tool pay", "invoke_agent coder", "signoff.gate", "signoff.start_turn"]
     assert f"{found['signoff.start_turn'].context.trace_id:032x}" == BY_MESSAGE
     [link] = found["signoff.start_turn"].links
