@@ -89,6 +89,13 @@ async def facts(store: Store, kind: str) -> dict[str, Any]:
     return found
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who makes a view, takes it or is told what went wrong has a minute: each may wait for a thread."""
+    monkeypatch.setattr(record_distribution, "SECONDS", 60.0)
+    monkeypatch.setattr(record_distribution, "_OBSERVER_SECONDS", 60.0)
+
+
 @pytest.mark.row("B32")
 async def test_a_record_goes_to_every_destination_each_with_its_view(store: Store) -> None:
     """Cache, screen, formatters, peers, record and model, of one call; each knows of what it is."""
