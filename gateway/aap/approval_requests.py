@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from signoff.contracts.canonical_json import sha256_hex
-from signoff.contracts.errors import Conflict, NotFound, ServerUnavailable
+from signoff.contracts.errors import Conflict, NotFound, Refused, ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey, is_id
 from signoff.contracts.limits import REASON_CHARS
 from signoff.contracts.person import Person
@@ -19,11 +19,13 @@ from signoff.gateway.aap.request_body import CreateBody, OutcomeReport
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
 from signoff.gateway.calls.call_proposer import CALLS, LONGEST_SECONDS, agent_of, asker_of, propose
 from signoff.gateway.calls.call_reader import ExternalTurn, find_request, load_call, read_call
+from signoff.gateway.calls.call_refusals import note_refusal
 from signoff.gateway.calls.call_withdrawal import withdraw
 from signoff.gateway.calls.permit_service import report_outcome, use_id, use_permit
 from signoff.gateway.deps import GatewayDeps, turn_name
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.session_names import own_session
+from signoff.gateway.transport.middleware import AAP
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.store.call_joins import CallJoins
 from signoff.store.tickets import Ticket
@@ -31,6 +33,13 @@ from signoff.store.tickets import Ticket
 _CONFLICT: Final = 409
 _UNUSABLE: Final[dict[str, ProblemCode]] = {"used": "already_consumed", "lapsed": "approval_expired"}
 _HANDED_OUT: Final = ("used", "ended")
+_NOTED: Final[dict[ProblemCode, str]] = {
+    "not_found": "unknown",
+    "idempotency_conflict": "conflict",
+    "run_by_signoff": "not_allowed",
+}
+_CONFLICT_WORDS: Final = "the key was used before, for another request"
+_MISSING_WORDS: Final = "there is no such request of this agent"
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,7 @@ class ApprovalRequests:
             found = await joins.join(row, turn.key.turn, given.dump())
         given = GivenRequest.load(request_id, found.given)
         if sha256_hex(given.body) != sha256_hex(body.as_sent):
-            raise ApprovalProblem("idempotency_conflict", "the key was used before, for another request")
+            raise await self._refusal("idempotency_conflict", _CONFLICT_WORDS, body.tool_name)
         return await self._view(given, await self._load_turn(found.turn)), found.is_new
 
     async def show(self, request_id: str, wait: float = 0.0) -> ApprovalRequestView:
@@ -131,7 +140,7 @@ class ApprovalRequests:
         if not all(tool.is_external for tool in tools):
             # Run here and by its agent as well, one approval would be two effects.
             words = f"{quote_name(body.tool_name)} is run by Signoff itself; propose it as an external call"
-            raise ApprovalProblem("run_by_signoff", words)
+            raise await self._refusal("run_by_signoff", words, body.tool_name)
         policies = [self.deps.catalog.policy(tool.activity).policy or ApprovalPolicy() for tool in tools]
         policies = policies or [ApprovalPolicy()]
         window = min(seconds(body.timeout), LONGEST_SECONDS)
@@ -156,8 +165,8 @@ class ApprovalRequests:
         )
         try:
             turn, _ = await propose(self.deps, proposal, self.caller, f"approval-request:{request_id}", "")
-        except Conflict as error:
-            raise ApprovalProblem("idempotency_conflict", error.message) from None
+        except Conflict:
+            raise await self._refusal("idempotency_conflict", _CONFLICT_WORDS, body.tool_name) from None
         return await self._load_turn(turn.key.turn)
 
     async def _find_edited(self, body: CreateBody, request_id: str) -> ExternalTurn | None:
@@ -193,17 +202,21 @@ class ApprovalRequests:
         return own[-1] if own and own[-1].owner else None
 
     async def _load(self, request_id: str) -> tuple[GivenRequest, ExternalTurn]:
-        missing = ApprovalProblem("not_found", "there is no such request of this agent")
-        if not is_id(request_id):
-            raise missing
-        found = await CallJoins(self.deps.store).read(self._digest("request", request_id))
+        known = is_id(request_id)
+        found = await CallJoins(self.deps.store).read(self._digest("request", request_id)) if known else None
         if found is None:
-            raise missing
+            raise await self._refusal("not_found", _MISSING_WORDS)
         try:
             return GivenRequest.load(request_id, found.given), await self._load_turn(found.turn)
         except NotFound:
             # Its turn is older than the server keeps any.
-            raise missing from None
+            raise await self._refusal("not_found", _MISSING_WORDS) from None
+
+    async def _refusal(self, code: ProblemCode, words: str, tool: str = "") -> ApprovalProblem:
+        """Returns a refusal that is written down, by the code that those of all agents have."""
+        noted = Refused(words, code=_NOTED[code])
+        await note_refusal(self.deps, self.caller, f"{AAP}{self.agent}", noted, tool)
+        return ApprovalProblem(code, words)
 
     async def _load_turn(self, turn_id: str) -> ExternalTurn:
         session = own_session(SessionKey(self.tenant, turn_id), self.person, development=self.deps.development)

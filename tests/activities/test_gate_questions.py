@@ -1,6 +1,7 @@
 """`signoff.gate`, asked about a call that a person changed, or of which nobody knows whether it happened."""
 
 import dataclasses
+import itertools
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -52,9 +53,27 @@ async def gate_decision(
 ) -> GateDecision:
     """The ruling on one call."""
     part = CallPart(call=call, tool=tool, args=Content(inline=args))
-    task = GateTask(ctx=pinned(), calls=(part,), **fields)
+    task = GateTask(**{"ctx": pinned(), "calls": (part,)} | fields)
     reply = await environment("signoff.gate", is_local=True).run(GateActivity(deps).gate, task)
     return reply.gate_decisions[0]
+
+
+async def test_people_are_asked_no_longer_than_the_caller_has(store: Store) -> None:
+    """Counted from when the turn was asked for; a shorter time of the policy stands, and one put off comes twice."""
+    now, numbers = datetime.now(UTC), itertools.count(1)
+
+    async def time_to_answer(ask_within: float, asked_before: float = 0.0, **policy: Any) -> float:
+        deps = dataclasses.replace(worker_deps(store, pay_tool(LEDGER, ApprovalPolicy(**policy))), clock=lambda: now)
+        ctx = pinned(user=GUEST.model_copy(update={"issued_at": now - timedelta(seconds=asked_before)}))
+        question = await gate_decision(deps, call=f"c{next(numbers)}.1", ctx=ctx, ask_within=ask_within)
+        return request_of(question.request).timeout
+
+    assert await time_to_answer(0.0) == 86_400.0
+    assert await time_to_answer(600.0) == 600.0
+    assert await time_to_answer(600.0, asked_before=100.0) == 500.0
+    assert await time_to_answer(600.0, timeout=60.0) == 60.0
+    assert await time_to_answer(600.0, on_timeout="escalate", escalate_to=("role:cfo",)) == 300.0
+    assert 0.0 < await time_to_answer(600.0, asked_before=3_600.0) < 1.0
 
 
 async def test_a_request_has_what_time_does_by_the_policy(store: Store) -> None:

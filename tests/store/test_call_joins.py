@@ -73,3 +73,18 @@ async def test_a_moved_key_names_another_call(store_url: str) -> None:
         await joins.move(KEY, "two")
         assert await joins.find(KEY) == "two"
         assert (await joins.join(KEY, "three"))[::2] == ("two", False)
+
+
+async def test_what_was_given_with_a_call_is_told_again(store_url: str) -> None:
+    """As the first one gave it, whatever later ones give; one that gave nothing has nothing."""
+    async with open_store(store_url) as store:
+        joins = CallJoins(store)
+        assert await joins.read(KEY) is None
+        given = '{"timeout":"10m","Grüße":null}'
+        assert (await joins.join(KEY, "one", given)).given == given
+        assert (await joins.join(KEY, "two", "{}"))[::3] == ("one", given)
+        found = await joins.read(KEY)
+        assert found is not None
+        assert (found.turn, found.given, found.is_new) == ("one", given, False)
+        await joins.move(KEY, "two")
+        assert (await joins.join(KEY, "two")).given == ""

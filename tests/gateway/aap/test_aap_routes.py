@@ -5,7 +5,7 @@ import uuid
 import pytest
 from aap_rig import Adapter, adapter, asking
 from agentapprovalprotocol import CredentialRefused, NotFound
-from call_rig import CallRig
+from call_rig import CallRig, production_gateway, refusals
 from gateway_login import bearer, locked_rig, token_of
 from gateway_rig import BASE
 
@@ -82,3 +82,28 @@ async def test_nothing_but_json_is_read(coder: Adapter) -> None:
     for path in ("", f"/{asked.id}/consume", f"/{asked.id}/outcome"):
         answer = await coder.agent.http.post(f"/aap/coder/v1/requests{path}", content=b"{}", headers=headers)
         assert answer.status_code == 415
+
+
+async def test_what_is_refused_is_recorded_under_the_agent(agent: CallRig) -> None:
+    """A foreign name, another agent's address, an unknown id, a key of another request, a tool that Signoff runs."""
+    rig = production_gateway(agent.rig)
+    async with adapter(CallRig(rig)) as own:
+        body, key = asking(20), uuid.uuid4().hex
+        await own.ask(body, key)
+        pay = {"tool": "pay", "arguments": {"amount": 20, "to": "Ana"}, "timeout": "1m"}
+        tried = [
+            ("/aap/coder/users/ana", "GET", f"/{uuid.uuid4()}", None, "not_allowed"),
+            ("/aap/clerk", "POST", "", body, "not_allowed"),
+            ("/aap/coder", "GET", f"/{uuid.uuid4()}", None, "unknown"),
+            ("/aap/coder", "POST", "", body | {"timeout": "11m"}, "conflict"),
+            ("/aap/coder", "POST", "", pay, "not_allowed"),
+        ]
+        before = [len(await refusals(rig, "actor:coder", tool)) for tool in ("", "refund", "pay")]
+        for base, method, path, sent, _ in tried:
+            own.base = base
+            assert (await own.send(method, path, sent, idempotency_key=key if sent != pay else uuid.uuid4().hex))[
+                0
+            ] >= 400
+    found = [await refusals(rig, "actor:coder", tool) for tool in ("", "refund", "pay")]
+    new = [[each["code"] for each in rows[seen:]] for rows, seen in zip(found, before, strict=True)]
+    assert new == [["not_allowed", "not_allowed", "unknown"], ["conflict"], ["not_allowed"]]
