@@ -31,9 +31,10 @@ def build_driver(model: str) -> Driver:
     """Builds a driver: `scripted:module:attribute` names an object that completes; else it is a provider's
     `provider:model`.
     """
-    if model.startswith(SCRIPTED):
+    extra = extra_of_model(model)
+    if not extra:
         return _make_scripted(model)
-    if lacks := missing_extra(extra_of_model(model)):
+    if lacks := missing_extra(extra):
         raise ConfigError(f"the model `{model}` {lacks}", field="model", value=model)
     driver: Driver = importlib.import_module(_PROVIDER).ProviderModel(model)
     return driver

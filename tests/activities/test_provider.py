@@ -181,7 +181,12 @@ async def test_no_server_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize(
     ("model", "part"),
-    [("openai-chat:gpt-5", "OPENAI_API_KEY"), ("nonsense", "nonsense"), ("anthropic:claude", "signoff[anthropic]")],
+    [
+        ("openai-chat:gpt-5", "OPENAI_API_KEY"),
+        ("nonsense", "nonsense"),
+        ("scripted", "the model `scripted` cannot be imported"),
+        ("anthropic:claude", "signoff[anthropic]"),
+    ],
 )
 async def test_a_model_that_cannot_be_had_is_found_at_start(
     monkeypatch: pytest.MonkeyPatch, model: str, part: str
