@@ -1,0 +1,48 @@
+from strands import Agent, tool
+from strands.hooks import AfterToolCallEvent, BeforeToolCallEvent, HookProvider, HookRegistry
+
+from signoff_client import Call, Gate
+
+
+def refund(order: str, euro: float) -> str:
+    """Pays money back for an order."""
+    return f"refunded {euro:.0f} EUR for {order}"
+
+
+class Approvals(HookProvider):
+    def __init__(self, gate: Gate, tools: set[str]) -> None:
+        self.gate, self.tools = gate, tools
+        self.calls: dict[str, Call] = {}
+
+    def register_hooks(self, registry: HookRegistry, **kwargs) -> None:
+        registry.add_callback(BeforeToolCallEvent, self.ask)
+        registry.add_callback(AfterToolCallEvent, self.report)
+
+    async def ask(self, event: BeforeToolCallEvent) -> None:
+        name, key, args = event.tool_use["name"], event.tool_use["toolUseId"], event.tool_use["input"]
+        if name not in self.tools:
+            return
+        call = self.gate.call(name, args, key=key)
+        if await call.__aenter__():
+            event.tool_use = {**event.tool_use, "input": call.args}
+            self.calls[key] = call
+        else:
+            event.cancel_tool = call.text
+
+    async def report(self, event: AfterToolCallEvent) -> None:
+        call = self.calls.pop(event.tool_use["toolUseId"], None)
+        if call is None:
+            return
+        words = " ".join(part["text"] for part in event.result["content"] if "text" in part)
+        if event.result["status"] == "error":
+            call.fail(words)
+        else:
+            call.result = words
+        await call.__aexit__(event.exception and type(event.exception), event.exception, None)
+        if call.is_edited:
+            event.result["content"].append({"text": call.edit_text})
+
+
+async def run(model, gate: Gate, text: str) -> str:
+    agent = Agent(model, tools=[tool(refund)], hooks=[Approvals(gate, {"refund"})], callback_handler=None)
+    return str(await agent.invoke_async(text)).strip()
