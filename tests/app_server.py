@@ -20,11 +20,21 @@ async def running_app(app: Any, port: int, *, grace: int | None = None) -> Async
     server = uvicorn.Server(config)
     # The signals are those of the test run.
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign]
-    serving = asyncio.create_task(server.serve())
+    serving = asyncio.create_task(_serve(server))
     while not server.started:
         await asyncio.sleep(0.01)
+        if serving.done():
+            await serving
     try:
         yield
     finally:
         server.should_exit = True
         await serving
+
+
+async def _serve(server: uvicorn.Server) -> None:
+    try:
+        await server.serve()
+    except SystemExit:
+        # A task that ends so ends the whole run of the tests.
+        raise OSError(f"port {server.config.port} is taken") from None
