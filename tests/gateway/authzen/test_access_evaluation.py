@@ -107,6 +107,7 @@ async def test_the_agent_itself_may_be_the_subject(point: EnforcementPoint) -> N
     assert (several["decision"], several["context"]["reason"]) == (False, "subject_not_allowed")
 
 
+@pytest.mark.row("C20")
 async def test_an_approval_makes_it_true_once(point: EnforcementPoint) -> None:
     """That is the use: the permit's key comes with it, the outcome is reported, and afterwards it is false."""
     body = asking()

@@ -12,6 +12,7 @@ from signoff.contracts.errors import Refused
 from signoff.store.tokens import Tokens
 
 
+@pytest.mark.row("C09")
 async def test_the_same_key_and_content_is_the_same_call(agent: CallRig) -> None:
     """Sent again, and ten times at once: one id, one question, one turn."""
     first = (await agent.propose(euro=200, key="key-01")).json()
@@ -19,6 +20,7 @@ async def test_the_same_key_and_content_is_the_same_call(agent: CallRig) -> None
     assert {(each.json()["id"], each.json()["code"]) for each in again} == {(first["id"], first["code"])}
 
 
+@pytest.mark.row("C10")
 async def test_the_same_key_with_other_content_is_a_conflict(agent: CallRig) -> None:
     """While it goes on and after its end; another agent's or session's key is another call."""
     first = (await agent.propose(euro=20, key="key-02")).json()["id"]
@@ -115,6 +117,7 @@ async def test_an_agent_that_thinks_elsewhere_is_not_spoken_to(agent: CallRig) -
     assert (answer.status_code, "thinks elsewhere" in answer.json()["message"]) == (422, True)
 
 
+@pytest.mark.row("C12")
 async def test_a_token_of_the_scope_call_does_nothing_else(agent: CallRig) -> None:
     """It proposes as its own agent alone, decides nothing and reads nothing but its own calls."""
     locked = locked_rig(agent.rig)

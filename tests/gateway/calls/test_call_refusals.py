@@ -5,6 +5,7 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from call_rig import CallRig, call_token, production_gateway, refusals
 from gateway_login import bearer, token_of
 from gateway_rig import GatewayRig
@@ -22,6 +23,7 @@ async def code_of(rig: GatewayRig, secret: str, method: str, path: str, body: An
     return str(answer.json()["code"])
 
 
+@pytest.mark.row("C15")
 async def test_each_refusal_of_the_api_is_recorded_under_its_agent(agent: CallRig) -> None:
     """Another scope, a foreign person or agent, a call of somebody else's, and other arguments under a known key."""
     rig, secret = production_gateway(agent.rig), await call_token(agent.rig, "coder")

@@ -164,6 +164,7 @@ async def test_a_workflow_is_sent_a_signal(hooks: CallbackRig, client: Client) -
     await handle.terminate()
 
 
+@pytest.mark.row("C13")
 async def test_what_the_declaration_does_not_allow_is_refused(hooks: CallbackRig, agent: CallRig) -> None:
     """Nothing is proposed; an agent without callbacks has none, and an address beside a workflow is none."""
     for callback in (

@@ -59,6 +59,7 @@ async def test_who_joined_before_the_use_begins_no_second_call(agent: CallRig, m
     assert (late["id"], late["state"], "args" in late) == (call, "used", False)
 
 
+@pytest.mark.row("C11")
 async def test_an_approval_is_used_once_by_however_many_join_it(agent: CallRig) -> None:
     """Proposed again and again by two gateways while it waits, is permitted and is used: as many permits as calls."""
     other, session = second_gateway(agent), uuid.uuid4().hex

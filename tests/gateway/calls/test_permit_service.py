@@ -22,6 +22,7 @@ from signoff.gateway.calls import permit_service
 from signoff.store.store import Store
 
 
+@pytest.mark.row("C01")
 async def test_an_automatic_call_is_used_in_the_answer_that_permits_it(agent: CallRig) -> None:
     """One request, and the arguments are there; the outcome is reported once and stands in the record."""
     answer = await agent.propose(use=True)
@@ -90,6 +91,7 @@ async def _cheapest(agent: CallRig, act: Callable[[], Awaitable[str]], enough: i
     return min(found, key=len)
 
 
+@pytest.mark.row("C02")
 async def test_a_call_that_waits_is_permitted_by_people_and_run_by_its_agent(agent: CallRig) -> None:
     """Its card says who runs it; nothing can be used before the yes, and once after it."""
     answer = await agent.propose(euro=200)
@@ -115,6 +117,7 @@ async def test_a_call_that_waits_is_permitted_by_people_and_run_by_its_agent(age
     assert (ended["state"], ended["code"], ended["decided_by"]) == ("ended", "ok", "Approver")
 
 
+@pytest.mark.row("C04")
 async def test_people_may_change_the_arguments(agent: CallRig) -> None:
     """The permit has those that were approved, and says who wrote them."""
     call = (await agent.propose(euro=200)).json()["id"]
@@ -125,6 +128,7 @@ async def test_people_may_change_the_arguments(agent: CallRig) -> None:
     assert (await agent.report(call)).json()["edited_by"] == "Approver"
 
 
+@pytest.mark.row("C05")
 async def test_what_people_deny_cannot_be_used(agent: CallRig) -> None:
     """The agent reads why, and by whom."""
     call = (await agent.propose(euro=200)).json()["id"]
@@ -143,6 +147,7 @@ async def test_what_a_rule_denies_is_denied_at_once(agent: CallRig) -> None:
     assert (answer.status_code, answer.json()["state"], answer.json()["source"]) == (200, "denied", "policy")
 
 
+@pytest.mark.row("C06")
 async def test_a_withdrawn_call_cannot_be_used(agent: CallRig) -> None:
     """Neither one that waits nor one that was permitted; used it can no more be withdrawn."""
     waiting = (await agent.propose(euro=200)).json()["id"]
@@ -158,6 +163,7 @@ async def test_a_withdrawn_call_cannot_be_used(agent: CallRig) -> None:
     assert (await agent.report(used)).json()["code"] == "ok"
 
 
+@pytest.mark.row("C03")
 async def test_of_fifty_that_race_for_a_permit_one_wins(agent: CallRig) -> None:
     """All others are refused, none is handed anything."""
     call = (await agent.propose()).json()["id"]
@@ -179,6 +185,7 @@ async def test_the_same_try_is_handed_the_same_again(agent: CallRig) -> None:
     assert (await agent.use(other, key="k" * 199 + "2")).json()["code"] == "used"
 
 
+@pytest.mark.row("C07")
 async def test_a_report_is_taken_once(agent: CallRig) -> None:
     """The same again is the same, also after the end; another one is a conflict; before the use there is none."""
     call = (await agent.propose()).json()["id"]
@@ -206,6 +213,7 @@ async def test_a_result_that_json_cannot_carry_safely_is_refused_as_such(agent: 
     assert (await agent.report(call, result=str(2**60))).json()["code"] == "ok"
 
 
+@pytest.mark.row("C08")
 async def test_a_used_call_that_nobody_reports_is_in_doubt(agent: CallRig) -> None:
     """Recorded and shown, and no report counts any more; people are asked only where the tool says so."""
     call = (await agent.propose(tool="quick", use=True)).json()["id"]

@@ -12,6 +12,7 @@ from signoff.contracts.ids import TurnKey
 SHELL: dict[str, Any] = {"agent": "roamer", "tool": "Shell", "args": {"command": "rm -rf build", "deep": {"a": [1]}}}
 
 
+@pytest.mark.row("C14")
 async def test_people_are_asked_about_each_and_the_agent_runs_it(agent: CallRig) -> None:
     """The card names the tool, its arguments, who runs it and that nobody declared it; the permit is used once."""
     call = (await agent.propose(**SHELL)).json()["id"]

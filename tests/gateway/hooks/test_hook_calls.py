@@ -91,6 +91,7 @@ async def test_a_tool_that_signoff_runs_is_not_run_by_the_agent(hooks: Callable[
     assert answer["hookSpecificOutput"]["permissionDecisionReason"].endswith("ok: paid")
 
 
+@pytest.mark.row("C19")
 async def test_a_held_call_runs_as_it_was_approved(hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """With the arguments that people wrote, and the model is told; its failure is reported."""
     session, held = hooks(), Held(monkeypatch, 1)

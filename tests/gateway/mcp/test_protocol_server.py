@@ -96,6 +96,7 @@ async def test_what_is_refused_is_recorded(mcp: McpRig) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
+@pytest.mark.row("C16")
 async def test_a_call_is_held_until_people_have_decided(mcp: McpRig, era: str) -> None:
     """Its result is the answer of the very request; what they changed is told before it."""
     euro = amount()
@@ -195,6 +196,7 @@ async def test_rounds_end_before_a_client_gives_up(mcp: McpRig, monkeypatch: pyt
     )
 
 
+@pytest.mark.row("C17")
 async def test_a_client_that_takes_tasks_is_given_one_while_people_are_asked(mcp: McpRig) -> None:
     """It is told the code, reads the result once people have decided, and what a rule lets run is no task."""
     euro = amount()

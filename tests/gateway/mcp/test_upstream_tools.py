@@ -22,6 +22,7 @@ NOTE = "mcp__up__note"
 
 
 @pytest.mark.parametrize("era", ERAS)
+@pytest.mark.row("C18")
 async def test_a_tool_of_an_upstream_server_is_asked_about_and_run_by_signoff(
     client: Client, store: Store, tmp_path: Path, era: str
 ) -> None:
