@@ -6,7 +6,7 @@ import os
 import sys
 import uuid
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -29,9 +29,8 @@ from gated_workflows import (
     refund,
     refund_money,
 )
-from polling import pauses
+from temporal_rig import asked_call, events, until, until_asked
 from temporalio import workflow
-from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError, is_cancelled_exception
 from temporalio.worker import Replayer, Worker
@@ -90,27 +89,6 @@ class Workers:
         await call.settle()
         return call
 
-    async def until_asked(self, handle: WorkflowHandle[Any, Any], asked: int = 1) -> None:
-        """Returns once the workflow has asked and waits."""
-        await self.until(lambda: self._has_asked(handle, asked))
-
-    async def _has_asked(self, handle: WorkflowHandle[Any, Any], asked: int) -> bool:
-        kinds = await events(handle)
-        return kinds.count("TIMER_STARTED") >= asked
-
-    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        """Returns once it holds."""
-        for pause in pauses():
-            if await condition():
-                return
-            await asyncio.sleep(pause)
-
-
-async def events(handle: WorkflowHandle[Any, Any]) -> list[str]:
-    """The kinds of a workflow's events."""
-    history = await handle.fetch_history()
-    return [EventType.Name(each.event_type).removeprefix("EVENT_TYPE_") for each in history.events]
-
 
 async def costs(handle: WorkflowHandle[Any, Any]) -> int:
     """How many events a workflow has beside its tasks, which a busy machine may have to repeat; signals are one."""
@@ -164,7 +142,7 @@ async def test_what_people_approve_runs_as_they_approved_it(workers: Workers, ki
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Refunds.run, [(name, 200.0)], kind)
         call = await workers.asked(handle, order=name)
-        await workers.until_asked(handle)
+        await until_asked(handle)
         assert ran(name) == []
         await workers.rig.decide(call, edited_args={"order": name, "euro": 150})
         assert await handle.result() == ["paid 150" if kind == "money" else f"refunded 150 EUR for {name}"]
@@ -220,7 +198,7 @@ async def test_several_are_asked_about_at_once(workers: Workers) -> None:
         handle = await workers.start(queue, Refunds.run, [(first, 200.0), (second, 300.0)])
         calls = [await workers.asked(handle, order=first), await workers.asked(handle, 2, order=second, euro=300)]
         await workers.rig.decide(calls[1])
-        await workers.until(lambda: has_ran(second))
+        await until(lambda: has_ran(second))
         assert ran(first) == []
         await workers.rig.decide(calls[0], verdict="denied", reason="no")
         told = await handle.result()
@@ -235,11 +213,11 @@ async def test_cancelling_withdraws(workers: Workers, run: Any) -> None:
         handle = await workers.start(queue, run, [(name, 200.0)] if run == Refunds.run else name)
         call = await workers.asked(handle, order=name)
         if run == Impatient.run:
-            await workers.until_asked(handle)
+            await until_asked(handle)
             await handle.signal(Impatient.cancel)
             assert await handle.result() == "cancelled"
         elif run == Refunds.run:
-            await workers.until_asked(handle)
+            await until_asked(handle)
             await handle.cancel()
             with pytest.raises(WorkflowFailureError) as ended:
                 await handle.result()
@@ -266,7 +244,7 @@ async def test_histories_without_a_gate_replay_with_it(workers: Workers) -> None
     name = order()
     async with workers.work() as queue:
         handle = await workers.start(queue, Twice.run, name, 200.0)
-        await workers.until(lambda: has_seen(handle))
+        await until(lambda: has_seen(handle))
     assert ran(name) == [20]
     of_server: Any = {
         "workflows": [Twice],
@@ -301,7 +279,7 @@ async def test_a_gateway_that_cannot_be_reached_means_no(workers: Workers) -> No
     async with workers.work(workers.gated(url)) as queue, workers.work(workers.gated(url, patience=brief)) as other:
         async with workers.rig.serve(port=port):
             handle = await workers.start(queue, Refunds.run, [(name, 200.0)], "refund", other)
-            await workers.until_asked(handle)
+            await until_asked(handle)
             call = await workers.asked(handle, order=name)
         await workers.rig.decide(call)
         [told] = await handle.result()
@@ -325,7 +303,7 @@ async def test_a_signal_that_cannot_be_read_wakes_the_workflow(workers: Workers,
     async with workers.work(workers.gated(), client=plain_client) as queue:
         handle = await workers.start(queue, Refunds.run, [(name, 200.0)], client=plain_client)
         call = await workers.asked(handle, order=name)
-        await workers.until_asked(handle)
+        await until_asked(handle)
         await workers.rig.decide(call)
         assert await handle.result() == [f"refunded 200 EUR for {name}"]
     assert "TIMER_CANCELED" in await events(handle)
@@ -340,7 +318,7 @@ async def test_a_signal_that_is_lost_is_not_waited_for_for_ever(workers: Workers
             Refunds.run, [(name, 200.0)], id=f"gated-{uuid.uuid4().hex}", task_queue=queue
         )
         call = await workers.asked(handle, order=name)
-        await workers.until_asked(handle, 2)
+        await until_asked(handle, 2)
         await workers.rig.decide(call)
         assert await handle.result() == [f"refunded 200 EUR for {name}"]
 
@@ -350,29 +328,19 @@ async def test_a_workflow_asks_from_its_own_code(workers: Workers) -> None:
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Asks.run, name)
-        call = await found(workers, handle)
+        await until_asked(handle)
+        call = await asked_call(workers.rig, handle, workers.client)
         assert (await workers.rig.request(call)).agent_says == "a good customer"
         await workers.rig.decide(call, edited_args={"order": name, "euro": 150})
         assert await handle.result() == {"order": name, "euro": 150}
         ended = await workers.rig.settled(call.id)
         assert (ended["code"], ended["result"]) == ("ok", {"order": name, "euro": 150})
         handle = await workers.start(queue, Asks.run, name)
-        await workers.rig.decide(await found(workers, handle), verdict="denied", reason="no")
+        await until_asked(handle)
+        call = await asked_call(workers.rig, handle, workers.client)
+        await workers.rig.decide(call, verdict="denied", reason="no")
         told = await handle.result()
     assert told == {"type": "ToolDenied", "message": "Not run: it was denied by approver: no"}
-
-
-async def found(workers: Workers, handle: WorkflowHandle[Any, Any]) -> Call:
-    """The call that a workflow has asked for, once its answer is in its history."""
-    await workers.until_asked(handle)
-    for event in (await handle.fetch_history()).events:
-        payloads = event.activity_task_completed_event_attributes.result.payloads
-        if payloads:
-            [answer] = await workers.client.data_converter.decode(payloads)
-            call = workers.rig.gate().find(answer["id"], wait=0)
-            await call.settle()
-            return call
-    raise AssertionError("it has not asked")
 
 
 async def test_a_workflow_says_in_whose_name_it_asks(workers: Workers) -> None:
@@ -436,10 +404,10 @@ async def test_a_worker_that_is_killed_changes_nothing(server: ServerHandle, wor
     name, queue, begun = order(), f"gated-{uuid.uuid4().hex}", tmp_path / "begun"
     async with killable(server, workers, queue) as process:
         asked = await workers.start(queue, Refunds.run, [(name, 200.0)])
-        await workers.until_asked(asked)
+        await until_asked(asked)
         call = await workers.asked(asked, order=name)
         hanging = await workers.start(queue, Refunds.run, [(str(begun), 20.0)], "hang")
-        await workers.until(lambda: asyncio.to_thread(begun.exists))
+        await until(lambda: asyncio.to_thread(begun.exists))
         process.kill()
     await workers.rig.decide(call)
     async with workers.work(workers.gated(), queue=queue):
