@@ -14,7 +14,14 @@ from framework_program import Case, FrameworkProgram, framework_program
 from signoff_client import Call
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
-FRAMEWORKS = ("openai", "langchain", "strands", "agent_framework", pytest.param("vercel", marks=pytest.mark.vercel))
+FRAMEWORKS = (
+    "openai",
+    "langchain",
+    "langchain_blocking",
+    "strands",
+    "agent_framework",
+    pytest.param("vercel", marks=pytest.mark.vercel),
+)
 EDITED = {"order": "A7", "euro": 150}
 
 

@@ -1,38 +1,6 @@
-"""LangChain with its fake model, which ends by repeating what its calls were answered."""
+"""LangChain with its fake model."""
 
-from collections.abc import Iterator
-from typing import Any
-
-from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_model import make_model
 from script import serve
-
-
-class Model(GenericFakeChatModel):
-    """Makes the calls of a script, and takes any tools."""
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        """Returns itself."""
-        return self
-
-    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Any:
-        answers = [str(each.content) for each in messages if isinstance(each, ToolMessage)]
-        _LAST[:] = [" | ".join(answers)]
-        return super()._generate(messages, *args, **kwargs)
-
-
-_LAST: list[str] = [""]
-
-
-def make_model(turns: list[list[dict[str, Any]]]) -> Model:
-    """A model that makes these calls."""
-
-    def script() -> Iterator[AIMessage]:
-        for turn in turns:
-            yield AIMessage("", tool_calls=[{**each, "type": "tool_call"} for each in turn])
-        yield AIMessage(_LAST[0])
-
-    return Model(messages=script())
-
 
 serve("langchain_agent", make_model)

@@ -1,0 +1,23 @@
+"""LangChain with its fake model, without an event loop of its own: the blocking half of the adapter."""
+
+import asyncio
+from typing import Any
+
+from external_agents import langchain_agent
+from langchain.agents import create_agent
+from langchain_model import make_model
+from script import serve
+
+from signoff_client import Gate
+from signoff_client.langchain import Approvals
+
+
+async def run(model: Any, gate: Gate, text: str) -> str:
+    """Runs the example's agent in a thread."""
+    agent = create_agent(model, [langchain_agent.refund], middleware=[Approvals(gate, {"refund"})])
+    played = await asyncio.to_thread(agent.invoke, {"messages": [("user", text)]})
+    return str(played["messages"][-1].text)
+
+
+langchain_agent.run = run  # type: ignore[assignment]
+serve("langchain_agent", make_model)
