@@ -42,9 +42,11 @@ class FrameworkProgram:
     process: Process
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def play(self, rig: ClientRig, case: Case, *, url: str = "", wait: float | None = None) -> dict[str, Any]:
-        """The text that the agent ends with, and the refunds that its tool has run."""
-        given = {"url": url or rig.url, "token": rig.token, "turns": case.spoken(), "wait": wait}
+    async def play(
+        self, rig: ClientRig, case: Case, *, url: str = "", wait: float | None = None, tool: str = "refund"
+    ) -> dict[str, Any]:
+        """The text that the agent ends with, and the refunds that its tool, `tool` at the gateway, has run."""
+        given = {"url": url or rig.url, "token": rig.token, "turns": case.spoken(), "wait": wait, "tool": tool}
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         async with self.lock:

@@ -82,6 +82,12 @@ async def test_denied_is_told_to_the_model(rig: ClientRig, program: FrameworkPro
     assert "not twice" in played["text"]
 
 
+async def test_timed_out_is_told_to_the_model(rig: ClientRig, program: FrameworkProgram) -> None:
+    """Silence is no consent."""
+    played = await program.play(rig, Case(((("refund", LARGE),),)), tool="brief")
+    assert (played["text"].startswith("Not run: nobody answered in time"), played["ran"]) == (True, [])
+
+
 async def test_cancelled_is_told_to_the_model(rig: ClientRig, program: FrameworkProgram) -> None:
     """Whoever withdraws it ends the wait."""
     case = Case(((("refund", LARGE),),))

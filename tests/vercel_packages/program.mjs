@@ -34,15 +34,15 @@ function makeModel(turns) {
   });
 }
 
-async function play({ url, token, turns, wait }) {
+async function play({ url, token, turns, wait, tool }) {
   const ran = [];
   const refund = async ({ order, euro }) => {
     ran.push([order, euro]);
     if (order === "closed") throw new Error("the bank is closed");
     return `refunded ${euro} EUR for ${order}`;
   };
-  const guard = gate(url, token, { patience: 0, wait: wait ?? Infinity });
-  const text = await run(makeModel(turns), guard, refund, "refund it");
+  const ask = gate(url, token, { patience: 0, wait: wait ?? Infinity });
+  const text = await run(makeModel(turns), (_, execute) => ask(tool, execute), refund, "refund it");
   return { text, ran };
 }
 

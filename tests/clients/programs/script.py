@@ -8,7 +8,17 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from signoff_client import Gate
+from signoff_client import Call, Gate
+
+
+class NamedGate(Gate):
+    """Asks about every tool under one name."""
+
+    name = "refund"
+
+    def call(self, tool: str, *args: Any, **fields: Any) -> Call:
+        """The call, of the tool of that name."""
+        return super().call(self.name, *args, **fields)
 
 
 def serve(example: str, make_model: Callable[[list[list[dict[str, Any]]]], Any]) -> None:
@@ -33,7 +43,8 @@ async def _play(module: Any, make_model: Callable[[list[list[dict[str, Any]]]], 
         return f"refunded {euro:.0f} EUR for {order}"
 
     module.refund = refund
-    gate = Gate(case["url"], case["token"], patience=0.0, wait=case["wait"])
+    gate = NamedGate(case["url"], case["token"], patience=0.0, wait=case["wait"])
+    gate.name = case["tool"]
     try:
         text = await module.run(make_model(case["turns"]), gate, "refund it")
     except Exception as error:
