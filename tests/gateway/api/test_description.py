@@ -15,7 +15,6 @@ from call_rig import CallRig, call_rig
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
-from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
 from schemathesis.schemas import APIOperation
 from schemathesis.specs.openapi.checks import (
@@ -35,15 +34,16 @@ STREAM = "GET /v1/turns/{turn}/events"
 """Answered by a stream, which goes on as long as its turn does."""
 PARTS = (
     "/v1/turns", "/v1/sessions", "/v1/calls", "/v1/approvals", "/v1/grants", "/v1/audit", "/v1/events", "/v1/tools",
-    "/v1/hooks", "/aap", "/access", "/aap", "/a2a", "/mcp", "/.well-known", "/healthz", "/readyz", "/v1/freezes",
+    "/v1/hooks", "/access", "/aap", "/a2a", "/mcp", "/.well-known", "/healthz", "/readyz", "/v1/freezes",
 )  # fmt: skip
 """How the addresses of all operations begin; the last freezes what the others need."""
 EXAMPLES = 5
 """Requests of each kind for each operation."""
 HOLDS = ("wait", "hold")
 """What a client asks for that would keep the test waiting."""
+SAID_AWAY = (501, 503)
+"""What a gateway answers of what is not installed here, and of what is away; each only where it is described."""
 CHECKS = [
-    not_a_server_error,
     status_code_conformance,
     content_type_conformance,
     response_headers_conformance,
@@ -83,6 +83,8 @@ class DescribedApi:
         def send_each(case: Any) -> None:
             self._make_answerable(case, next(sent))
             answer = case.call(base_url=self.url, timeout=60)
+            # A machine that stands still for a while makes a worker late, which is said as such.
+            assert answer.status_code < 500 or answer.status_code in SAID_AWAY, answer.text
             case.validate_response(answer, checks=CHECKS)
 
         send_each()
