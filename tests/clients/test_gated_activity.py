@@ -1,11 +1,14 @@
 """Where the call of a tool stands in an activity's input, and what is put in its place."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from gated_workflows import refund
+from temporalio.client import Client
 from temporalio.converter import PayloadConverter
+from temporalio.worker import Worker
 
 from signoff_client import Gate
 from signoff_client.temporal import Gated, GatedActivity
@@ -105,3 +108,26 @@ def test_what_is_wrong_is_told_when_the_plugin_is_made() -> None:
         Gated(gate, [argument_names])
     with pytest.raises(ValueError, match="`refund` is named twice"):
         Gated(gate, [refund, "refund"])
+
+
+async def test_a_mistyped_name_ends_the_worker_at_its_start(client: Client) -> None:
+    """Nobody would be asked about the activity that was meant."""
+    gated = Gated(Gate("http://127.0.0.1:1"), ["refnd"])
+    worker = Worker(client, task_queue="mistyped", activities=[refund], plugins=[gated])
+    with pytest.raises(ValueError, match="has no activity `refnd`, but `refund`"):
+        await worker.run()
+
+
+async def test_the_activity_of_another_worker_is_not_taken_for_a_mistyped_one(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Workflows and activities may have workers of their own: it is said, and the worker runs."""
+    gated = Gated(Gate("http://127.0.0.1:1"), ["book_flight"])
+    worker = Worker(client, task_queue="elsewhere", activities=[refund], plugins=[gated])
+    running = asyncio.create_task(worker.run())
+    async with asyncio.timeout(60):
+        while not worker.is_running:
+            await asyncio.sleep(0.01)
+    await worker.shutdown()
+    await running
+    assert "no activity `book_flight` is known to this worker" in caplog.text

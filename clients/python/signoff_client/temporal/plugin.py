@@ -1,6 +1,7 @@
 """The plugin that puts a gate before the dangerous activities of a worker."""
 
 import dataclasses
+import difflib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
@@ -26,6 +27,9 @@ from signoff_client.temporal.workflow_gate import GatePlan, workflow_interceptor
 
 _LOG: Final = logging.getLogger("signoff_client")
 _OWN: Final = GatedActivity(APPROVED, tool_at="tool", args_at="args")
+
+_ALIKE: Final = 0.85
+"""From which part of their letters two names are taken for one that was mistyped."""
 
 Named = str | Callable[..., Any] | GatedActivity
 
@@ -71,7 +75,10 @@ class Gated(SimplePlugin):
         )
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
-        """Learns the names of arguments from the worker's functions, where the gate knows an activity by its name."""
+        """Learns the names of arguments from the worker's functions, where the gate knows an activity by its name.
+
+        Raises `ValueError` for a name that the worker has with other letters: nobody would be asked about that one.
+        """
         known = {}
         for function in worker.config(active_config=True).get("activities", ()):
             definition = activity._Definition.from_callable(function)
@@ -81,6 +88,8 @@ class Gated(SimplePlugin):
             if name in known and reader.names is None:
                 self._readers[name] = CallReader(reader.gated, argument_names(known[name]))
             elif name not in known:
+                if alike := difflib.get_close_matches(name, known.keys() - self._readers, n=1, cutoff=_ALIKE):
+                    raise ValueError(f"this worker has no activity `{name}`, but `{alike[0]}`: name it as it is there")
                 _LOG.warning("no activity `%s` is known to this worker: only one of just that name is gated", name)
         await super().run_worker(worker, next)
 
