@@ -192,7 +192,7 @@ async def recorded(store: Store, grant: Grant, wish: GrantRequest) -> None:
     }
 
 
-WISHES = (GrantRequest(seconds=600, uses=3), SMALL.model_copy(update={"seconds": 60.0, "uses": 2}))
+WISHES = (GrantRequest(seconds=7_200, uses=3), SMALL.model_copy(update={"seconds": 60.0, "uses": 2}))
 
 
 @pytest.mark.parametrize("wish", WISHES)
