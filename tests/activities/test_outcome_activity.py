@@ -290,7 +290,7 @@ async def test_the_word_may_be_of_somebody_for_whom_a_login_vouches(store: Store
     cy = Person(id=id_from_login(login), name="Cy", roles=("approvers",), identities={"oidc": (login,)})
     word = await begun(store, subject=cy.id)
     assert await asked(store, **HELD | {"happened": word}) == ToolReply()
-    await store.run(vouched_writer(vouch(SIGNER, cy, names=(), now=NOW, lifetime=timedelta(hours=1))))
+    await store.run(vouched_writer(vouch(SIGNER, cy, names=(), now=NOW, lifetime=timedelta(days=1))))
     assert summary(await asked(store, **HELD | {"happened": word})) == ("ok", "booking 7")
 
 
