@@ -20,7 +20,7 @@ from signoff.gateway.deps import session_name, turn_name
 from signoff.gateway.live import event
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
-from signoff.gateway.pages.turn_view import talk_of
+from signoff.gateway.pages.turn_view import message_words, talk_of
 from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.read_access import of_turn
 from signoff.gateway.turn_starter import read_turn
@@ -131,6 +131,9 @@ async def _talk(
     session = SessionKey(key.tenant, key.session)
     talk = await talk_of(site.deps, view, visitor.formatter.language, visitor.person)
     first = next((entry.words for entry in talk.entries if entry.who == "person"), "")
+    if not first and view.messages and view.messages[0].role == "user":
+        # What names a call that came from elsewhere, and is nobody's words.
+        first = await message_words(site.deps, view.messages[0], session)
     started = visitor.formatter.moment(view.started_at) if view.started_at else None
     return site.renderer.page(
         "_thread.html" if part else "talk.html",

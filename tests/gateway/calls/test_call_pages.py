@@ -35,6 +35,8 @@ async def test_nobody_seems_to_have_said_what_its_agent_proposed(agent: CallRig)
     """What its agent says of it stands under the agent's name, and nothing under that of whom it acts for."""
     call = (await agent.propose(euro=200, says="charged twice")).json()["id"]
     async with browser(agent.rig) as page:
-        talk = words((await page.get(f"/turns/{call}")).text)
+        shown = (await page.get(f"/turns/{call}")).text
+    talk = words(shown)
+    assert "<h1>coder: refund</h1>" in shown
     assert "coder charged twice" in talk
     assert "Guest coder: refund" not in talk
