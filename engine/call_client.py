@@ -24,6 +24,7 @@ from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import TurnInput
 from signoff.engine.turn_client import TurnClient, unavailable
 from signoff.workflows import start_options
+from signoff.workflows.external_permit import use_refusal
 
 PATIENCE: Final = timedelta(seconds=10)
 """How long the answer to a proposed call is waited for: a call that Signoff runs itself may take longer."""
@@ -35,12 +36,6 @@ _AGAIN_SECONDS: Final = 0.2
 """How long after an Update that was dropped it is sent again."""
 _CONFLICT: Final = "this `Idempotency-Key` names another call of yours, with other content; choose another one"
 _SILENT: Final = "no worker answered in time; ask again with the same key"
-_CLOSED: Final = {
-    "waiting": "people are still asked about this call",
-    "used": "this permit was used already",
-    "denied": "this call was denied",
-    "lapsed": "this permit was withdrawn, or not used in time",
-}
 _JUDGED: Final = ("waiting", "permitted", "used")
 """States of a call that is judged, and whose turn goes on without anything to do."""
 _FIRST_PAUSE: Final = 0.05
@@ -164,7 +159,7 @@ class CallClient:
         """Uses the permit of a call with the try `use`; None where its turn is over. Raises `ServerUnavailable`."""
         reply = await self._update(key, names.USE_CALL, UseRequest(use=use), UseReply)
         if isinstance(reply, str):
-            return UseReply.model_validate({"code": reply, "message": _CLOSED.get(reply, "this call cannot be used")})
+            return use_refusal(reply)
         return reply
 
     async def report(self, key: TurnKey, reported: ReportedOutcome) -> ReportReply | None:

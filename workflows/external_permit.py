@@ -75,9 +75,10 @@ class ExternalPermit(FrozenModel):
         return self.model_copy(update={"is_awaited": False, "written": written})
 
 
-def use_refusal(code: UseCode) -> UseReply:
-    """Makes the answer to who may not use a permit."""
-    return UseReply(code=code, message=_WORDS[code])
+def use_refusal(code: str) -> UseReply:
+    """Makes the answer to who may not use a permit; `code` may be what a turn said, and anything can answer as one."""
+    known = next((each for each in _WORDS if each == code), "unavailable")
+    return UseReply(code=known, message=_WORDS[known])
 
 
 def closing_reason(*, is_asked: bool, stopped: bool, outcome: CallOutcome | None) -> UseCode:

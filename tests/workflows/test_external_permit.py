@@ -156,3 +156,9 @@ def test_a_report_beside_what_was_written_is_a_conflict() -> None:
     doubt = {"call": "c1.1", "tool": "refund", "code": "in_doubt", "gate": "execute", "value": Content(inline="?")}
     permit = permit.take_report(late).settle(CallOutcome.model_validate(doubt))
     assert report_reply(permit, late).code == "conflict"
+
+
+def test_a_word_that_is_no_reason_says_that_nobody_can_tell() -> None:
+    """A turn's refusal is but a text, and whoever holds a Temporal credential can answer as a turn."""
+    assert use_refusal("lapsed").message == "this permit was withdrawn, or not used in time"
+    assert use_refusal("run it") == use_refusal("unavailable")
