@@ -77,7 +77,7 @@ class ExternalPermit(FrozenModel):
 
 def use_refusal(code: str) -> UseReply:
     """Makes the answer to who may not use a permit; `code` may be what a turn said, and anything can answer as one."""
-    known = next((each for each in _WORDS if each == code), "unavailable")
+    known: UseCode = next((each for each in _WORDS if each == code), "unavailable")
     return UseReply(code=known, message=_WORDS[known])
 
 

@@ -183,5 +183,6 @@ async def test_a_call_of_a_server_has_its_name(coder: Adapter) -> None:
 async def test_what_signoff_runs_itself_is_not_asked_about(coder: Adapter) -> None:
     """Approved here it would run twice: here, and in the agent."""
     body = {"tool": "pay", "arguments": {"amount": 20, "to": "Ana"}, "timeout": "1m"}
+    before = list(coder.agent.rig.ledger.rows)
     assert await coder.send("POST", "", body, idempotency_key="pay-1") == (400, "run_by_signoff")
-    assert coder.agent.rig.ledger.rows == []
+    assert coder.agent.rig.ledger.rows == before
