@@ -4,12 +4,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from signoff.approvals.deadlines import open_request
+from signoff.approvals.digest import digest_in_context
 from signoff.contracts.approval import ApprovalRequest, Card, Question
-from signoff.contracts.call import CallContext
+from signoff.contracts.call import CallContext, Permit
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.grant import Grant, GrantScope
-from signoff.contracts.person import Principal
+from signoff.contracts.person import Person, Principal
+from signoff.registry.registry import definition_hash
+from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 
 _CALL = "c1.1"
@@ -81,6 +84,22 @@ def a_decision(request: ApprovalRequest | None = None, **fields: Any) -> Decisio
     if about.question_hash:
         given["question_hash"] = about.question_hash
     return Decision(**given | fields)
+
+
+def a_person(person: str = "ana", **fields: Any) -> Person:
+    """Returns the directory entry of `person`, who may approve by default; `fields` are `Person`'s."""
+    return Person(**{"id": person, "roles": ("approvers",)} | fields)
+
+
+def a_permit(tool: Tool | None = None, args: Any = None, **fields: Any) -> Permit:
+    """Returns the permit by which a rule lets `guest`'s call run, bound to `tool` as it is and to `args`; `fields` are
+    `Permit`'s.
+    """
+    given: dict[str, Any] = {"kind": "auto", "call": _CALL, "digest": "d", "ctx": a_call_context()} | fields
+    if tool is not None and "digest" not in fields:
+        about = {"call": given["call"], "tool": tool.name, "definition": definition_hash(tool)}
+        given["digest"] = digest_in_context(given["ctx"], **about, args={} if args is None else args)
+    return Permit(**given)
 
 
 def a_call_context(**fields: Any) -> CallContext:

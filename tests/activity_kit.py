@@ -8,7 +8,6 @@ from typing import Any
 from temporalio.testing import ActivityEnvironment
 from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool
 
-from signoff.activities.gate_activity import digest_of
 from signoff.activities.outcome_activity import OutcomeActivity
 from signoff.activities.tool_activity import ToolActivity
 from signoff.activities.worker_deps import WorkerDeps
@@ -23,6 +22,7 @@ from signoff.contracts.names import ACTOR_TURN, OUTCOME
 from signoff.registry.tool import Tool
 from signoff.store.store import Also, Store
 from signoff.testing import a_call_context
+from signoff.testing.builders import a_permit
 from signoff.testing.questions import ask
 
 TURN = TurnKey("main", "s", "t")
@@ -96,16 +96,8 @@ def about(request: ApprovalRequest, **fields: Any) -> Decision:
 
 def permit_for(tool: Tool, args: Any = None, **fields: Any) -> Permit:
     """A permit bound to `tool` and `args` as they are now: `auto`, or `approved` by the approver."""
-    kind = fields.pop("kind", "auto")
-    ctx = fields.pop("ctx", pinned())
-    given: dict[str, Any] = {
-        "kind": kind,
-        "call": "c1.1",
-        "digest": digest_of(ctx, "c1.1", tool, ARGS if args is None else args),
-        "ctx": ctx,
-        "decisions": (decision(),) if kind == "approved" else (),
-    }
-    return Permit(**given | fields)
+    decisions = (decision(),) if fields.get("kind") == "approved" else ()
+    return a_permit(tool, ARGS if args is None else args, **{"ctx": pinned(), "decisions": decisions} | fields)
 
 
 def environment(tool: str = "pay", **fields: Any) -> ActivityEnvironment:

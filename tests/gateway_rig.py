@@ -31,14 +31,15 @@ from signoff.settings import Settings
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.telemetry.span_sender import SpanSender
+from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
 
 PEOPLE = (
     Person(id="guest", name="Guest"),
-    Person(id="approver", name="Approver", roles=("approvers",)),
+    a_person("approver", name="Approver"),
     Person(id="ana", name="Ana", roles=("approvers", "finance"), tier="trusted", locale="de"),
     Person(id="bo", name="Bo", roles=("finance",)),
-    Person(id="gone", name="Gone", roles=("approvers",), active=False),
+    a_person("gone", name="Gone", active=False),
 )
 BASE = "http://127.0.0.1:8300"
 PASSWORD = "correct horse"

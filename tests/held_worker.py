@@ -18,19 +18,19 @@ from signoff.activities import gate_activity
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts import names
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.person import Person
 from signoff.people.directory import development_directory
 from signoff.registry.catalog import Catalog
 from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import open_store
+from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import calls, respond
 
 PAY = {"amount": 20, "to": "Ana"}
 EDITED = PAY | {"amount": 15}
 WAYS = ("changed", "in_doubt", "fallback", "edited")
 """Why people are asked beside a completion: a tool changed, is in doubt or failed, or somebody changed arguments."""
-PEOPLE = development_directory([Person(id=name, roles=("approvers",)) for name in ("approver", "ana")])
+PEOPLE = development_directory([a_person(name) for name in ("approver", "ana")])
 
 
 def catalog_with(way: str, ledger: Path, *, old: bool = False) -> Catalog:

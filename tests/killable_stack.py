@@ -38,11 +38,12 @@ from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.registry.tool_context import ToolContext
 from signoff.settings import Settings
 from signoff.store.store import open_store
+from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
 
 TOOLS = ("before", "during", "undispatched", "inside", "after", "judged")
 """One for each moment at which something may be killed; all write a line to the ledger."""
-PEOPLE = (Person(id="guest", name="Guest"), Person(id="ana", name="Ana", roles=("approvers",)))
+PEOPLE = (Person(id="guest", name="Guest"), a_person("ana", name="Ana"))
 _GLANCE_SECONDS = 0.05
 
 

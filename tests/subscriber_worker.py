@@ -21,13 +21,14 @@ from signoff.registry.manifest.channel_sections import DeclaredChannel, RoutingR
 from signoff.registry.manifest.subscription_sections import Subscription
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import open_store
+from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import ScriptedModel, calls, respond, results
 
 SECRET = "correct horse battery"
 BO = "bo@people.example"
 PEOPLE = (
     Person(id="guest", name="Guest"),
-    Person(id="bo", name="Bo", roles=("approvers",), identities={"email": (BO,)}),
+    a_person("bo", name="Bo", identities={"email": (BO,)}),
 )
 _LOGIN: dict[str, Any] = {
     "type": "object",

@@ -2,10 +2,15 @@
 
 from datetime import UTC, datetime, timedelta
 
+from turn_fixtures import Ledger, pay_tool
+
+from signoff.activities.gate_activity import is_of
 from signoff.approvals.machine import count_vote, vote_of
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.ids import parse_approval_id
+from signoff.contracts.person import Person
 from signoff.testing import a_call_context, a_decision, a_request, a_tool_context
+from signoff.testing.builders import a_permit, a_person
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -42,3 +47,20 @@ def test_contexts_are_those_of_one_call() -> None:
         tool.actor_name, tool.session_id, tool.turn_id, tool.tenant_id, tool.user, "slack",
     )  # fmt: skip
     assert tool.attempt == 2
+
+
+def test_a_person_may_approve_unless_it_is_said_otherwise() -> None:
+    """The entry of a directory, with what is given and nothing made up beside it."""
+    assert a_person("bo", name="Bo") == Person(id="bo", name="Bo", roles=("approvers",))
+    assert a_person(roles=()) == Person(id="ana")
+
+
+def test_a_permit_is_bound_to_the_call_it_is_given() -> None:
+    """By the digest that the tool's activity computes, of which turn and call are a part."""
+    tool = pay_tool(Ledger())
+    permit, ctx = a_permit(tool, {"amount": 1}, call="c2.1"), a_call_context(turn="u")
+    assert is_of(permit, tool, {"amount": 1})
+    assert not is_of(permit, tool, {"amount": 2})
+    assert not is_of(permit.model_copy(update={"call": "c1.1"}), tool, {"amount": 1})
+    assert is_of(a_permit(tool, {"amount": 1}, ctx=ctx), tool, {"amount": 1})
+    assert a_permit(tool, digest="d" * 64).digest == "d" * 64

@@ -57,7 +57,7 @@ from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.store.tables import GRANTS
 from signoff.store.vouched_people import vouched_writer
-from signoff.testing.builders import a_grant
+from signoff.testing.builders import a_grant, a_person
 from signoff.testing.questions import answer
 
 SMALL = GrantRequest(scope="tenant", where="args.amount <= 50.0")
@@ -69,7 +69,7 @@ NOW = datetime.now(UTC).replace(microsecond=0)
 ASKED = NOW - timedelta(minutes=1)
 """When somebody answered, by the gateway's clock: before the store was written."""
 SIGNER = Signer(PrivateKeys(keys=(new_key(NOW - 24 * HOUR),)))
-APPROVERS = (Person(id="approver", roles=("approvers",)), Person(id="ana", roles=("approvers",)))
+APPROVERS = (a_person("approver"), a_person("ana"))
 
 
 def deps_with(store: Store, *tools: Tool, **fields: Any) -> WorkerDeps:
@@ -339,7 +339,7 @@ async def test_an_answer_past_the_gateway_is_not_remembered(store: Store) -> Non
 async def test_an_approval_holds_while_a_login_vouches_for_who_gave_it(store: Store) -> None:
     """Also of somebody whom nobody declared; signed out, or in another tenant, they are a stranger."""
     login = "https://login.example.com#7"
-    cy = Person(id=id_from_login(login), name="Cy", roles=("approvers",), identities={"oidc": (login,)})
+    cy = a_person(id_from_login(login), name="Cy", identities={"oidc": (login,)})
     tool = asking(Ledger())
     deps = deps_with(store, tool)
     grant = await given(deps, tool, "other", SMALL, subject=cy.id)
@@ -416,7 +416,7 @@ async def test_exact_arguments_in_one_session(store: Store) -> None:
         {"policy": ApprovalPolicy(allow_remember=True, min_assurance="mfa")},
         {"policy": ApprovalPolicy(allow_remember=True, require_approval_if="true")},
         {"version": "2"},
-        {"people": (Person(id="approver", roles=("approvers",), active=False),)},
+        {"people": (a_person("approver", active=False),)},
         {"policies": [GlobalRule(name="house", rule="true", effect="deny")]},
     ],
 )

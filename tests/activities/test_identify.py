@@ -19,6 +19,7 @@ from signoff.contracts.person import Delegation, Person
 from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.store.store import Store
+from signoff.testing.builders import a_person
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -244,7 +245,7 @@ def test_nobody_decides_their_own_request_through_a_delegation() -> None:
 
 def test_of_several_places_one_that_is_free_is_taken() -> None:
     """Who stands in for two takes the seat that nobody has used; the requester's is none of them."""
-    cy = Person(id="cy", roles=("approvers",))
+    cy = a_person("cy")
     people = (absent(ANA, "bo"), absent(cy, "bo"), BO)
     assert judged(by_bo(), *people).on_behalf == "ana"
     assert judged(by_bo(seats=("ana",)), *people).on_behalf == "cy"

@@ -16,13 +16,14 @@ from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.people.authority import SignatureEvidence, check_authority
 from signoff.people.directory import FixedDirectory
 from signoff.store.store import Store
+from signoff.testing.builders import a_person
 from signoff.testing.questions import answer
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RECEIVED = NOW - timedelta(minutes=30)
 KEY = new_key(NOW - timedelta(days=30))
 SIGNER = Signer(PrivateKeys(keys=(KEY,)))
-ANA = Person(id="ana", name="Ana", roles=("approvers",), delegations=(Delegation(to="bo", until=NOW),))
+ANA = a_person("ana", name="Ana", delegations=(Delegation(to="bo", until=NOW),))
 BO = Person(id="bo", name="Bo")
 UNPROVEN = Authority(allowed=False, code="assurance")
 

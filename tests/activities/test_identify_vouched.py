@@ -20,13 +20,14 @@ from signoff.people.login import id_from_login
 from signoff.people.vouched_directory import vouch
 from signoff.store.store import Store, open_store
 from signoff.store.vouched_people import VouchedPeople, vouched_writer
+from signoff.testing.builders import a_person
 
 NOW = datetime.now(UTC)
 WEEK = timedelta(days=7)
 SIGNER = Signer(PrivateKeys(keys=(new_key(NOW - 2 * WEEK),)))
 FOREIGN = Signer(PrivateKeys(keys=(new_key(NOW - 2 * WEEK),)))
 LOGIN = "https://login.example.com#7"
-CY = Person(id=id_from_login(LOGIN), name="Cy", roles=("approvers",), identities={"oidc": (LOGIN,)})
+CY = a_person(id_from_login(LOGIN), name="Cy", identities={"oidc": (LOGIN,)})
 
 
 def deps_with(store: Store, *people: Person) -> WorkerDeps:
@@ -91,7 +92,7 @@ async def test_who_can_write_rows_makes_nobody(store: Store) -> None:
     """What another key signed, and what was signed for another id."""
     await signed_in(store, signer=FOREIGN)
     assert (await authority(deps_with(store))).code == "not_allowed"
-    await signed_in(store, Person(id="ana", roles=("approvers",), identities={"oidc": (LOGIN,)}))
+    await signed_in(store, a_person("ana", identities={"oidc": (LOGIN,)}))
     assert (await authority(deps_with(store), "ana")).code == "not_allowed"
 
 
@@ -105,7 +106,7 @@ async def test_the_declaration_wins(store: Store) -> None:
 async def test_a_store_that_is_away_makes_nobody_a_stranger(tmp_path: Path) -> None:
     """The answer is `unavailable`; whoever is declared needs no store to be known."""
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
-        worker = deps_with(store, Person(id="ana", roles=("approvers",)))
+        worker = deps_with(store, a_person("ana"))
     found = await environment().run(IdentifyActivity(worker).identify, task_of(CY.id))
     assert found.code == "unavailable"
     assert (await worker.directory_for("main", "ana", "")) is worker.people

@@ -15,15 +15,15 @@ from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import GateDecision, GateTask, ToolReply
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
-from signoff.contracts.person import Person
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict
 from signoff.registry.tool import BypassRouting, Tool
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
+from signoff.testing.builders import a_person
 from signoff.testing.questions import answer
 
-PEOPLE = tuple(Person(id=name, roles=("approvers",)) for name in ("ana", "bo"))
+PEOPLE = tuple(a_person(name) for name in ("ana", "bo"))
 LATER = timedelta(hours=30)
 HEARD: list[str] = []
 

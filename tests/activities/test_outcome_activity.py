@@ -32,12 +32,13 @@ from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.store.vouched_people import vouched_writer
+from signoff.testing.builders import a_person
 from signoff.testing.questions import answer
 
 NOW = datetime.now(UTC)
 SIGNER = Signer(PrivateKeys(keys=(new_key(NOW - timedelta(days=1)),)))
 LEDGER = Ledger()
-APPROVER = Person(id="approver", roles=("approvers",))
+APPROVER = a_person("approver")
 TOOL = free(LEDGER)
 PERMIT = permit_for(TOOL)
 DONE = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid"))
@@ -213,7 +214,7 @@ def by_amount(call: HandlerCall, context: dict[str, Any]) -> HandlerVerdict:
     return HandlerVerdict("ask", "admin" if call.args["amount"] > 10 else "user", "much")
 
 
-BOSS, BO, ANA = Person(id="boss", roles=("admin",)), Person(id="bo", roles=("approvers",)), Person(id="ana")
+BOSS, BO, ANA = Person(id="boss", roles=("admin",)), a_person("bo"), Person(id="ana")
 ROUTED = ApprovalPolicy(route_to="args.amount > 10.0 ? ['user:ana'] : ['role:approvers']")
 ADMIN = ApprovalPolicy(handler="test_outcome_activity:by_amount", approvers=("role:approvers",))
 LATER = ApprovalPolicy(approvers=("role:approvers",), escalate_to=("user:ana",), escalate_after=60)
@@ -287,7 +288,7 @@ async def test_whom_a_call_asked_does_not_hang_on_whether_it_could_be_made_now(s
 async def test_the_word_may_be_of_somebody_for_whom_a_login_vouches(store: Store) -> None:
     """Whom nobody declared is looked up before they are taken for a stranger."""
     login = "https://login.example.com#7"
-    cy = Person(id=id_from_login(login), name="Cy", roles=("approvers",), identities={"oidc": (login,)})
+    cy = a_person(id_from_login(login), name="Cy", identities={"oidc": (login,)})
     word = await begun(store, subject=cy.id)
     assert await asked(store, **HELD | {"happened": word}) == ToolReply()
     await store.run(vouched_writer(vouch(SIGNER, cy, names=(), now=NOW, lifetime=timedelta(days=1))))

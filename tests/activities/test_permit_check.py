@@ -43,13 +43,13 @@ from signoff.registry.tool import Tool
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
-from signoff.testing.builders import a_question
+from signoff.testing.builders import a_person, a_question
 from signoff.testing.questions import answer
 
 LEDGER = Ledger()
 GATED = pay_tool(LEDGER)
 CALLER = ActivityCaller("ActorTurn", TURN.workflow_id, "pay", "c1.1")
-APPROVERS = (Person(id="approver", roles=("approvers",)), Person(id="ana", roles=("approvers",)))
+APPROVERS = (a_person("approver"), a_person("ana"))
 LENIENT = SignaturePolicy(Verifier(), development=True)
 
 

@@ -38,6 +38,7 @@ from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.tool import Tool
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
+from signoff.testing.builders import a_person
 from signoff.testing.questions import answer
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -46,8 +47,8 @@ SIGNER = Signer(PrivateKeys(keys=(NEW,)))
 STRANGER = Signer(PrivateKeys(keys=(OLD,)))
 PEOPLE = (
     Person(id="guest", name="Guest"),
-    Person(id="approver", roles=("approvers",)),
-    Person(id="ana", roles=("approvers",)),
+    a_person("approver"),
+    a_person("ana"),
 )
 
 

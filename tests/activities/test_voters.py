@@ -30,6 +30,7 @@ from signoff.store.questions.answers import Answers
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
+from signoff.testing.builders import a_person
 from signoff.testing.questions import answer
 from signoff.testing.scripted_model import calls, respond
 
@@ -45,18 +46,13 @@ def lends(*to: str, until: datetime = NOW) -> tuple[Delegation, ...]:
     return tuple(Delegation(to=each, until=until) for each in to)
 
 
-def approver(name: str, **fields: Any) -> Person:
-    """Somebody of the role that is asked."""
-    return Person(**{"id": name, "roles": ("approvers",), **fields})
-
-
 PEOPLE = {
     person.id: person
     for person in (
         Person(id="guest", delegations=lends("di")),
-        approver("ana", delegations=lends("bo", "cy")),
-        approver("al", delegations=lends("bo")),
-        approver("eve"),
+        a_person("ana", delegations=lends("bo", "cy")),
+        a_person("al", delegations=lends("bo")),
+        a_person("eve"),
         *(Person(id=name) for name in ("bo", "cy", "di", "cfo")),
     )
 }
@@ -152,7 +148,7 @@ async def test_two_approvals_need_two_seats(store: Store, who: tuple[str, ...], 
 
 async def test_one_seat_for_all_who_stand_in_for_one(store: Store) -> None:
     """Three who all stand in for one person, and that person, are one; so two of them are not two."""
-    people = {"ana": approver("ana", delegations=lends("bo", "cy", "di"))}
+    people = {"ana": a_person("ana", delegations=lends("bo", "cy", "di"))}
     people |= {name: Person(id=name) for name in ("guest", "bo", "cy", "di")}
     assert await outcome(store, TWO, *map(approval_by, ("bo", "cy", "di", "ana")), people=people) == "again"
     assert await outcome(store, ApprovalPolicy(), *map(approval_by, ("bo", "cy", "di", "ana")), people=people) == "ok"
@@ -180,7 +176,7 @@ async def test_who_left_since_does_not_count(store: Store, people: dict[str, Per
         ("nobody", PEOPLE, "again"),
         ("di", PEOPLE, "again"),
         (UNSIGNED, PEOPLE, "again"),
-        ("bo", without("al", active=False) | {"ana": approver("ana")}, "again"),
+        ("bo", without("al", active=False) | {"ana": a_person("ana")}, "again"),
     ],
 )
 async def test_a_signature_alone_gives_nobody_a_seat(
@@ -214,7 +210,7 @@ async def test_an_unproved_time_gives_no_seat(store: Store) -> None:
     """Anyone can write a time into an unsigned answer; in development it counts for who may decide now."""
     late = (decision(subject="bo", received_at=NOW - HOUR),)
     assert await outcome(store, ApprovalPolicy(), raw=late, profile="development") == "again"
-    lasting = PEOPLE | {"al": approver("al", delegations=lends("bo", until=datetime.max.replace(tzinfo=UTC)))}
+    lasting = PEOPLE | {"al": a_person("al", delegations=lends("bo", until=datetime.max.replace(tzinfo=UTC)))}
     assert await outcome(store, ApprovalPolicy(), raw=late, people=lasting, profile="development") == "ok"
 
 
@@ -378,9 +374,9 @@ def test_one_person_takes_one_seat() -> None:
 async def test_entries_of_one_human_are_one_seat_where_the_tool_runs(store: Store) -> None:
     """Two signed approvals by two entries are one; an entry of the requester's has no seat, by itself or lent."""
     people = PEOPLE | {
-        "adm": approver("adm", person_id="ana", delegations=lends("eve")),
-        "guest-2": approver("guest-2", person_id="guest", delegations=lends("di")),
-        "al": approver("al", delegations=lends("guest-2", "adm")),
+        "adm": a_person("adm", person_id="ana", delegations=lends("eve")),
+        "guest-2": a_person("guest-2", person_id="guest", delegations=lends("di")),
+        "al": a_person("al", delegations=lends("guest-2", "adm")),
     }
     for who in (("ana", "adm"), ("adm", "bo"), ("guest-2", "al"), ("di", "al")):
         assert await outcome(store, TWO, *map(approval_by, who), people=people) == "again"
@@ -395,7 +391,7 @@ async def test_a_tool_is_told_the_human_who_asked(store: Store) -> None:
         return "paid"
 
     tool = pay_tool(Ledger(), False, handler=handler)
-    deps = worker_deps(store, tool, people=[approver("ana"), Person(id="guest", person_id="ana")])
+    deps = worker_deps(store, tool, people=[a_person("ana"), Person(id="guest", person_id="ana")])
     asked_by = GUEST.model_copy(update={"person_id": "ana"})
     await run(deps, tool, task_for(tool, permit_for(tool, ctx=pinned(user=asked_by))))
     assert entries == [("guest", "ana")]
@@ -405,13 +401,13 @@ async def test_who_leaves_before_the_last_vote_is_replaced(client: Client, store
     """Ana approves and leaves, the second approval makes the quorum: nothing runs, two of those who are there do."""
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger, TWO)])
-    people = DevelopmentDirectory(FixedDirectory([approver("ana"), approver("eve")]))
+    people = DevelopmentDirectory(FixedDirectory([a_person("ana"), a_person("eve")]))
     script = [calls(("pay", {"amount": 20})), respond("done")]
     async with running_turns(client, store, task_queue, catalog, script, people=people) as turns:
         key = await turns.start()
         await turns.waiting(key)
         await turns.signoff.decide(yes(key, subject="ana"))
-        people.declared = FixedDirectory([approver("ana", active=False), approver("eve")])
+        people.declared = FixedDirectory([a_person("ana", active=False), a_person("eve")])
         await turns.signoff.decide(yes(key, subject="eve"))
         asked = await turns.until(key, lambda view: view.calls[0].approval.revision == 2)
         assert ledger.rows == []

@@ -15,7 +15,7 @@ from signoff.approvals import audit_events
 from signoff.contracts.activity_messages import Authority, GateDecision
 from signoff.contracts.approval import AppliedTerm, ApprovalRequest, ApproverGroup, Card, CardRow, Vote
 from signoff.contracts.audit import AuditEntry, AuditKind
-from signoff.contracts.call import CallContext, CallOutcome, Permit, RuleReference, ToolDenied
+from signoff.contracts.call import CallContext, CallOutcome, RuleReference, ToolDenied
 from signoff.contracts.content import BlobRef, Content
 from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.ids import TurnKey
@@ -24,6 +24,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import SessionEvent
 from signoff.contracts.updates import Updates
 from signoff.testing import a_request
+from signoff.testing.builders import a_permit
 
 Built: TypeAlias = Callable[[], AuditEntry]
 
@@ -61,7 +62,7 @@ BARE = Decision(approval_id=ID, verdict="denied")
 ANSWERED_BARE = {"subject": "", "revision": 1, "delivery_id": "", "key_id": ""}
 ANA = Authority(allowed=True, subject="ana", name="Ana", assurance="mfa", on_behalf="bo", unsigned=True)
 COUNTED = Receipt(status="counted", code="duplicate", approval_id=ID, votes=1, needed=2, message="counted already")
-PERMIT = Permit(
+PERMIT = a_permit(
     kind="approved",
     call=CALL,
     digest=DIGEST,
@@ -73,7 +74,7 @@ PERMIT = Permit(
     policy_hash="p1",
     doubts=(BARE,),
 )
-FREE = Permit(kind="auto", call=CALL, digest=DIGEST, ctx=CTX)
+FREE = a_permit(call=CALL, digest=DIGEST, ctx=CTX)
 GRANTED = FREE.model_copy(update={"grant": "g1", "rule": RuleReference(kind="grant", name="g1")})
 
 

@@ -36,6 +36,7 @@ from signoff.contracts.turn import TurnInput, TurnView
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.tool import Tool
 from signoff.temporal.converter import DATA_CONVERTER
+from signoff.testing.builders import a_permit
 
 
 @workflow.defn(name=names.ACTOR_TURN, sandboxed=False)
@@ -231,7 +232,7 @@ class Impostor:
     ) -> Permit:
         """A permit as an honest turn would make it."""
         approval = ".".join((ctx.tenant, ctx.session, ctx.turn, call))
-        return Permit(
+        return a_permit(
             kind="approved",
             call=call,
             digest=digest,

@@ -7,8 +7,8 @@ from impostor import Impostor
 
 from signoff.contracts import names
 from signoff.contracts.activity_messages import OutcomeTask, ToolReply
-from signoff.contracts.call import Permit
 from signoff.contracts.content import Content
+from signoff.testing.builders import a_permit
 
 
 async def test_turns_of_one_id_in_two_sessions_both_run(site: AttackSite) -> None:
@@ -37,7 +37,7 @@ async def test_nobody_voids_anothers_ticket(site: AttackSite, impostor: Impostor
     digest = impostor.digest(await impostor.ctx(key), "pay", args)
     other = await rui.ask([("look", {"place": "here"})])
     await rui.result(other)
-    permit = Permit(kind="auto", call="c1.1", digest=digest, ctx=await impostor.ctx(other))
+    permit = a_permit(digest=digest, ctx=await impostor.ctx(other))
     forged = await impostor.stand(other)
     task = OutcomeTask(permit=permit, tool="pay", args=Content(inline=args))
     reply = ToolReply.model_validate(await forged.schedule(names.OUTCOME, "1", task))
@@ -62,7 +62,7 @@ async def test_under_one_call_no_second_action_runs(site: AttackSite, impostor: 
     ctx = await impostor.ctx(key)
     forged = await impostor.stand(key)
     other = {"amount": 50, "to": to}
-    permit = Permit(kind="auto", call="c1.1", digest=impostor.digest(ctx, "tip", other), ctx=ctx)
+    permit = a_permit(digest=impostor.digest(ctx, "tip", other), ctx=ctx)
     reply = await forged.run("tip", other, permit)
     assert reply.outcome is not None
     assert (reply.outcome.code, site.amounts(to)) == ("refused", [5])

@@ -7,10 +7,11 @@ import pytest
 from attack_site import AttackSite, payee
 from impostor import ForgedTurn, Impostor
 
-from signoff.contracts.call import CallContext, Permit
+from signoff.contracts.call import CallContext
 from signoff.keys.key_files import read_private
 from signoff.keys.signature_form import principal_as_asked
 from signoff.keys.signatures import Signer
+from signoff.testing.builders import a_permit
 
 
 async def stolen(site: AttackSite, impostor: Impostor) -> tuple[ForgedTurn, CallContext]:
@@ -24,7 +25,7 @@ async def stolen(site: AttackSite, impostor: Impostor) -> tuple[ForgedTurn, Call
 
 async def tipped(impostor: Impostor, forged: ForgedTurn, ctx: CallContext, args: dict[str, Any]) -> Any:
     """What the honest worker says to a tip, which no person need approve, under this context."""
-    permit = Permit(kind="auto", call="c1.9", digest=impostor.digest(ctx, "tip", args, "c1.9"), ctx=ctx)
+    permit = a_permit(call="c1.9", digest=impostor.digest(ctx, "tip", args, "c1.9"), ctx=ctx)
     return await forged.run("tip", args, permit)
 
 

@@ -13,6 +13,7 @@ from signoff.contracts.call import Permit, RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
+from signoff.testing.builders import a_permit
 
 BOARD = "board_resolution"
 
@@ -86,8 +87,7 @@ async def test_nobody_is_said_to_have_approved_an_automatic_call(site: AttackSit
     await site.person("rui").result(key)
     ctx, forged, args = await impostor.ctx(key), await impostor.stand(key), {"amount": 1, "to": payee()}
     people = made_up(Decision(approval_id=approval_id(key), verdict="approved"))
-    permit = Permit(
-        kind="auto",
+    permit = a_permit(
         call="c2.1",
         digest=impostor.digest(ctx, "tip", args, "c2.1"),
         ctx=ctx,

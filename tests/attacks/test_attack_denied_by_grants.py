@@ -4,7 +4,7 @@ import pytest
 from attack_site import AttackSite, approval_id, payee
 from impostor import Impostor
 
-from signoff.contracts.call import Permit
+from signoff.testing.builders import a_permit
 
 
 async def remembered(site: AttackSite, to: str) -> str:
@@ -36,7 +36,7 @@ async def test_a_denied_call_runs_by_no_remembered_answer(call: str, site: Attac
     gate_decision = await forged.gate(ctx, "gift", args, call=call)
     assert (gate_decision.kind, gate_decision.outcome and gate_decision.outcome.code) == ("settled", "denied")
     digest = impostor.digest(ctx, "gift", args, call)
-    reply = await forged.run("gift", args, Permit(kind="auto", call=call, digest=digest, ctx=ctx, grant=grant))
+    reply = await forged.run("gift", args, a_permit(call=call, digest=digest, ctx=ctx, grant=grant))
     assert site.amounts(to) == [6]
     assert reply.outcome is not None
     assert reply.outcome.code == "refused"
@@ -54,7 +54,7 @@ async def test_a_call_that_waits_runs_by_no_remembered_answer(site: AttackSite, 
     grant = await remembered(site, to)
     ctx, view = await impostor.ctx(key), await impostor.view(key)
     forged = await impostor.take_over(key, **{"state": view})
-    permit = Permit(kind="auto", call="c1.1", digest=impostor.digest(ctx, "gift", args), ctx=ctx, grant=grant)
+    permit = a_permit(digest=impostor.digest(ctx, "gift", args), ctx=ctx, grant=grant)
     reply = await forged.run("gift", args, permit)
     assert (reply.again, site.amounts(to)) == ("stale", [6])
     assert (await ana.decide(shown, "denied")).json()["state"] == "denied"

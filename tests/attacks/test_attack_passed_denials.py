@@ -7,8 +7,8 @@ from attack_site import AttackSite, approval_id, payee, receipt
 from changed_site import changed_site
 from impostor import Impostor
 
-from signoff.contracts.call import Permit
 from signoff.temporal.embedded_server import ServerHandle
+from signoff.testing.builders import a_permit
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -51,7 +51,7 @@ async def test_a_remembered_denial_is_not_passed_by(site: AttackSite, impostor: 
     await rui.result(large)
     ctx, forged = await impostor.ctx(large), await impostor.stand(large)
     args = {"amount": 500, "to": to}
-    permit = Permit(kind="auto", call="c1.1", digest=impostor.digest(ctx, "gift", args), ctx=ctx, grant=grant)
+    permit = a_permit(digest=impostor.digest(ctx, "gift", args), ctx=ctx, grant=grant)
     reply = await forged.run("gift", args, permit)
     assert reply.outcome is not None
     assert (reply.outcome.code, site.amounts(to)) == ("denied", [6])
@@ -80,7 +80,7 @@ async def reads_of_what_is_denied(site: AttackSite, impostor: Impostor) -> tuple
     ctx = await impostor.ctx(key)
     result = ctx.model_copy(update={"extra": {**ctx.extra, "budget": "open"}})
     forged = await impostor.take_over(key)
-    permit = Permit(kind="auto", call="c1.1", digest=impostor.digest(result, "peek", args), ctx=result)
+    permit = a_permit(digest=impostor.digest(result, "peek", args), ctx=result)
     waiting = await forged.run("peek", args, permit)
     assert receipt(await ana.decide(shown, "denied", reason="never"))["state"] == "denied"
     denied = await forged.run("peek", args, permit)

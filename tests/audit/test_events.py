@@ -11,8 +11,9 @@ from signoff.approvals.audit_events import admin_entry, allowed_entry, question_
 from signoff.audit.events import EVENT_TYPES, event_from_record, schema_name, schema_of_type, tenant_of_stream
 from signoff.audit.record import Record, place_record, record_from_entry
 from signoff.contracts.audit import AuditEntry, AuditKind
-from signoff.contracts.call import Permit, RuleReference
-from signoff.testing import a_call_context, a_request
+from signoff.contracts.call import RuleReference
+from signoff.testing import a_request
+from signoff.testing.builders import a_permit
 
 CALL = "main.s1.t1.c1.1"
 DISPATCHED = {"source": "actor:desk", "event": "tool_call:pay", "permit": "approved"}
@@ -92,8 +93,7 @@ def test_the_rule_is_told_as_the_engine_writes_it() -> None:
     """
     rule = RuleReference(kind="global", name="small")
     request = a_request(rule=rule)
-    ctx = a_call_context()
-    permit = Permit(kind="auto", call="c1.1", digest="d" * 64, ctx=ctx, rule=rule)
+    permit = a_permit(digest="d" * 64, rule=rule)
     for entry in (question_entry(request, AT), allowed_entry(permit, "pay", "d" * 64, "", AT)):
         found = event_from_record(record(entry.kind, **entry.data))
         assert found is not None

@@ -10,11 +10,11 @@ from oidc_provider import CLIENT, SECRET, Provider, running_provider
 from playwright.async_api import expect
 
 from signoff.contracts.ids import ApprovalKey, TurnKey
-from signoff.contracts.person import Person
 from signoff.gateway.approvals.approval_links import LINK_KEY, ApprovalLink, make_link
 from signoff.gateway.auth.oidc import CALLBACK
 from signoff.gateway.transport.server import serve
 from signoff.temporal.embedded_server import free_port
+from signoff.testing.builders import a_person
 from signoff.texts.catalogue import LANGUAGES
 
 pytestmark = pytest.mark.chromium
@@ -37,7 +37,7 @@ async def served(served: Served, provider: Provider, monkeypatch: pytest.MonkeyP
     port, stop, ready = free_port(), asyncio.Event(), asyncio.Event()
     base = f"http://127.0.0.1:{port}"
     provider.redirect = base + CALLBACK
-    eve = Person(id="eve", name="Eve", roles=("approvers",), identities={"oidc": (f"{provider.issuer}#ana-at-work",)})
+    eve = a_person("eve", name="Eve", identities={"oidc": (f"{provider.issuer}#ana-at-work",)})
     rig = locked_rig(
         served.rig,
         people=(*PEOPLE, STRANGER, eve),

@@ -27,6 +27,7 @@ from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.store import Store
 from signoff.store.tables import DELIVERIES
 from signoff.testing import a_request
+from signoff.testing.builders import a_person
 from signoff.testing.recording_channel import RecordingChannel, recording_channel
 from signoff.testing.scripted_events import ScriptedEvents
 
@@ -39,8 +40,8 @@ def request(call: str = "c1.1", **changes: Any) -> ApprovalRequest:
     return a_request(**given | {"call": call, "opened_at": NOW, "expires_at": NOW + timedelta(days=1)} | changes)
 
 
-ANA = Person(id="ana", roles=("approvers",), identities={"slack": ("T1:ana",), "email": ("ana@example.com",)})
-BO = Person(id="bo", roles=("approvers",), identities={"email": ("bo@example.com",)})
+ANA = a_person("ana", identities={"slack": ("T1:ana",), "email": ("ana@example.com",)})
+BO = a_person("bo", identities={"email": ("bo@example.com",)})
 CY = Person(id="cy", roles=("chief",), identities={"slack": ("T1:cy",)})
 
 

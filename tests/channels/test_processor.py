@@ -32,14 +32,15 @@ from signoff.store.inbound_queue import InboundQueue
 from signoff.store.store import Store
 from signoff.store.tables import ARRIVALS
 from signoff.testing import a_request
+from signoff.testing.builders import a_person
 from signoff.testing.recording_channel import RecordingChannel, recording_channel
 from signoff.testing.recording_decisions import RecordingDecisions
 
-BO = Person(id="bo", name="Bo", roles=("approvers",), identities={"recording": ("bo-1", "bo-2")})
-CY = Person(id="cy", name="Cy", roles=("approvers",), locale="de", identities={"recording": ("cy-1",)})
-ANA = Person(id="ana", name="Ana", roles=("approvers",), identities={"recording": ("ana-1",)})
-GONE = Person(id="gone", roles=("approvers",), active=False, identities={"recording": ("gone-1",)})
-FAR = Person(id="far", roles=("approvers",), tenant="other", identities={"recording": ("far-1", "bo-1")})
+BO = a_person("bo", name="Bo", identities={"recording": ("bo-1", "bo-2")})
+CY = a_person("cy", name="Cy", locale="de", identities={"recording": ("cy-1",)})
+ANA = a_person("ana", name="Ana", identities={"recording": ("ana-1",)})
+GONE = a_person("gone", active=False, identities={"recording": ("gone-1",)})
+FAR = a_person("far", tenant="other", identities={"recording": ("far-1", "bo-1")})
 
 _NUMBERS = itertools.count(100, 10)
 
@@ -718,9 +719,7 @@ async def test_a_bare_word_decides_nothing_that_was_told_by_a_list_alone(rig: Ri
 
 async def test_a_slow_reply_keeps_nobody_else_from_being_heard(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """More people than are heard at once, on the one channel whose replies do not get out."""
-    people = [
-        Person(id=f"p{n}", roles=("approvers",), identities={"recording": (f"p{n}",)}) for n in range(AT_ONCE + 1)
-    ]
+    people = [a_person(f"p{n}", identities={"recording": (f"p{n}",)}) for n in range(AT_ONCE + 1)]
     crowd = Rig(rig.store, *people)
     request = await crowd.ask(1, people[-1], approvers=("user:p16",))
 

@@ -14,6 +14,7 @@ from signoff.contracts.person import ContactPreferences, Delegation, Person
 from signoff.people.directory import FixedDirectory
 from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.testing import a_request
+from signoff.testing.builders import a_person
 
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
 KINDS = {"chat": "slack", "mail": "email", "phone": "whatsapp"}
@@ -67,7 +68,7 @@ def test_a_person_chooses_among_the_channels_of_the_request() -> None:
 
 def test_whom_nothing_reaches_is_named() -> None:
     """A person without an address, or whose channels the policy does not use, is told nowhere but in the inbox."""
-    bare = Person(id="bob", roles=("approvers",))
+    bare = a_person("bob")
     elsewhere = somebody("cho", reach=ContactPreferences(channels=("phone",)))
     found = plan(request(), [bare, elsewhere], KINDS, RoutingRules(), NOON)
     assert found.cards == ()

@@ -24,7 +24,6 @@ from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, no, 
 from signoff.contracts import names
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.ids import SessionKey, TurnKey
-from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
 from signoff.people.directory import Directory, development_directory
 from signoff.registry.actor import Actor
@@ -38,6 +37,7 @@ from signoff.store.store import Store, open_store
 from signoff.store.tickets import ticket_key
 from signoff.temporal.converter import DATA_CONVERTER
 from signoff.temporal.embedded_server import ServerOptions, free_port, run_server
+from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import ScriptedModel, calls, respond
 
 FOLDER = Path(__file__).parent / str(names.ENGINE)
@@ -204,7 +204,7 @@ async def edited(client: Client, store: Store) -> TurnKey:
         await turns.signoff.decide(yes(key, subject="bo", revision=2))
         await turns.signoff.result(key)
 
-    people = development_directory([Person(id=name, roles=("approvers",)) for name in ("ana", "bo")])
+    people = development_directory([a_person(name) for name in ("ana", "bo")])
     return await _turn(client, store, pay_tool(Ledger(), ApprovalPolicy(edit="approve", quorum=2)), act, people=people)
 
 
@@ -424,7 +424,7 @@ async def notified(client: Client, store: Store) -> TurnKey:
     policy = ApprovalPolicy(edit="approve", quorum=2, timeout=60.0, remind_after=1.0)
     tools = [pay_tool(Ledger(), policy), pay_tool(Ledger(), policy, name="buy")]
     catalog = catalog_of(tools, channels=[DeclaredChannel("chat", "slack")], routing=RoutingRules(("chat",)))
-    people = development_directory([Person(id=name, roles=("approvers",)) for name in ("ana", "bo")])
+    people = development_directory([a_person(name) for name in ("ana", "bo")])
     script = [calls(PAY, ("buy", PAY[1])), respond("done")]
     async with running_turns(client, store, "recording", catalog, script, people=people) as turns:
         key = await turns.start()

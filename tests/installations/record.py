@@ -25,7 +25,6 @@ from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, pay_
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.names import ENGINE, VERSION
-from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
 from signoff.people.directory import Directory, development_directory
 from signoff.registry.tool import Tool
@@ -33,6 +32,7 @@ from signoff.store.store import open_store
 from signoff.store.tickets import ticket_key
 from signoff.temporal.converter import DATA_CONVERTER
 from signoff.temporal.embedded_server import ServerOptions, free_port, run_server
+from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
 
 HERE = Path(__file__).parent
@@ -63,7 +63,7 @@ def tools(ledger: Ledger) -> list[Tool]:
 
 def people() -> Directory:
     """Two who may approve, beside the built-in ones."""
-    return development_directory([Person(id=name, roles=("approvers",)) for name in ("ana", "bo")])
+    return development_directory([a_person(name) for name in ("ana", "bo")])
 
 
 def react(request: CompletionRequest) -> Completion:

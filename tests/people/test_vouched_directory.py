@@ -10,6 +10,7 @@ from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.people.directory import Directory, FixedDirectory
 from signoff.people.login import id_from_login
 from signoff.people.vouched_directory import VouchedDirectory, VouchedPerson, vouch, vouched_people, vouching_problem
+from signoff.testing.builders import a_person
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WEEK = timedelta(days=7)
@@ -90,7 +91,7 @@ def test_what_no_login_says_counts_for_nobody(person: Person) -> None:
 @pytest.mark.parametrize(
     "declared",
     [
-        Person(id=CY.id, roles=("approvers",)),
+        a_person(CY.id),
         Person(id=CY.id, active=False),
         Person(id="cy", identities={"oidc": (LOGIN,)}),
         Person(id="cy", active=False, identities={"email": ("CY@example.com",)}),

@@ -16,7 +16,7 @@ from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.grant import Grant, GrantScope
 from signoff.contracts.limits import MAX_REMEMBERED_USES
 from signoff.contracts.names import PEER
-from signoff.contracts.person import Person, Principal
+from signoff.contracts.person import Principal
 from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.catalog import Catalog, build_catalog
@@ -25,7 +25,7 @@ from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
-from signoff.testing.builders import a_grant
+from signoff.testing.builders import a_grant, a_person
 
 GOOD = {"flight": "TP 531", "totalCost": 420}
 TOOL = a_tool(requires_approval=ApprovalPolicy(allow_remember=True))
@@ -155,12 +155,12 @@ def test_what_is_hidden_from_one_question_is_so_whatever_was_asked_before() -> N
 
 
 PEOPLE = (
-    Person(id="ana", roles=("approvers",)),
-    Person(id="ana-at-night", person_id="ana", roles=("approvers",)),
-    Person(id="bo", roles=("approvers",)),
-    Person(id="cy", roles=("approvers",), active=False),
-    Person(id="dee", tenant="north", roles=("approvers",)),
-    Person(id="dee-at-night", tenant="north", person_id="dee", roles=("approvers",)),
+    a_person("ana"),
+    a_person("ana-at-night", person_id="ana"),
+    a_person("bo"),
+    a_person("cy", active=False),
+    a_person("dee", tenant="north"),
+    a_person("dee-at-night", tenant="north", person_id="dee"),
 )
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ALLOWED = ApprovalPolicy(allow_remember=True)

@@ -23,15 +23,15 @@ from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision, Verdict
 from signoff.contracts.ids import TurnKey, parse_approval_id
-from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.gateway.approvals.decisions import decide
 from signoff.gateway.refused_attempts import AttemptRecords
 from signoff.people.directory import FixedDirectory
 from signoff.store.store import open_store
+from signoff.testing.builders import a_person
 
-CROWD = tuple(Person(id=f"p{number}", name=f"P{number}", roles=("approvers",)) for number in range(50))
+CROWD = tuple(a_person(f"p{number}", name=f"P{number}") for number in range(50))
 EVERYBODY = (*PEOPLE, *CROWD)
 
 

@@ -8,9 +8,10 @@ from signoff.contracts.person import Person
 from signoff.people.directory import DevelopmentDirectory, FixedDirectory
 from signoff.registry.actor import Actor, Autonomy, EscalationPath
 from signoff.store.store import Store
+from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import calls, respond
 
-PEOPLE = (Person(id="guest"), Person(id="lea", roles=("leads",)), Person(id="ana", roles=("approvers",)))
+PEOPLE = (Person(id="guest"), Person(id="lea", roles=("leads",)), a_person("ana"))
 
 
 @pytest.mark.row("P19")

@@ -12,13 +12,13 @@ from turn_fixtures import Ledger, catalog_of, no, pay_tool, query_workflow, runn
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts import names
 from signoff.contracts.ids import TurnKey
-from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.people.directory import Directory, development_directory
 from signoff.store.store import Store
+from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import ScriptedModel, calls, respond, results
 
-PEOPLE = development_directory([Person(id=f"p{n}", roles=("approvers",)) for n in range(12)])
+PEOPLE = development_directory([a_person(f"p{n}") for n in range(12)])
 MODEL = ScriptedModel(lambda asked: respond("done") if results(asked) else calls(("pay", {"amount": 20, "to": "Ana"})))
 
 

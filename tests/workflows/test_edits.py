@@ -11,17 +11,17 @@ from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import INLINE_BYTES
-from signoff.contracts.person import Person
 from signoff.formats.json_schema import SchemaProblem
 from signoff.people.directory import development_directory
 from signoff.registry.hooks import Correction
 from signoff.store.questions.request_lists import RequestLists
 from signoff.store.store import Store
+from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import calls, respond
 
 PAY = ("pay", {"amount": 420, "to": "Ana"})
 SCRIPT = [calls(PAY), respond("done")]
-PEOPLE = development_directory([Person(id=name, roles=("approvers",)) for name in ("ana", "bo", "cy")])
+PEOPLE = development_directory([a_person(name) for name in ("ana", "bo", "cy")])
 
 
 async def request_of(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:

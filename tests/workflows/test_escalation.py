@@ -17,12 +17,13 @@ from signoff.contracts.turn import TurnView
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.directory import FixedDirectory, development_directory
 from signoff.store.store import Store
+from signoff.testing.builders import a_person
 from signoff.testing.questions import answer
 from signoff.testing.scripted_model import calls, respond
 
 DAY = 86_400.0
 SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
-PEOPLE = development_directory([Person(id="cfo", roles=("cfo",)), Person(id="ana", roles=("approvers",))])
+PEOPLE = development_directory([Person(id="cfo", roles=("cfo",)), a_person("ana")])
 WEEKS = ApprovalPolicy(
     timeout=28 * DAY, remind_after=7 * DAY, escalate_after=14 * DAY, escalate_to=("role:cfo",), on_timeout="escalate"
 )

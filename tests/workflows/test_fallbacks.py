@@ -22,7 +22,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.message import CallPart
 from signoff.contracts.names import ENGINE
-from signoff.contracts.person import Person, Principal
+from signoff.contracts.person import Principal
 from signoff.contracts.turn import TurnInput, TurnResult
 from signoff.people.directory import development_directory
 from signoff.registry.actor import Actor
@@ -31,6 +31,7 @@ from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
+from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import calls, respond
 from signoff.workflows.alarm import Alarm
 from signoff.workflows.approval_flow import ApprovalFlow
@@ -41,7 +42,7 @@ from signoff.workflows.turn_state import TurnState
 
 ARGS = {"amount": 20, "to": "Ana"}
 SCRIPT = [calls(("rates", ARGS)), respond("done")]
-PEOPLE = development_directory([Person(id=name, roles=("approvers",)) for name in ("ana", "bo")])
+PEOPLE = development_directory([a_person(name) for name in ("ana", "bo")])
 
 
 def rates(ledger: Ledger, *fallbacks: str, **fields: Any) -> Tool:

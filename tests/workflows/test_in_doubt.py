@@ -11,10 +11,10 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
-from signoff.contracts.person import Person
 from signoff.people.directory import development_directory
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
+from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import calls, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
@@ -179,7 +179,7 @@ async def test_a_call_that_ran_by_rule_is_asked_about_too(client: Client, store:
 async def test_to_run_it_again_takes_as_many_people_as_to_run_it(client: Client, store: Store, task_queue: str) -> None:
     """One of two who say that it did not happen is not enough; the second is."""
     ledger = Ledger()
-    people = development_directory([Person(id=name, roles=("approvers",)) for name in ("ana", "bo")])
+    people = development_directory([a_person(name) for name in ("ana", "bo")])
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(quorum=2))])
     async with running_turns(client, store, task_queue, catalog, SCRIPT, people=people) as turns:
         key = await turns.start()

@@ -9,15 +9,15 @@ from signoff.approvals.digest import question_hash
 from signoff.contracts.call import CallContext
 from signoff.contracts.clock import system_clock
 from signoff.contracts.ids import ApprovalKey
-from signoff.contracts.person import Person
 from signoff.gateway.approvals.decision_writer import DecisionWriter
 from signoff.people.directory import development_directory
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
+from signoff.testing.builders import a_person
 from signoff.testing.questions import answer, ask
 from signoff.testing.scripted_model import calls, respond
 
-PEOPLE = development_directory([Person(id=name, roles=("approvers",)) for name in ("approver", "ana")])
+PEOPLE = development_directory([a_person(name) for name in ("approver", "ana")])
 SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 EDITED = {"amount": 15, "to": "Ana"}
 

@@ -8,19 +8,20 @@ from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns, yes
 
 from signoff.audit.log import AuditLog
 from signoff.contracts.call import CallContext
-from signoff.contracts.person import Person, Principal
+from signoff.contracts.person import Principal
 from signoff.people.directory import DevelopmentDirectory, FixedDirectory, principal_of
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.cel_context import context_mapping
 from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
+from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import calls, respond
 
-ANA = Person(id="ana", roles=("approvers",))
-ADMIN = Person(id="ana-admin", person_id="ana", roles=("approvers",))
-BO = Person(id="bo", roles=("approvers",))
-CY = Person(id="cy", roles=("approvers",))
+ANA = a_person("ana")
+ADMIN = a_person("ana-admin", person_id="ana")
+BO = a_person("bo")
+CY = a_person("cy")
 KNOWN = FixedDirectory([ANA, ADMIN, BO, CY])
 ASKER = principal_of(ADMIN, KNOWN)
 

@@ -21,7 +21,6 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.message import CallPart
-from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
 from signoff.keys.signatures import Verifier
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, RequiresApproval
@@ -32,13 +31,13 @@ from signoff.registry.gates.pipeline import judge
 from signoff.registry.registry import definition_hash
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.store import Store
-from signoff.testing.builders import a_question
+from signoff.testing.builders import a_permit, a_person, a_question
 from signoff.testing.scripted_model import calls, respond
 
 KEY = TurnKey("main", "s", "t")
 CTX = CallContext(actor="desk", session="s", turn="t", tenant="main", user=GUEST)
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
-ANA = Person(id="ana", roles=("approvers",))
+ANA = a_person("ana")
 NAMES = ("pay", "wire", "look")
 POLICIES: tuple[RequiresApproval, ...] = (
     False,
@@ -110,16 +109,8 @@ def permit_of(catalog: Catalog, tool: str, args: Any, votes: list[Decision], kin
     """A permit as the workflow makes it after the gates of `catalog`, or as a forger does."""
     found = catalog.registry.resolve(tool)
     assert found is not None
-    return Permit.model_validate(
-        {
-            "kind": kind,
-            "call": "c1.1",
-            "digest": digest_of(CTX, "c1.1", found, args),
-            "ctx": CTX,
-            "decisions": votes,
-            "policy_hash": catalog.policy(tool).hash,
-        }
-    )
+    policy_hash = catalog.policy(tool).hash
+    return a_permit(found, args, kind=kind, ctx=CTX, decisions=tuple(votes), policy_hash=policy_hash)
 
 
 def gates(catalog: Catalog, tool: str, args: Any) -> LocalGateDecision:

@@ -7,16 +7,16 @@ import pytest
 from temporalio.client import Client
 from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, no, pay_tool, running_turns, withdrawn, yes
 
-from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
 from signoff.people.directory import development_directory
 from signoff.store.store import Store
+from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import calls, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
 SAME = ("pay", {"to": "Ana", "amount": 20.0})
 OTHER = ("pay", {"amount": 21, "to": "Ana"})
-PEOPLE = development_directory([Person(id=name, roles=("approvers",)) for name in ("ana", "bo")])
+PEOPLE = development_directory([a_person(name) for name in ("ana", "bo")])
 
 
 def _waits_for(completion: int, view: TurnView) -> bool:

@@ -12,19 +12,19 @@ from signoff.approvals.digest import doubt_digest
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
-from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.people.directory import development_directory
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
+from signoff.testing.builders import a_person
 from signoff.testing.questions import answer
 from signoff.testing.scripted_model import calls, respond
 
 NOW = datetime.now(UTC)
 KEYS = PrivateKeys(keys=(new_key(NOW - timedelta(days=1)),))
 SIGNER = Signer(KEYS)
-PEOPLE = development_directory([Person(id=name, roles=("approvers",)) for name in ("ana", "bo")])
+PEOPLE = development_directory([a_person(name) for name in ("ana", "bo")])
 SCRIPT = [calls(("pay", {"amount": 420, "to": "Ana"})), respond("done")]
 
 

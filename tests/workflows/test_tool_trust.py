@@ -14,7 +14,6 @@ from temporalio.common import RetryPolicy
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from turn_fixtures import GUEST, ApprovalPolicy, Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
 
-from signoff.activities.gate_activity import digest_of
 from signoff.approvals.digest import question_hash
 from signoff.contracts import names
 from signoff.contracts.activity_messages import OutcomeTask, ToolReply, ToolTask
@@ -22,13 +21,14 @@ from signoff.contracts.call import REQUESTER_RULE, CallContext, CallOutcome, Per
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
-from signoff.contracts.person import Person, Principal
+from signoff.contracts.person import Principal
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.directory import development_directory
 from signoff.policy.approval_policy import RequiresApproval
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
+from signoff.testing.builders import a_permit, a_person
 from signoff.testing.questions import answer, ask
 from signoff.testing.scripted_model import calls, respond
 
@@ -83,11 +83,8 @@ class Forge:
         ctx = CallContext(
             actor="desk", session=self.key.session, turn=self.key.turn, tenant=self.key.tenant, user=GUEST
         ).model_copy(update=fields.pop("ctx", {}))
-        call = fields.pop("call", "c1.1")
-        digest = digest_of(ctx, call, tool, args or ARGS)
         policy_hash = self.turns.deps.catalog.policy("pay").hash
-        given = {"kind": "approved", "call": call, "digest": digest, "ctx": ctx, "policy_hash": policy_hash} | fields
-        return Permit(**given)
+        return a_permit(tool, args or ARGS, **{"kind": "approved", "ctx": ctx, "policy_hash": policy_hash} | fields)
 
     async def ask(self, call: str = "c1.1", user: Principal = GUEST) -> None:
         """Asks people about a call with `ARGS` of the forged turn, as its gates would."""
@@ -130,7 +127,7 @@ async def forging(
     ledger = Ledger()
     user = fields.pop("user", GUEST)
     worker = {name: fields.pop(name) for name in ("profile", "verifier") if name in fields}
-    people = development_directory([Person(id="ana", roles=("approvers",))])
+    people = development_directory([a_person("ana")])
     catalog = catalog_of([pay_tool(ledger, requires_approval, **fields)])
     intruder = Worker(
         client,

@@ -29,13 +29,13 @@ from turn_fixtures import (
 from signoff.contracts import names
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.message import user_message
-from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnInput
 from signoff.engine.turn_client import TurnClient
 from signoff.people.directory import development_directory
 from signoff.store.store import Store
 from signoff.temporal.encryption import ENCODING, place_of
+from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import calls, respond
 
 PATIENCE = timedelta(seconds=60)
@@ -218,7 +218,7 @@ async def test_a_decision_before_the_request_exists_is_unknown(client: Client, s
 
 async def test_one_delivery_counts_once_over_both_doors(client: Client, store: Store, task_queue: str) -> None:
     """The same delivery id by update, update and signal is one vote; the repeat gets the first receipt again."""
-    people = development_directory([Person(id="ana", roles=("approvers",)), Person(id="bo", roles=("approvers",))])
+    people = development_directory([a_person("ana"), a_person("bo")])
     tool = pay_tool(Ledger(), ApprovalPolicy(quorum=2))
     async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT, people=people) as turns:
         key = await turns.start()
@@ -245,7 +245,7 @@ async def test_a_race_of_fifty_has_one_winner_and_49_receipts_naming_them(
 ) -> None:
     """Fifty people decide at once over both doors while the turn is free to end: one effect, everyone is told who."""
     ledger = Ledger()
-    people = development_directory([Person(id=f"p{n}", roles=("approvers",)) for n in range(50)])
+    people = development_directory([a_person(f"p{n}") for n in range(50)])
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT, people=people) as turns:
         key = await turns.start()
         await turns.waiting(key)

@@ -54,6 +54,7 @@ from signoff.keys.key_files import FileVerifier, create_key, read_private, retir
 from signoff.keys.signatures import PrivateKey, PrivateKeys, Signer, new_key
 from signoff.people.directory import FixedDirectory
 from signoff.store.store import Store
+from signoff.testing.builders import a_person
 from signoff.testing.questions import answer
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
 
@@ -66,7 +67,7 @@ POLICIES = {
 }
 APPROVERS = ("ana", "ben", "cleo")
 PEOPLE = (
-    *(Person(id=name, roles=("approvers",)) for name in APPROVERS),
+    *(a_person(name) for name in APPROVERS),
     *(Person(id=name) for name in ("guest", "eve", "cfo")),
 )
 AMOUNTS = (20, 30, 40)

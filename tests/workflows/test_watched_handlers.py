@@ -46,6 +46,7 @@ from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.temporal.embedded_server import ServerHandle
 from signoff.temporal.encryption import Encryption
+from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import ScriptedModel, calls, respond
 from signoff.worker import SignoffPlugin
 from signoff.workflows.actor_turn import ActorTurn
@@ -61,7 +62,7 @@ CROWD = 12
 """People who answer one request at once: each author is looked up by a local activity."""
 BRIEF = 4.0
 """Seconds until the deadline of `brief`."""
-PEOPLE = development_directory([Person(id="guest"), *(Person(id=f"p{n}", roles=("approvers",)) for n in range(CROWD))])
+PEOPLE = development_directory([Person(id="guest"), *(a_person(f"p{n}") for n in range(CROWD))])
 CODES = {
     "approved": "ok",
     "happened": "ok",

@@ -12,10 +12,10 @@ from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.content import text_of
 from signoff.contracts.ids import ApprovalKey, TurnKey, show_code
 from signoff.contracts.message import ResultPart
-from signoff.contracts.person import Person
 from signoff.registry.actor import Actor
 from signoff.registry.results.tool_result import ToolFailure
 from signoff.store.store import Store
+from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import ScriptedModel, calls, respond
 
 ON = ApprovalPolicy(while_waiting="continue")
@@ -339,9 +339,7 @@ async def test_what_people_changed_is_told_with_the_outcome(client: Client, stor
     policy = ApprovalPolicy(while_waiting="continue", edit="propose", quorum=1)
     less = ("pay", {"amount": 5, "to": "Ana"})
     model = Model(calls(PAY), calls(less, PAY), respond("asked"), respond("done"), held=2)
-    catalog = catalog_of(
-        [pay_tool(ledger, policy)], people=[Person(id=each, roles=("approvers",)) for each in ("ana", "bo")]
-    )
+    catalog = catalog_of([pay_tool(ledger, policy)], people=[a_person(each) for each in ("ana", "bo")])
     async with running_turns(client, store, task_queue, catalog, model.driver) as turns:
         key = await turns.start()
         await model.is_held.wait()

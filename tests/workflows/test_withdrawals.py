@@ -15,15 +15,14 @@ from signoff.engine.turn_client import execute_update
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.people.directory import development_directory
 from signoff.store.store import Store
+from signoff.testing.builders import a_person
 from signoff.testing.questions import answer
 from signoff.testing.scripted_model import calls, respond
 
 NOW = datetime.now(UTC)
 KEYS = PrivateKeys(keys=(new_key(NOW - timedelta(days=1)),))
 SIGNER = Signer(KEYS)
-PEOPLE = development_directory(
-    [Person(id="ana", roles=("approvers",)), Person(id="op", roles=("admin",)), Person(id="eve")]
-)
+PEOPLE = development_directory([a_person("ana"), Person(id="op", roles=("admin",)), Person(id="eve")])
 SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 
 

@@ -12,10 +12,11 @@ from temporalio.client import Client
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
 from signoff.store.store import Store
+from signoff.testing.builders import a_person
 
 PEOPLE = (
     Person(id="guest"),
-    Person(id="ana", roles=("approvers",)),
+    a_person("ana"),
     Person(id="olga", roles=("auditor",)),
     Person(id="root", roles=("admin",)),
     Person(id="zoe", tenant="acme", roles=("auditor", "admin")),

@@ -19,11 +19,12 @@ from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
 from signoff.registry.catalog import Catalog
 from signoff.store.store import Store
+from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import ScriptedModel, calls, respond, results
 
 PEOPLE = (
     Person(id="guest"),
-    Person(id="ana", roles=("approvers",)),
+    a_person("ana"),
     Person(id="eve", roles=("sales",)),
     Person(id="olga", roles=("auditor",)),
     Person(id="root", roles=("admin",)),

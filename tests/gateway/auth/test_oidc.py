@@ -20,13 +20,14 @@ from signoff.gateway.auth.oidc_provider import AGAIN
 from signoff.gateway.pages.sign_in import ATTEMPT
 from signoff.keys.secrets import SecretProvider
 from signoff.settings import Settings, load_settings
+from signoff.testing.builders import a_person
 
 
 @pytest.fixture
 def locked(gateway: GatewayRig, provider: Provider) -> GatewayRig:
     """A gateway that sends people to it; `ana` is declared by her login, `bo` by his e-mail address."""
     people = (
-        Person(id="ana", name="Ana", roles=("approvers",), identities={"oidc": (f"{provider.issuer}#ana-at-work",)}),
+        a_person("ana", name="Ana", identities={"oidc": (f"{provider.issuer}#ana-at-work",)}),
         Person(id="bo", name="Bo", identities={"email": ("bo@example.com",)}),
         Person(id="gone", name="Gone", active=False, identities={"email": ("gone@example.com",)}),
     )

@@ -14,12 +14,13 @@ from signoff.contracts.limits import REASON_CHARS
 from signoff.contracts.person import Person
 from signoff.store.freezes import Freezes
 from signoff.store.store import Store
+from signoff.testing.builders import a_person
 
 pytestmark = pytest.mark.usefixtures("nothing_waits")
 
 PEOPLE = (
     Person(id="olga", name="Olga", roles=("admin",)),
-    Person(id="ana", name="Ana", roles=("approvers",)),
+    a_person("ana", name="Ana"),
     Person(id="zoe", name="Zoe", tenant="acme", roles=("admin",)),
 )
 

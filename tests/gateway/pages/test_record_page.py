@@ -13,9 +13,10 @@ from temporalio.client import Client
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
 from signoff.store.store import Store
+from signoff.testing.builders import a_person
 
 PEOPLE = (
-    Person(id="ana", roles=("approvers",)),
+    a_person("ana"),
     Person(id="olga", name="Olga", roles=("auditor",)),
     Person(id="zoe", tenant="acme", roles=("auditor",)),
 )

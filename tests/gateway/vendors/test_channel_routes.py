@@ -40,12 +40,12 @@ from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.inbound_queue import InboundQueue
 from signoff.store.store import Store, open_store
 from signoff.temporal.embedded_server import free_port
+from signoff.testing.builders import a_person
 from signoff.testing.recording_channel import RecordingChannel, recording_channel
 from signoff.testing.scripted_model import ScriptedModel
 
 CROWD = tuple(
-    Person(id=f"boss{number}", name=f"Boss {number}", roles=("approvers",), identities={"recording": (f"b{number}",)})
-    for number in range(10)
+    a_person(f"boss{number}", name=f"Boss {number}", identities={"recording": (f"b{number}",)}) for number in range(10)
 )
 _SLACK_SECONDS = 3.0
 """Within which Slack wants its acknowledgement, the shortest of all vendors."""
