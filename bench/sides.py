@@ -1,7 +1,8 @@
 """The two that are compared, behind one face: start a turn, see it wait, decide it, have its result."""
 
 import uuid
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
@@ -64,6 +65,21 @@ class Side(Protocol):
         ...
 
 
+def handmade_worker(
+    client: Client, task_queue: str, workflows: Sequence[type], activities: Sequence[Callable[..., Any]]
+) -> Worker:
+    """A worker of what is written by hand, with the options of ours; it is not running yet."""
+    build = f"{names.VERSION}-handmade"
+    return Worker(
+        client,
+        task_queue=task_queue,
+        workflows=workflows,
+        activities=activities,
+        build_id=build,
+        **worker_options(),
+    )
+
+
 class Baseline:
     """The hand-written workflow."""
 
@@ -75,14 +91,7 @@ class Baseline:
 
     def worker(self) -> Worker:
         """See `Side`."""
-        return Worker(
-            self._client,
-            task_queue=self._task_queue,
-            workflows=[HandWritten],
-            activities=[propose, transfer, conclude],
-            build_id=f"{names.VERSION}-handmade",
-            **worker_options(),
-        )
+        return handmade_worker(self._client, self._task_queue, [HandWritten], [propose, transfer, conclude])
 
     async def start(self, kind: str) -> str:
         """See `Side`."""

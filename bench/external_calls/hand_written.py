@@ -8,8 +8,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.worker import Worker
 
 from bench.baseline import OneActivity, Payment, RunElsewhere, allow, transfer
-from signoff.contracts import names
-from signoff.worker import worker_options
+from bench.sides import handmade_worker
 
 PAYMENT: Final = Payment(20, "Ana")
 
@@ -33,14 +32,7 @@ class HandWritten:
 
     def worker(self) -> Worker:
         """A worker that is not running yet, with the options of ours."""
-        return Worker(
-            self._client,
-            task_queue=self._task_queue,
-            workflows=[OneActivity, RunElsewhere],
-            activities=[allow, transfer],
-            build_id=f"{names.VERSION}-handmade",
-            **worker_options(),
-        )
+        return handmade_worker(self._client, self._task_queue, [OneActivity, RunElsewhere], [allow, transfer])
 
     async def run(self) -> None:
         """Started and awaited: one request and the wait for its result."""

@@ -9,7 +9,6 @@ import pytest
 from call_rig import CallRig, call_rig
 from mcp_rig import MODERN
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from temporalio.client import Client
 
@@ -25,18 +24,10 @@ def parent(trace: str) -> str:
 
 
 @pytest.fixture
-def memory() -> InMemorySpanExporter:
-    """Where the spans of a test go."""
-    return InMemorySpanExporter()
-
-
-@pytest.fixture
-async def traced(client: Client, store: Store, memory: InMemorySpanExporter) -> AsyncIterator[CallRig]:
+async def traced(client: Client, store: Store, spans: SpanSender) -> AsyncIterator[CallRig]:
     """An external agent before a gateway and a worker that make spans."""
-    spans = SpanSender("test", SimpleSpanProcessor(memory))
     async with call_rig(client, store, f"call-spans-{uuid.uuid4().hex[:12]}", spans=spans) as rig:
         yield rig
-    spans.close()
 
 
 async def finished(memory: InMemorySpanExporter, number: int) -> Sequence[ReadableSpan]:

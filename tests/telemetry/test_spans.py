@@ -11,7 +11,6 @@ import pytest
 from gateway_rig import PASSWORD, GatewayRig, gateway_rig
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from temporalio.client import Client
 
@@ -30,18 +29,10 @@ START = datetime(2026, 1, 5, tzinfo=UTC)
 
 
 @pytest.fixture
-def memory() -> InMemorySpanExporter:
-    """Where the spans of a test go."""
-    return InMemorySpanExporter()
-
-
-@pytest.fixture
-async def rig(client: Client, store: Store, memory: InMemorySpanExporter) -> AsyncIterator[GatewayRig]:
+async def rig(client: Client, store: Store, spans: SpanSender) -> AsyncIterator[GatewayRig]:
     """A gateway and a worker that make spans."""
-    spans = SpanSender("test", SimpleSpanProcessor(memory))
     async with gateway_rig(client, store, f"spans-{uuid.uuid4().hex[:12]}", spans=spans) as found:
         yield found
-    spans.close()
 
 
 def named(memory: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
