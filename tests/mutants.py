@@ -25,6 +25,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "mutants"
+PACKAGES = {"signoff": ROOT / "src" / "signoff", "signoff_client": ROOT / "clients" / "python" / "signoff_client"}
 NEEDED = 90.0
 KILLED_BY_TYPES = 37
 KILLED = {1, 3}
@@ -37,7 +38,7 @@ UNWANTED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
 @dataclass(frozen=True)
 class Area:
-    """What is mutated, and the tests that have to notice. Paths are relative to `src/signoff` and `tests`.
+    """What is mutated, and the tests that have to notice. Paths are relative to the package and `tests`.
 
     `left_out` are tests that count steps or seconds: among mutants they take longer than all others together.
     """
@@ -45,6 +46,7 @@ class Area:
     sources: tuple[str, ...]
     tests: tuple[str, ...]
     left_out: tuple[str, ...] = ()
+    package: str = "signoff"
 
 
 AREAS = {
@@ -67,6 +69,8 @@ AREAS = {
                 *("tool_activity", "run_rights", "refused_calls", "handler_execution"),
                 *("permit_check", "gate_activity", "identify_activity", "outcome_activity"),
                 *("call_journal", "grant_use", "capability_backends", "usage_check"),
+                *("approval_reader", "caller_check", "stored_permit", "question_writer", "store_identity"),
+                *("detail_cards", "handler_runner", "hooks/hook_caller", "hooks/permissions"),
                 *("hooks/policy_handlers", "hooks/probes", "hooks/tool_hooks"),
                 *("results/result_processor", "results/record_distribution"),
             )
@@ -83,10 +87,23 @@ AREAS = {
                 *("test_gate_names", "test_instants", "test_context_and_data", "test_tool_settings"),
                 *("results/test_taken_updates",),
                 *("results/test_result_processor", "results/test_read_rest_tool"),
+                *("test_caller_check", "test_detail_cards", "hooks/test_permissions", "hooks/test_hook_caller"),
             )
         ),
     ),
     "policy": Area(("policy/*.py",), ("policy",)),
+    "external": Area(
+        ("workflows/external_permit.py", "gateway/aap/approval_request.py", "gateway/aap/request_body.py"),
+        (
+            *("workflows/test_external_permit.py", "gateway/aap/test_approval_request.py"),
+            "gateway/aap/test_request_body.py",
+        ),
+    ),
+    "client": Area(
+        ("messages.py", "status.py", "exchange.py", "temporal/messages.py"),
+        tuple(f"clients/test_{each}.py" for each in ("messages", "status", "exchange", "temporal_messages")),
+        package="signoff_client",
+    ),
     "channels": Area(
         tuple(f"channels/inbound/{each}.py" for each in ("target", "answer_parser", "answer_tokens")),
         tuple(
@@ -177,11 +194,12 @@ def prepare_copy(name: str) -> Path:
 def copy_code(name: str, place: Path) -> None:
     """Bring code, tests and options of the copy up to date."""
     area = AREAS[name]
-    for folder in ("src", "tests"):
-        shutil.copytree(ROOT / folder, place / folder, ignore=UNWANTED, dirs_exist_ok=True)
+    places = {"tests": ROOT / "tests"} | {f"src/{each}": package for each, package in PACKAGES.items()}
+    for target, source in places.items():
+        shutil.copytree(source, place / target, ignore=UNWANTED, dirs_exist_ok=True)
     with (place / "tests" / "conftest.py").open("a") as conftest:
         conftest.write(_PROFILE)
-    only = [f"src/signoff/{source}" for source in area.sources]
+    only = [f"src/{area.package}/{source}" for source in area.sources]
     types = [sys.executable, str(Path(__file__).resolve()), "--types", "mypy", *only]
     options = ["-p", "no:cacheprovider", "-W", "ignore::pytest.PytestUnraisableExceptionWarning"]
     text = _CONFIG.format(
@@ -281,7 +299,7 @@ def count(place: Path) -> Tally:
             kind = _kind(code)
             counts[kind] += 1
             if kind in ("survived", "untried"):
-                survivors.append((str(meta.relative_to(place / "mutants" / "src" / "signoff"))[:-5], name))
+                survivors.append((str(Path(*meta.relative_to(place / "mutants" / "src").parts[1:]))[:-5], name))
     return Tally(counts, tuple(survivors))
 
 

@@ -64,7 +64,8 @@ def test_the_map_names_every_part(part: str) -> None:
 def test_what_is_mutated_and_what_has_to_notice_is_there(name: str) -> None:
     """Every path that `tests/mutants.py` names leads to something: what has moved would be passed over."""
     area = mutants.AREAS[name]
-    assert [each for each in area.sources if not list(PLATE.glob(each))] == []
+    package = mutants.PACKAGES[area.package]
+    assert [each for each in area.sources if not list(package.glob(each))] == []
     assert [each for each in area.tests if not (ROOT / "tests" / each).exists()] == []
 
 

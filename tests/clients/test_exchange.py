@@ -100,8 +100,9 @@ def test_another_call_s_answer_means_no() -> None:
     """What is said while it waits is of this call or of none."""
     clock = Clock()
     other = Reply(200, PERMITTED | {"id": "main.a.c"})
-    status, _ = carry(exchange_of(clock).obtain(), clock, [Reply(201, WAITING), other])
-    assert status.state == "unreachable"
+    status, asked = carry(exchange_of(clock).obtain(), clock, [Reply(201, WAITING), other])
+    assert (status.state, status.id) == ("unreachable", "main.a.b")
+    assert [each.method for each in asked if isinstance(each, Request)] == ["POST", "GET"]
 
 
 def test_a_call_that_people_are_asked_about_again_waits_again() -> None:
@@ -168,6 +169,147 @@ def test_a_report_that_is_not_taken_as_it_is_is_sent_as_text() -> None:
         exchange.report("ok", 1), clock, [Reply(409, {"code": "conflict", "message": "another was recorded"})]
     )
     assert (problem, len(asked)) == ("another was recorded", 1)
+
+
+@pytest.mark.parametrize(("status", "times"), [(400, 2), (403, 2), (499, 2), (399, 1), (501, 1)])
+def test_a_report_that_is_refused_is_sent_in_words_once(status: int, times: int) -> None:
+    """Whatever is wrong with it may be its size; what is no refusal is not answered by other words."""
+    clock = Clock()
+    exchange = exchange_of(clock)
+    exchange.id = "main.a.b"
+    problem, asked = carry(exchange.report("in_doubt", {"a": 1}), clock, [Reply(status, {"message": "no"})])
+    assert (problem, len(asked)) == ("no", times)
+    sent = {(each.method, each.path) for each in asked if isinstance(each, Request)}
+    assert sent == {("POST", "/v1/calls/main.a.b/outcome")}
+
+
+@pytest.mark.parametrize("code", ["sign_in", "scope", "not_found", "not_used", "conflict"])
+def test_a_report_that_other_words_would_not_mend_is_sent_once(code: str) -> None:
+    """The first outcome stands, or the call is of somebody else."""
+    clock = Clock()
+    exchange = exchange_of(clock)
+    exchange.id = "main.a.b"
+    problem, asked = carry(exchange.report("ok", 1), clock, [Reply(409, {"code": code, "message": "no"})])
+    assert problem == "no"
+    assert asked == [Request("POST", "/v1/calls/main.a.b/outcome", b'{"code":"ok","result":1}')]
+    assert carry(exchange.report("ok", 1), clock, [Failure("gone")])[0] == "gone"
+    assert carry(exchange.report("ok", 1), clock, [Reply(200, {})])[0] == ""
+    # Whoever answers otherwise has not taken it.
+    assert carry(exchange.report("ok", 1), clock, [Reply(204)])[0] == "HTTP 204"
+
+
+def test_a_call_is_asked_for_and_used_under_the_names_that_were_given() -> None:
+    """The key of the call, and that of the try: sent again, it is the same call and the same try."""
+    clock = Clock()
+    exchange = exchange_of(clock, key="k")
+    handed, asked = carry(exchange.obtain(), clock, [Reply(201, PERMITTED), Reply(200, PERMIT)])
+    assert (handed.state, exchange.id) == ("permitted", "main.a.b")
+    assert asked == [
+        Request("POST", "/v1/calls", b'{"tool":"refund","args":{"euro":1}}', "k"),
+        Request("POST", "/v1/calls/main.a.b/use", b"{}", exchange.attempt),
+    ]
+    assert len({exchange.attempt, exchange_of(clock).attempt, ""}) == 3
+    _, asked = carry(exchange_of(clock).settle(), clock, [Reply(201, PERMITTED)])
+    assert [each.key for each in asked if isinstance(each, Request)] == [""]
+
+
+def test_a_call_that_is_settled_is_not_proposed_again() -> None:
+    """Its permit is used; one that cannot be used is told as it is."""
+    clock = Clock()
+    exchange = exchange_of(clock)
+    settled, asked = carry(exchange.settle(), clock, [Reply(201, PERMITTED)])
+    assert (settled.state, len(asked)) == ("permitted", 1)
+    handed, asked = carry(exchange.obtain(settled), clock, [Reply(200, PERMIT)])
+    assert (handed.state, [each.path for each in asked if isinstance(each, Request)]) == (
+        "permitted",
+        ["/v1/calls/main.a.b/use"],
+    )
+
+
+@pytest.mark.parametrize(("is_repeated", "state", "requests"), [(False, "used", 1), (True, "permitted", 2)])
+def test_a_permit_that_was_used_is_asked_for_by_the_same_try_alone(
+    is_repeated: bool, state: str, requests: int
+) -> None:
+    """Whoever has not tried before does not ask for it."""
+    clock = Clock()
+    exchange = exchange_of(clock)
+    exchange.is_repeated = is_repeated
+    status, asked = carry(exchange.obtain(), clock, [Reply(200, PERMITTED | {"state": "used"}), Reply(200, PERMIT)])
+    assert (status.state, len(asked)) == (state, requests)
+    denied, asked = carry(exchange.obtain(), clock, [Reply(200, PERMITTED | {"state": "denied"}), Reply(200, PERMIT)])
+    assert (denied.state, len(asked)) == ("denied", 1)
+
+
+def test_a_call_that_another_program_has_proposed_is_read() -> None:
+    """By its id; what can be no id is put into no address."""
+    clock = Clock()
+    exchange = exchange_of(clock)
+    exchange.is_found, exchange.id = True, "main.a.b"
+    status, asked = carry(exchange.settle(), clock, [Reply(200, PERMITTED)])
+    assert (status.state, asked) == ("permitted", [Request("GET", "/v1/calls/main.a.b")])
+    assert carry(exchange.settle(), clock, [Reply(200, PERMITTED | {"id": "main.a.c"})])[0].state == "unreachable"
+    exchange.id = "../approvals/x"
+    with pytest.raises(StopIteration) as ended:
+        next(exchange.settle())
+    assert (ended.value.value.state, ended.value.value.reason) == ("refused", "this can be no call's id")
+
+
+def test_arguments_that_are_no_json_are_told_and_nothing_is_sent() -> None:
+    """By what is wrong with them."""
+    clock = Clock()
+    exchange = CallExchange(Proposal("refund", {"euro": {1}}), 0.0, clock)
+    with pytest.raises(StopIteration) as ended:
+        next(exchange.settle())
+    assert ended.value.value.state == "refused"
+    assert ended.value.value.reason.startswith("its arguments cannot be sent as JSON (Object of type set")
+
+
+def test_a_withdrawal_is_of_a_call_that_is_known() -> None:
+    """A call that is over, or whose gateway does not answer, is not out of the world."""
+    clock = Clock()
+    exchange = exchange_of(clock)
+    with pytest.raises(StopIteration) as ended:
+        next(exchange.withdraw())
+    assert ended.value.value == "it is not known which call this is"
+    exchange.id = "main.a.b"
+    gone, asked = carry(exchange.withdraw(), clock, [Reply(200, PERMITTED | {"state": "denied"})])
+    assert (gone, asked) == ("", [Request("DELETE", "/v1/calls/main.a.b")])
+    ran = Reply(200, {"id": "main.a.b", "state": "ended", "code": "ok", "result": "paid"})
+    assert carry(exchange.withdraw(), clock, [ran])[0] == "paid"
+    other = Reply(200, PERMITTED | {"id": "main.a.c", "state": "denied"})
+    assert "no gateway of this version" in carry(exchange.withdraw(), clock, [other])[0]
+
+
+@pytest.mark.parametrize(("takes", "pauses"), [(0.0, [1.0, 1.0, 0.5]), (0.25, [0.75, 0.75]), (1.0, [])])
+def test_a_gateway_that_does_not_hold_is_looked_at_once_a_second(takes: float, pauses: list[float]) -> None:
+    """However long each look takes; the last one is no longer than is waited."""
+    clock = Clock()
+    _, asked = carry(exchange_of(clock, wait=2.5).settle(), clock, [Reply(201, WAITING), Reply(200, WAITING)], takes)
+    assert [each.seconds for each in asked if isinstance(each, Pause)] == pauses
+    looks = [each for each in asked if isinstance(each, Request)][1:]
+    assert looks[0] == Request("GET", f"/v1/calls/main.a.b?wait={2.5 - takes:.3f}", hold=2.5 - takes)
+
+
+def test_a_call_that_need_not_be_waited_for_is_looked_at_not_once() -> None:
+    """It is told as it is after the proposal."""
+    clock = Clock()
+    status, asked = carry(exchange_of(clock, wait=0).settle(), clock, [Reply(201, WAITING)])
+    assert (status.state, len(asked)) == ("waiting", 1)
+
+
+def test_pauses_double_and_are_not_those_of_every_client() -> None:
+    """Each is half of its bound or more, at most a quarter of a minute, and none is beyond what patience lasts."""
+    clock = Clock()
+    seen: list[float] = []
+    _, asked = carry(exchange_of(clock, patience=120).settle(), clock, [Failure("gone")])
+    pauses = [each.seconds for each in asked if isinstance(each, Pause)]
+    bound = 0.25
+    for each in pauses[:-1]:
+        assert bound / 2 <= each <= bound
+        seen.append(each / bound)
+        bound = min(2 * bound, 15.0)
+    assert len({*seen}) > 1
+    assert sum(pauses) == pytest.approx(120)
 
 
 ANY = st.recursive(

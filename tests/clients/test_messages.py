@@ -1,12 +1,13 @@
 """What is sent to a gateway: keys that a header carries, results as text."""
 
+import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signoff_client.messages import clip, safe_key, to_text
+from signoff_client.messages import Proposal, clip, encode_outcome, safe_key, to_text
 
 
 @given(st.text(max_size=300))
@@ -26,3 +27,68 @@ def test_a_result_is_text(value: Any, text: str) -> None:
     """For the model, and for a report that takes nothing else."""
     assert to_text(value) == text
     assert clip(to_text(value)).encode()
+
+
+def test_a_key_that_a_header_carries_is_sent_as_it_is() -> None:
+    """Another key would name another call; what no header carries gets a name of its own."""
+    assert [safe_key(each) for each in ("k", "a key: 7", "k" * 200)] == ["k", "a key: 7", "k" * 200]
+    made = [safe_key(each) for each in ("", "k" * 201, "k" * 202, "k\n", "\u00e4", "\u00f6", "\ud800")]
+    assert len({*made}) == len(made)
+    assert all(len(each) == 64 for each in made)
+
+
+def test_a_proposal_says_what_was_given_and_nothing_else() -> None:
+    """A field that nobody gave is not sent: the gateway has its own defaults, and what it forbids it refuses."""
+    assert json.loads(Proposal("refund", {"euro": 1}).encode()) == {"tool": "refund", "args": {"euro": 1}}
+    callback = {"url": "https://x", "secret": "s"}
+    whole = Proposal(
+        "refund",
+        {"euro": 0},
+        user="ana",
+        session="s",
+        says="f" * 2_001,
+        timeout=0.5,
+        callback=callback,
+        key="k",
+        wait=3,
+    )
+    assert json.loads(whole.encode()) == {
+        "tool": "refund",
+        "args": {"euro": 0},
+        "user": "ana",
+        "session": "s",
+        "says": "f" * 2_000,
+        "timeout": 0.5,
+        "callback": callback,
+    }
+    assert "\u00e4".encode() in Proposal("refund", {"to": "\u00e4"}).encode()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {1}, "\ud800"])
+def test_a_proposal_that_is_no_json_cannot_be_sent(value: Any) -> None:
+    """It would not be told as it is: people would be shown other arguments than would run."""
+    with pytest.raises((TypeError, ValueError)):
+        Proposal("refund", {"euro": value}).encode()
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        ({"a": [1, None]}, {"a": [1, None]}),
+        (None, None),
+        ({1}, "{1}"),
+        ([float("inf")], "[Infinity]"),
+        ("\ud800", "?"),
+        ("e" * 20_000, "e" * 20_000),
+    ],
+)
+def test_a_report_tells_what_json_carries_and_else_its_text(result: Any, told: Any) -> None:
+    """What has run has run: its report is never an error."""
+    assert json.loads(encode_outcome("ok", result)) == {"code": "ok", "result": told}
+
+
+def test_text_is_cut_where_a_gateway_would_not_keep_it() -> None:
+    """At its length, and not before."""
+    assert clip("e" * 10_000) == "e" * 10_000
+    assert clip("e" * 10_001) == "e" * 10_000 + " ... (cut)"
+    assert to_text({"a": "\u00e4"}) == '{"a": "\u00e4"}'

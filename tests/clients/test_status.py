@@ -1,8 +1,10 @@
 """What single answers of a gateway say of a call."""
 
+from typing import Any
+
 import pytest
 
-from signoff_client.messages import Reply
+from signoff_client.messages import Failure, Reply
 from signoff_client.status import CallStatus, explain, read_permit, read_status
 
 
@@ -12,6 +14,13 @@ def test_an_answer_is_of_one_call() -> None:
     assert read_status(permitted).state == "permitted"
     assert read_status(permitted, "main.a.b").state == "permitted"
     assert read_status(permitted, "main.a.c").state == "unreachable"
+
+
+@pytest.mark.parametrize("call", ["", "../approvals/x", "main.a b", "main.a?b", "m" * 601])
+def test_what_can_be_no_id_names_no_call(call: str) -> None:
+    """It would be put into the addresses that are asked next."""
+    for known in ("", call):
+        assert read_status(Reply(200, {"id": call, "state": "denied"}), known).state == "unreachable"
 
 
 @pytest.mark.parametrize(
@@ -29,3 +38,122 @@ def test_a_permit_that_is_not_handed_out_is_none(code: str, words: str) -> None:
     """Each reason is one for the model."""
     status = read_permit(Reply(409, {"code": code, "message": "why"}), CallStatus("permitted", "main.a.b"))
     assert explain(status).startswith(words)
+
+
+CALL: dict[str, Any] = {"id": "main.a.b", "state": "ended"}
+TOLD = {
+    "tool": "refund",
+    "code": "ok",
+    "page": "https://x/calls/main.a.b",
+    "source": "human",
+    "reason": "why",
+    "by": "Bo",
+    "decided_by": "Ana",
+    "edited_by": "Cy",
+    "note": "once",
+}
+
+
+@pytest.mark.parametrize(
+    ("told", "state"),
+    [
+        ("waiting", "waiting"),
+        ("running", "waiting"),
+        ("permitted", "permitted"),
+        ("used", "used"),
+        ("denied", "denied"),
+        ("ended", "ended"),
+    ],
+)
+def test_an_answer_says_all_that_the_gateway_does(told: str, state: str) -> None:
+    """Arguments are there with a permit alone: what runs is what was permitted."""
+    body = CALL | TOLD | {"state": told, "args": {"euro": 1}, "result": [1], "more": "nothing"}
+    for status in (200, 201):
+        read = read_status(Reply(status, body))
+        args = {"euro": 1} if state == "permitted" else {}
+        assert read == CallStatus(read.state, "main.a.b", args=args, result=[1], **TOLD)
+        assert read.state == state
+    bare = read_status(Reply(200, CALL | {"note": 7, "state": told, "args": {}}))
+    assert bare == CallStatus(bare.state, "main.a.b")
+
+
+@pytest.mark.parametrize("args", [None, [], "euro", 1])
+def test_a_permitted_call_without_arguments_is_none(args: Any) -> None:
+    """Nothing can be run by it."""
+    read = read_status(Reply(200, CALL | {"state": "permitted", "args": args}), "main.a.b")
+    assert (read.state, read.id, read.args) == ("unreachable", "main.a.b", {})
+    assert "no gateway of this version" in read.reason
+
+
+@pytest.mark.parametrize(
+    ("reply", "state", "reason"),
+    [
+        (Failure("gone"), "unreachable", "gone"),
+        (Reply(503, CALL), "unreachable", "HTTP 503"),
+        (Reply(429, {"message": "too much"}), "unreachable", "too much"),
+        (Reply(400, {"message": "no"}), "refused", "no"),
+        (Reply(499, CALL), "refused", "HTTP 499"),
+        (Reply(399, CALL), "unreachable", "what answers there is no gateway of this version"),
+        (Reply(501, CALL), "unreachable", "what answers there is no gateway of this version"),
+        (Reply(200, CALL | {"id": 7}), "unreachable", "what answers there is no gateway of this version"),
+        (Reply(200, None), "unreachable", "what answers there is no gateway of this version"),
+    ],
+)
+def test_what_is_no_answer_names_the_call_that_was_asked_about(reply: Reply | Failure, state: str, reason: str) -> None:
+    """The call is still the same, and can be asked about later."""
+    read = read_status(reply, "main.a.b")
+    assert (read.state, read.id, read.reason) == (state, "main.a.b", reason)
+    again = read_permit(reply, CallStatus("permitted", "main.a.b", args={"euro": 1}))
+    assert (again.state, again.id, again.args) == (state, "main.a.b", {})
+
+
+def test_a_permit_is_the_arguments_of_the_answer_that_hands_it_out() -> None:
+    """Not those that were read before: they may have changed meanwhile."""
+    before = CallStatus("permitted", "main.a.b", tool="refund", decided_by="Ana", note="old", args={"euro": 1})
+    handed = read_permit(Reply(200, {"args": {"euro": 2}, "key": "k", "note": "once"}), before)
+    assert (handed.state, handed.args, handed.key, handed.note) == ("permitted", {"euro": 2}, "k", "once")
+    assert (handed.id, handed.tool, handed.decided_by) == ("main.a.b", "refund", "Ana")
+    assert read_permit(Reply(200, {"args": {}, "key": "", "note": 7}), before).note == ""
+
+
+def test_an_answer_to_a_use_that_tells_of_a_call_is_no_permit() -> None:
+    """Such as that of a proxy which answers another request."""
+    before = CallStatus("permitted", "main.a.b", args={"euro": 1})
+    for state in ("permitted", "ended", "waiting"):
+        assert read_permit(Reply(201, CALL | {"state": state, "args": {"euro": 1}}), before).state == "unreachable"
+    other = read_permit(Reply(200, {"args": [1], "key": "k"}), before)
+    assert (other.id, other.reason) == ("main.a.b", "what answers there is no gateway of this version")
+
+
+@pytest.mark.parametrize(("code", "state"), [("used", "used"), ("waiting", "waiting"), ("lapsed", "denied")])
+def test_a_permit_that_is_refused_says_why(code: str, state: str) -> None:
+    """In the gateway's own words; a conflict without any words is no answer."""
+    before = CallStatus("permitted", "main.a.b", tool="refund")
+    read = read_permit(Reply(409, {"code": code, "message": "why"}), before)
+    assert (read.state, read.source, read.reason, read.tool, read.id) == (state, code, "why", "refund", "main.a.b")
+    assert read_permit(Reply(409), before).state == "refused"
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (CallStatus("waiting"), "Not run: it waits for a person's approval. Ask for the same again later."),
+        (
+            CallStatus("waiting", code="K7Q"),
+            "Not run: it waits for a person's approval (K7Q). Ask for the same again later.",
+        ),
+        (CallStatus("denied", source="human", by="Bo", reason="no"), "Not run: it was denied by Bo: no"),
+        (CallStatus("denied", source="timeout"), "Not run: nobody answered in time"),
+        (CallStatus("denied"), "Not run: it must not run"),
+        (CallStatus("refused", reason="no such tool"), "Not run: Signoff does not take it: no such tool"),
+        (CallStatus("unreachable", reason="gone"), "Not run: Signoff gave no answer (gone)."),
+        (CallStatus("permitted"), "It may run, and has not run yet."),
+        (CallStatus("ended", code="ok", result={"a": 1}), '{"a": 1}'),
+        (CallStatus("ended", code="execution_failed", result="no money"), "It failed: no money"),
+        (CallStatus("ended", code="in_doubt", result="lost"), "It may have happened or not: lost"),
+        (CallStatus("ended", code="other", result="lost"), "It may have happened or not: lost"),
+    ],
+)
+def test_a_model_is_told_what_a_status_means(status: CallStatus, words: str) -> None:
+    """What is not known to have happened well is never told as that."""
+    assert explain(status) == words

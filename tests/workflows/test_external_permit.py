@@ -162,3 +162,109 @@ def test_a_word_that_is_no_reason_says_that_nobody_can_tell() -> None:
     """A turn's refusal is but a text, and whoever holds a Temporal credential can answer as a turn."""
     assert use_refusal("lapsed").message == "this permit was withdrawn, or not used in time"
     assert use_refusal("run it") == use_refusal("unavailable")
+
+
+USED = ExternalPermit().open_up().begin_try("try-1").answer_try(HANDED).end_try()
+"""A permit that the first try was handed."""
+DONE = ReportedOutcome(code="ok", result=Content(inline="done"))
+UNDONE = ReportedOutcome(code="execution_failed", result=Content(inline="done"))
+OTHER = ReportedOutcome(code="ok", result=Content(inline="more"))
+
+
+def outcome_of(report: ReportedOutcome) -> CallOutcome:
+    """What is written down where this was reported."""
+    return CallOutcome(call="c1.1", tool="refund", code=report.code, gate="execute", value=report.result)
+
+
+def test_one_try_at_a_time_is_looked_at() -> None:
+    """The next one waits until the first has taken its answer; it is not judged beside it."""
+    opened = ExternalPermit().open_up()
+    assert examine_use(opened, "try-1", stopped=False, why_closed="ended") == ""
+    looked_at = opened.begin_try("try-1")
+    assert examine_use(looked_at, "try-2", stopped=False, why_closed="ended") == "wait"
+    answered = looked_at.answer_try(use_refusal("stale"))
+    assert (answered.used, answered.used_by, answered.answer) == (None, "", use_refusal("stale"))
+    assert examine_use(answered, "try-2", stopped=False, why_closed="ended") == "wait"
+    left = answered.end_try()
+    assert examine_use(left, "try-2", stopped=False, why_closed="ended") == ""
+    assert left.begin_try("try-2").answer is None
+
+
+def test_a_permit_that_was_used_is_for_the_same_try_alone() -> None:
+    """With and without a trace, before and after it is closed or its turn is stopped."""
+    for permit in (USED, USED.close()):
+        for stopped in (False, True):
+            assert examine_use(permit, "try-1", stopped=stopped, why_closed="ended") == HANDED
+            assert examine_use(permit, "try-2", stopped=stopped, why_closed="ended") == use_refusal("used")
+        assert (use_problem(permit, "try-1", "ended"), use_problem(permit, "try-2", "ended")) == ("", "used")
+
+
+def test_a_permit_that_is_not_open_leaves_no_trace() -> None:
+    """Only what is open, or is being looked at, has to be looked at."""
+    opened = ExternalPermit().open_up()
+    assert use_problem(ExternalPermit(), "try-1", "waiting") == "waiting"
+    assert use_problem(opened, "try-1", "waiting") == ""
+    assert use_problem(opened.close(), "try-1", "lapsed") == "lapsed"
+    assert use_problem(opened.begin_try("try-1").close(), "try-2", "lapsed") == ""
+    assert examine_use(opened, "try-1", stopped=True, why_closed="lapsed") == use_refusal("lapsed")
+
+
+def test_who_is_looked_at_when_a_permit_lapses_has_come_too_late() -> None:
+    """An answer that was given stands; and where nobody tried there is none."""
+    opened = ExternalPermit().open_up()
+    assert opened.close() == ExternalPermit()
+    tried = opened.begin_try("try-1")
+    assert tried.close().answer == use_refusal("lapsed")
+    assert tried.answer_try(HANDED).close().answer == HANDED
+    assert tried.answer_try(use_refusal("stale")).close().answer == use_refusal("stale")
+
+
+def test_only_what_was_used_can_be_reported() -> None:
+    """However often it is tried."""
+    opened = ExternalPermit().open_up()
+    for permit in (opened, opened.begin_try("try-1"), opened.close(), opened.await_report()):
+        problem = report_problem(permit, DONE)
+        assert problem is not None
+        assert (problem.code, problem.message) == ("not_used", "only a call whose permit was used can be reported")
+
+
+def test_the_first_report_stands() -> None:
+    """The same again is no problem, another one is, while it is written down and afterwards."""
+    awaited = USED.close().await_report()
+    assert report_problem(awaited, DONE) is None
+    reported = awaited.take_report(DONE)
+    for permit in (reported, reported.settle(outcome_of(DONE)), reported.settle(None)):
+        assert report_problem(permit, DONE) is None
+        for other in (UNDONE, OTHER):
+            problem = report_problem(permit, other)
+            assert problem is not None
+            assert (problem.code, problem.message) == (
+                "conflict",
+                "another outcome of this call was reported before; the first one stands",
+            )
+
+
+def test_a_report_that_comes_too_late_is_not_taken() -> None:
+    """It is in doubt by then, or has not begun to be waited for."""
+    for permit in (USED, USED.close().await_report().settle(None)):
+        problem = report_problem(permit, DONE)
+        assert problem is not None
+        assert (problem.code, problem.message) == (
+            "conflict",
+            "it was not reported in time, and is recorded as in doubt",
+        )
+
+
+def test_a_report_is_answered_by_what_was_written_down() -> None:
+    """By that alone: what could not be written may be reported again, and another outcome stands against it."""
+    reported = USED.close().await_report().take_report(DONE)
+    assert report_reply(reported.settle(outcome_of(DONE)), DONE).outcome == outcome_of(DONE)
+    lost = report_reply(reported.settle(None), DONE)
+    assert (lost.code, lost.message, lost.outcome) == (
+        "unavailable",
+        "it could not be written down; report it again",
+        None,
+    )
+    for other in (UNDONE, OTHER):
+        against = report_reply(reported.settle(outcome_of(other)), DONE)
+        assert (against.code, against.outcome) == ("conflict", None)

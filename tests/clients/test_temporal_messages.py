@@ -1,0 +1,95 @@
+"""A signal tells only of calls that are waited for, and what is not run is an error that is never tried again."""
+
+import json
+from typing import Any
+
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from signoff_client.status import CallStatus, explain
+from signoff_client.temporal.messages import Answer, ToldCalls, answer_from_status, kept_result, not_run
+
+
+def signal(told: Any) -> RawValue:
+    """What a signal carries."""
+    return RawValue(Payload(data=json.dumps(told).encode()))
+
+
+def test_a_signal_is_of_the_call_that_it_names() -> None:
+    """Another call that waits is told nothing by it."""
+    calls = ToldCalls({"a": "", "b": ""})
+    calls.take(signal({"state": "permitted", "callback": {"state": "a"}}))
+    assert calls.states == {"a": "permitted", "b": ""}
+
+
+@pytest.mark.parametrize("key", ["c", 7, None, ["a"]])
+def test_a_signal_of_a_call_that_nobody_waits_for_changes_nothing(key: Any) -> None:
+    """Anybody who may signal the workflow can send one."""
+    calls = ToldCalls({"a": ""})
+    calls.take(signal({"state": "permitted", "callback": {"state": key}}))
+    assert calls.states == {"a": ""}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [[], "text", None, {}, {"state": "permitted"}, {"callback": {"state": "a"}}, {"state": "permitted", "callback": 1}],
+)
+def test_a_signal_that_cannot_be_read_is_about_any_call_and_permits_none(told: Any) -> None:
+    """The workflow looks for itself then."""
+    calls = ToldCalls({"a": "", "b": ""})
+    calls.take(signal(told))
+    assert set(calls.states) == {"a", "b"}
+    assert all(state not in ("", "permitted") for state in calls.states.values())
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\xfe", b"{"])
+def test_a_signal_that_is_encrypted_wakes_and_permits_nothing(data: bytes) -> None:
+    """Its keys may not be here; an empty one is no other."""
+    calls = ToldCalls({"a": ""})
+    calls.take(RawValue(Payload(data=data)))
+    assert calls.states["a"] not in ("", "permitted")
+    empty = ToldCalls({"a": ""})
+    empty.take()
+    assert empty.states == calls.states
+
+
+def test_an_answer_says_of_a_call_what_the_gateway_does() -> None:
+    """With the words for a model."""
+    status = CallStatus("denied", "main.s.t", "refund", code="PLUM", source="human", by="Bo", reason="no", result=[1])
+    answer = answer_from_status(status)
+    assert answer == Answer("denied", "main.s.t", explain(status), "PLUM", "human", "Bo", [1])
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "kind"),
+    [
+        ("denied", "", "ToolDenied"),
+        ("refused", "", "ToolDenied"),
+        ("unreachable", "", "ToolDenied"),
+        ("waiting", "", "ToolDenied"),
+        ("used", "", "ToolInDoubt"),
+        ("ended", "in_doubt", "ToolInDoubt"),
+        ("ended", "execution_failed", "ToolFailed"),
+    ],
+)
+def test_what_is_not_run_is_never_tried_again(state: str, code: str, kind: str) -> None:
+    """A doubt and a failure are no denial; only a denial is nothing for whoever watches the worker."""
+    error = not_run(Answer(state, "main.s.t", "Not run: no.", code, "human", "Bo"))
+    assert (error.message, error.type, error.non_retryable) == ("Not run: no.", kind, True)
+    assert error.details == ({"id": "main.s.t", "state": state, "source": "human", "by": "Bo"},)
+    assert (error.category == ApplicationErrorCategory.BENIGN) == (kind == "ToolDenied")
+
+
+@pytest.mark.parametrize("result", [None, "done", {}, {"refund": 1}, {"not_kept": "x", "refund": 1}, ["not_kept"]])
+def test_a_result_that_was_kept_is_as_it_was(result: Any) -> None:
+    """Whatever a tool gives."""
+    assert kept_result(Answer("ended", code="ok", result=result)) == result
+
+
+def test_a_result_that_was_not_kept_is_a_doubt() -> None:
+    """It has run, so it is neither run again nor told as nothing."""
+    with pytest.raises(ApplicationError, match=r"run before.*: 3 refunds") as caught:
+        kept_result(Answer("ended", code="ok", result={"not_kept": "3 refunds"}))
+    assert (caught.value.type, caught.value.non_retryable) == ("ToolInDoubt", True)
