@@ -171,7 +171,7 @@ def test_a_report_that_is_not_taken_as_it_is_is_sent_as_text() -> None:
     assert (problem, len(asked)) == ("another was recorded", 1)
 
 
-@pytest.mark.parametrize(("status", "times"), [(400, 2), (403, 2), (499, 2), (399, 1), (501, 1)])
+@pytest.mark.parametrize(("status", "times"), [(400, 2), (403, 2), (499, 2), (399, 1), (500, 1), (501, 1)])
 def test_a_report_that_is_refused_is_sent_in_words_once(status: int, times: int) -> None:
     """Whatever is wrong with it may be its size; what is no refusal is not answered by other words."""
     clock = Clock()
