@@ -20,6 +20,7 @@ FRAMEWORKS = (
     "langchain_blocking",
     "strands",
     "agent_framework",
+    "claude",
     pytest.param("vercel", marks=pytest.mark.vercel),
 )
 EDITED = {"order": "A7", "euro": 150}

@@ -1,0 +1,68 @@
+"""Approvals for the Claude Agent SDK: a gate decides an agent's calls, and is told what becomes of them.
+
+options = ClaudeAgentOptions(hooks=approvals(gate, {"Bash", "Write", "mcp__shop__refund"}))
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from claude_agent_sdk import HookMatcher
+
+from signoff_client.call import Call
+from signoff_client.gate import Gate
+
+_LONGEST: Final = 24 * 24 * 3600
+"""Seconds until a hook is given up: what its timer can count at most. Left out it would be a minute."""
+
+
+def approvals(
+    gate: Gate, tools: Collection[str] | Mapping[str, str], *, user: str | None = None
+) -> dict[Any, list[HookMatcher]]:
+    """Returns hooks that ask before one of `tools` is run; a mapping says what each is called at the gateway.
+
+    They decide before the SDK's own rules and modes do, none of which can let a call pass them. A hook that fails
+    blocks its call.
+    """
+    names = dict(tools) if isinstance(tools, Mapping) else {name: name for name in tools}
+    hooks = _Hooks(gate, names, user)
+    return {
+        "PreToolUse": [HookMatcher(hooks=[hooks.ask], timeout=_LONGEST, on_failure="block")],
+        "PostToolUse": [HookMatcher(hooks=[hooks.report])],
+        "PostToolUseFailure": [HookMatcher(hooks=[hooks.report])],
+    }
+
+
+class _Hooks:
+    def __init__(self, gate: Gate, tools: Mapping[str, str], user: str | None) -> None:
+        self._gate, self._tools, self._user = gate, tools, user
+        self._calls: dict[str, Call] = {}
+
+    async def ask(self, event: Any, key: str | None, context: Any) -> Any:
+        if event["tool_name"] not in self._tools:
+            return {}
+        name, args = self._tools[event["tool_name"]], event["tool_input"]
+        call = self._gate.call(name, args, key=event["tool_use_id"], user=self._user)
+        if await call.__aenter__():
+            self._calls[event["tool_use_id"]] = call
+            answer = {"permissionDecision": "allow", "updatedInput": call.args, "additionalContext": call.edit_text}
+        else:
+            answer = {"permissionDecision": "deny", "permissionDecisionReason": call.text}
+        return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **answer}}
+
+    async def report(self, event: Any, key: str | None, context: Any) -> Any:
+        call = self._calls.pop(event["tool_use_id"], None)
+        if call is not None:
+            # One that was broken off may have happened: it is left without a result.
+            if "tool_response" in event:
+                call.result = _text(event["tool_response"])
+            elif not event.get("is_interrupt"):
+                call.fail(event["error"])
+            await call.__aexit__(None, None, None)
+        return {}
+
+
+def _text(response: Any) -> Any:
+    """Returns the text of an MCP tool's answer; the SDK's own tools answer objects, which are left as they are."""
+    if isinstance(response, list) and all(isinstance(part, dict) and "text" in part for part in response):
+        return "\n".join(part["text"] for part in response)
+    return response
