@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import gc
 import os
 import shutil
@@ -20,6 +21,7 @@ from failures import MARKER, Failure, documented_failure
 from fork_server import SERVER, ForkingPopen
 from hypothesis import HealthCheck, settings
 from proved_rows import ProvedRows
+from store_fixtures import EmptyStores
 from temporalio.client import Client
 from temporalio.service import RPCError
 
@@ -104,6 +106,7 @@ LONGEST = (
 """Files of over 20 s by how long they take: they begin first, so that no process works on one alone in the end."""
 
 
+@functools.cache
 def missing_programs() -> frozenset[str]:
     """The system programs, named as their markers, that this machine lacks."""
     there = {
@@ -187,10 +190,13 @@ def pytest_collection() -> Iterator[None]:
 def pytest_longest_first(items: list[pytest.Item]) -> None:
     """Marks the long tests, before `-m` chooses among all, and puts the tests of the longest files first."""
     here = Path(__file__).parent
-    for item in items:
-        if any(item.path.is_relative_to(here / name) for name in LONG):
-            item.add_marker("long")
+    long = {here / name for name in LONG}
     rank = {here / name: number for number, name in enumerate(LONGEST)}
+    # Once a file, not once a test: there are twenty times as many.
+    marked = {path: not long.isdisjoint((path, *path.parents)) for path in {item.path for item in items}}
+    for item in items:
+        if marked[item.path]:
+            item.add_marker("long")
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
 
@@ -249,6 +255,13 @@ def policy_pool() -> Iterator[None]:
     set_evaluator(pool)
     yield
     pool.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def empty_stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """New stores are copies of an empty one, see `EmptyStores`."""
+    with EmptyStores(tmp_path_factory.mktemp("empty-store")).used():
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,5 +1,5 @@
 """One suite, every store: tests that take `store_url` or `store` run on SQLite and on a real PostgreSQL server."""
 
-from store_fixtures import postgres_server, postgres_url, sqlite_url, store, store_url, threads_end
+from store_fixtures import made_stores, postgres_server, postgres_url, sqlite_url, store, store_url, threads_end
 
-__all__ = ["postgres_server", "postgres_url", "sqlite_url", "store", "store_url", "threads_end"]
+__all__ = ["made_stores", "postgres_server", "postgres_url", "sqlite_url", "store", "store_url", "threads_end"]
