@@ -131,7 +131,7 @@ async def test_what_cannot_be_kept_is_brought_again_and_what_is_no_mail_is_not(p
         assert await refused(protocol, port, mail()) == 451
         kept.failure = None
         assert await refused(protocol, port, b"\r\nno header\r\n") == 554
-        assert await refused(protocol, port, mail() + b"On \r\n" * 2_200_000) == 552
+        assert await refused(protocol, port, mail() + b"%b\r\n" % (b"On" * 400) * 13_800) == 552
         assert await spoken(protocol, port, lambda talk: talk.sendmail("a@people.example", [OURS], mail())) == {}
 
 
