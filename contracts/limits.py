@@ -29,6 +29,8 @@ TURN_RESULT_BYTES: Final = 1536 * KIB
 """Bytes of JSON a turn completes with; what would be more is left out of its calls, and named there."""
 REQUEST_BODY_BYTES: Final = 1 * MIB
 """Bytes of a request of somebody who signed in."""
+REPORT_BODY_BYTES: Final = 8 * MIB
+"""Bytes of a request with all that a tool of an external agent answered, of which less is kept."""
 CODEC_BODY_BYTES: Final = 8 * MIB
 """Bytes of payloads that the codec server is sent at once: a page of a history, in base64."""
 STRANGER_BODY_BYTES: Final = 32 * KIB

@@ -7,7 +7,7 @@ from fastapi import Depends, Query, Security
 from fastapi.security import HTTPBearer
 from starlette.requests import Request
 
-from signoff.contracts.limits import REQUEST_BODY_BYTES, STRANGER_BODY_BYTES
+from signoff.contracts.limits import REPORT_BODY_BYTES, REQUEST_BODY_BYTES, STRANGER_BODY_BYTES
 from signoff.gateway.auth.authenticator import Authenticator, Credential
 from signoff.gateway.auth.caller import AuthenticatedCaller, caller_of
 from signoff.gateway.deps import GatewayDeps
@@ -37,6 +37,8 @@ class Access:
     """What they need; None where whoever comes is answered."""
     optional: bool = False
     """Whether whoever shows nothing at all is answered, too."""
+    reports: bool = False
+    """Whether all that a tool has answered is sent there, which may be much."""
 
     async def __call__(self, request: Request) -> AuthenticatedCaller | None:
         """Returns the caller of `request`, None for nobody in particular. Raises as `admit`."""
@@ -53,7 +55,9 @@ class Access:
     @property
     def body_bytes(self) -> int:
         """How long a body may be: where no sign-in is needed it is a stranger's."""
-        return STRANGER_BODY_BYTES if self.scope is None else REQUEST_BODY_BYTES
+        if self.scope is None:
+            return STRANGER_BODY_BYTES
+        return REPORT_BODY_BYTES if self.reports else REQUEST_BODY_BYTES
 
     async def _admit(self, request: Request) -> None:
         # Health has to answer while the store is away: a liveness probe must not restart a gateway for that.
@@ -103,6 +107,8 @@ TokenPeer = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "
 """A route for other agents, by which they start turns of their own and read them."""
 TokenAgent = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "call"))]
 """A route of the API by which external agents propose their calls; no person's token is let in."""
+TokenReporter = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "call", reports=True))]
+"""The same where they send all that a tool has answered."""
 MaybeTokenReader = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "read", optional=True))]
 """A route of the API for everybody, which tells more to whoever shows a token."""
 PAGE_READ: Final = Depends(Access("cookie", "read"))

@@ -1,5 +1,6 @@
 """Reads what the hook of a coding agent sends: a call that is about to run, or what became of one."""
 
+import hashlib
 import json
 import uuid
 from typing import Any, Final, Literal
@@ -19,7 +20,7 @@ GATES: Final = ("PreToolUse", "PermissionRequest")
 """Events to which the answer says whether the call may run."""
 _SESSIONS: Final = uuid.UUID("0d6a1f2e-93f5-5f0e-8a55-6a1b8f4c7c02")
 _CUT: Final = 30_000
-"""Characters that are kept of a result that is too large, as ASCII: some of them take two bytes."""
+"""Characters that are kept of a result that is too large, as ASCII: escaped in JSON some take two bytes."""
 
 
 class HookBody(BaseModel):
@@ -78,9 +79,14 @@ def run_key(tool: str, args: dict[str, Any]) -> str:
 
 def _report(code: ReportCode, result: Any) -> OutcomeBody:
     try:
-        if len(json_bytes(result)) <= ARGUMENTS_BYTES:
+        whole = json_bytes(result)
+        if len(whole) <= ARGUMENTS_BYTES:
             return OutcomeBody(code=code, result=result)
-        return OutcomeBody(code=code, result=json.dumps(result)[:_CUT] + " (cut)")
+        # Who has the whole of it can show that it is what ran.
+        digest = hashlib.sha256(whole).hexdigest()
+        return OutcomeBody(
+            code=code, result=f"{json.dumps(result)[:_CUT]} (cut: {len(whole)} bytes of JSON, sha-256 {digest})"
+        )
     except NotCanonical:
         # A result that JSON cannot carry safely, such as half of a surrogate pair, is kept as text with escapes.
         return OutcomeBody(code=code, result=json.dumps(result)[:_CUT])

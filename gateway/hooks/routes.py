@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.errors import SignoffError
 from signoff.gateway.api.faults import FAULTS
-from signoff.gateway.auth.dependencies import Deps, LiveUpdates, TokenAgent
+from signoff.gateway.auth.dependencies import Deps, LiveUpdates, TokenReporter
 from signoff.gateway.calls.call_refusals import note_refused_request
 from signoff.gateway.errors import sentence
 from signoff.gateway.hooks.hook_answer import SILENT, HookAnswer, deny
@@ -37,7 +37,7 @@ async def answer_claude_code(
     deps: Deps,
     live: LiveUpdates,
     request: Request,
-    caller: TokenAgent,
+    caller: TokenReporter,
     hold: Hold = HOLD_SECONDS,
     defer: Defer = False,
     agent: Agent = None,
@@ -55,7 +55,7 @@ async def answer_codex(
     deps: Deps,
     live: LiveUpdates,
     request: Request,
-    caller: TokenAgent,
+    caller: TokenReporter,
     hold: Hold = HOLD_SECONDS,
     agent: Agent = None,
     user: User = None,

@@ -85,7 +85,7 @@ def wanted(method: str, path: str) -> Access:
     # A form of `/tools/` judges a made-up call: nothing runs and nobody is asked.
     looks = method in READING or path.startswith("/tools/")
     if path.startswith(("/v1/calls", "/v1/hooks/", "/mcp/", "/access/", "/aap/")):
-        return TokenAccess("token", "call")
+        return TokenAccess("token", "call", reports=path.startswith("/v1/hooks/"))
     scope: Any = "read" if looks else "start" if STARTING.match(path) else "decide"
     return TokenAccess("token", scope) if path.startswith("/v1/") else Access("cookie", scope)
 

@@ -10,6 +10,7 @@ import pytest
 from app_server import running_app
 from call_rig import second_gateway
 
+from signoff.contracts.limits import MIB
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.calls.call_reader import ExternalTurn, read_call
 from signoff.gateway.hooks.hook_answer import HookAnswer
@@ -224,6 +225,21 @@ async def test_codex_is_told_nothing_of_a_call_that_may_run(hooks: Callable[...,
     assert await session.answer("PostToolUse", "ls") == {}
     denied = await session.answer("PreToolUse", "sudo ls", tool_use_id="call_11")
     assert denied["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+async def test_an_answer_of_megabytes_is_kept_in_part(hooks: Callable[..., Any]) -> None:
+    """The call has ended, with the beginning of what came of it, its size and its digest."""
+    session = hooks()
+    await session.send(session.body("PreToolUse", "rm -rf dist", tool_use_id="toolu_1"))
+    call = await session.waiting()
+    await session.agent.decide(call)
+    assert await session.decision("rm -rf dist", "toolu_1") == ALLOWED
+    answered = {"stdout": "x" * 2 * MIB}
+    assert await session.answer("PostToolUse", "rm -rf dist", tool_use_id="toolu_1", tool_response=answered) == {}
+    ended = await session.agent.show(call)
+    assert (ended["state"], ended["code"]) == ("ended", "ok")
+    assert ended["result"].startswith('{"stdout": "xxx')
+    assert f"(cut: {2 * MIB + 13} bytes of JSON, sha-256 " in ended["result"]
 
 
 async def test_a_report_of_a_call_that_nobody_asked_about_says_nothing(hooks: Callable[..., Any]) -> None:

@@ -1,5 +1,6 @@
 """What a hook sends is read as recorded: whose call it is, which one, and what became of it."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,16 @@ def test_a_result_that_cannot_be_kept_is_cut(response: Any) -> None:
     outcome = body.outcome
     assert outcome is not None
     assert len(json_bytes(outcome.result)) <= ARGUMENTS_BYTES
+
+
+def test_of_a_result_that_was_cut_its_size_and_digest_are_told() -> None:
+    """Of its compact JSON, so that who has the whole of it can prove that."""
+    answered = {"stdout": "ä" * 100_000}
+    outcome = HookBody(hook_event_name="PostToolUse", tool_response=answered).outcome
+    assert outcome is not None
+    digest = hashlib.sha256(json_bytes(answered)).hexdigest()
+    assert outcome.result.endswith(f" (cut: 200013 bytes of JSON, sha-256 {digest})")
+    assert outcome.result.startswith('{"stdout": "\\u00e4')
 
 
 @pytest.mark.parametrize("session", ["a b", "../x", "x" * 49, "ä"])

@@ -10,6 +10,7 @@ from call_rig import CallRig, call_token, production_gateway, refusals
 from gateway_login import bearer, locked_rig, token_of
 
 from signoff.contracts.errors import ServerUnavailable
+from signoff.contracts.limits import REPORT_BODY_BYTES
 from signoff.gateway.hooks import hook_calls
 
 DEEP: Any = json.loads("[" * 100 + "]" * 100)
@@ -96,6 +97,18 @@ async def test_half_of_a_surrogate_pair_is_no_success(agent: CallRig) -> None:
         answer = await agent.http.post("/v1/hooks/codex?agent=coder", content=content, headers=headers)
         output = answer.json().get("hookSpecificOutput", {})
         assert (answer.status_code, output.get("permissionDecision", "")) in ((422, ""), (200, "deny"), (200, ""))
+
+
+async def test_a_report_is_of_any_size_up_to_its_limit(hooks: Callable[..., Any]) -> None:
+    """It is larger than any other request; what is larger still is no success."""
+    session = hooks()
+    empty = len(json.dumps(session.body("PostToolUse", "ls", tool_response="")))
+    for more, status in ((0, 200), (1, 413)):
+        report = session.body("PostToolUse", "ls", tool_response="x" * (REPORT_BODY_BYTES - empty + more))
+        content = json.dumps(report)
+        headers = {"content-type": "application/json"}
+        answer = await session.agent.http.post("/v1/hooks/codex?agent=coder", content=content, headers=headers)
+        assert (len(content), answer.status_code) == (REPORT_BODY_BYTES + more, status)
 
 
 async def test_other_events_are_answered_with_nothing(hooks: Callable[..., Any]) -> None:
