@@ -32,7 +32,7 @@ ERAS: Final = (LEGACY, MODERN)
 
 
 def mcp_catalog(ledger: Ledger) -> Catalog:
-    """The agents of `call_rig`, with tools that Signoff runs: one that may ask, one that only reads, one that fails."""
+    """The agents of `call_rig`, with tools that Signoff runs: they ask, also whoever wants it, only read, or fail."""
 
     def breaks(args: dict[str, Any], context: Any) -> Any:
         raise ValueError("the bank is closed")
@@ -41,6 +41,7 @@ def mcp_catalog(ledger: Ledger) -> Catalog:
     tools = [
         refund_tool(),
         pay_tool(ledger, asks, title="Pay"),
+        pay_tool(ledger, ApprovalPolicy(allow_self_approval=True), name="move", title="Move", effect="Move {amount}"),
         pay_tool(ledger, False, name="look", read_only=True, effect=""),
         pay_tool(ledger, False, name="broken", handler=ledger.handler("broken", breaks)),
     ]
@@ -56,9 +57,11 @@ class McpRig:
     secret: str
 
     @contextlib.asynccontextmanager
-    async def client(self, era: str, path: str = "/mcp/coder", **fields: Any) -> AsyncIterator[Client]:
+    async def client(
+        self, era: str, path: str = "/mcp/coder", *, secret: str = "", **fields: Any
+    ) -> AsyncIterator[Client]:
         """The protocol's own client of one era, with the agent's token."""
-        async with httpx2.AsyncClient(headers=bearer(self.secret), timeout=120) as http:
+        async with httpx2.AsyncClient(headers=bearer(secret or self.secret), timeout=120) as http:
             transport = streamable_http_client(f"{self.url}{path}", http_client=http)
             async with Client(transport, mode=era, **fields) as client:
                 yield client

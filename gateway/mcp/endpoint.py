@@ -19,8 +19,9 @@ from signoff.gateway.auth.streams import Streams
 from signoff.gateway.calls.call_proposer import agent_of
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.mcp.held_requests import HeldRequests, RequestName
-from signoff.gateway.mcp.sealed_values import MCP_KEY, is_session_id, new_session_id
+from signoff.gateway.mcp.sealed_values import MCP_KEY, ClientSession, new_session_id, open_session_id
 from signoff.gateway.mcp.tool_calls import SCOPE, ToolCalls
+from signoff.gateway.mcp.url_elicitation import SEND_BESIDE, opens_urls
 from signoff.gateway.transport.middleware import MCP
 from signoff.registry.extras import missing_extra
 
@@ -64,20 +65,23 @@ async def answer_message(
     agent_of(deps, caller, agent)
     if lacks := missing_extra("mcp"):
         raise BadRequest(f"`{MCP}{agent}` {lacks}", status=501, code="not_installed")
-    tenant, session, held = own_tenant(caller, None), request.headers.get(SESSION, ""), _held_of(request)
+    tenant, given, held = own_tenant(caller, None), request.headers.get(SESSION, ""), _held_of(request)
     key = await deps.store.secret_key(MCP_KEY)
-    if session and not is_session_id(key, tenant, agent, session):
+    session = open_session_id(key, tenant, agent, given) if given else ClientSession()
+    if session is None:
         # A client begins a new one then, as the protocol asks.
         return JSONResponse({"jsonrpc": "2.0", "id": None, "error": _NO_SESSION}, status_code=404)
     body = await request.body()
     method, params = _peek(body)
-    if method == "notifications/cancelled" and session:
-        held.cancel(RequestName(session, str(params.get("requestId"))))
+    if method == "notifications/cancelled" and session.id:
+        held.cancel(RequestName(session.id, str(params.get("requestId"))))
     if method == "tools/call":
         # Before it is proposed: what is refused must not have begun.
         streams: Streams = request.app.state.streams
         streams.refuse_more(request)
-    begun = new_session_id(key, tenant, agent) if method == "initialize" and not session else ""
+    begun = ""
+    if method == "initialize" and not session.id:
+        begun = new_session_id(key, tenant, agent, opens_urls=opens_urls(params.get("capabilities")))
     calls = ToolCalls(deps, live, request, held, caller, agent, user, session)
     return _ProtocolResponse(await asyncio.to_thread(_load_server), calls, body, begun)
 
@@ -107,6 +111,7 @@ class _ProtocolResponse(Response):
         self._calls = calls
         self._request: bytes | None = body
         self._session = session
+        self._begun = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def receiving() -> Message:
@@ -119,8 +124,15 @@ class _ProtocolResponse(Response):
             if message["type"] == "http.response.start" and self._session and message["status"] == 200:
                 MutableHeaders(scope=message)[SESSION] = self._session
             await send(message)
+            self._begun.set()
 
-        await self._server({**scope, SCOPE: self._calls}, receiving, sending)
+        async def send_beside(message: dict[str, Any]) -> None:
+            # The package sends no request where its answer might come to another gateway.
+            await self._begun.wait()
+            event = f"event: message\r\ndata: {json.dumps(message)}\r\n\r\n"
+            await send({"type": "http.response.body", "body": event.encode(), "more_body": True})
+
+        await self._server({**scope, SCOPE: self._calls, SEND_BESIDE: send_beside}, receiving, sending)
 
 
 def _held_of(request: Request) -> HeldRequests:

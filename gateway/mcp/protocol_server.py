@@ -33,6 +33,15 @@ from signoff.gateway.errors import BadRequest
 from signoff.gateway.mcp.call_result import result_of, waiting_words
 from signoff.gateway.mcp.call_task import TASKS, created_task, detailed_task
 from signoff.gateway.mcp.tool_calls import HOLD_SECONDS, LONG_HOLD_SECONDS, SCOPE, ToolCalls
+from signoff.gateway.mcp.url_elicitation import (
+    SEND_BESIDE,
+    DecisionPage,
+    SendBeside,
+    completion,
+    elicitation,
+    input_requests,
+    new_elicitation_name,
+)
 
 REFUSED: Final = -32000
 """The code of what is refused for a reason that the protocol has no code for."""
@@ -119,12 +128,35 @@ class _ToolRequest:
             # It is in Temporal: a client finds it by its id from now on.
             return created_task(answer, await calls.deps.view(turn.key))
         if answer.state not in SETTLED:
-            answer = await calls.hold(turn, self._ctx.request_id, self._seconds(), self._report)
+            page = await calls.decision_page(turn) if rounds == 0 and self._opens_urls() else None
+            if page is not None and self._is_modern:
+                # At once: its user cannot decide while the request that shows them where is held.
+                return {**await self._next_round(turn, rounds), "inputRequests": input_requests(page)}
+            answer = await self._hold(turn, page)
         if answer.state not in SETTLED and self._is_modern and rounds + 1 < ROUNDS:
-            state = await calls.seal_state(self._tool, self._args, turn, rounds + 1)
-            return {"resultType": "input_required", "requestState": state}
+            return await self._next_round(turn, rounds)
         await calls.hand_out(turn, answer)
         return CallToolResult.model_validate(result_of(answer))
+
+    async def _hold(self, turn: ExternalTurn, page: DecisionPage | None) -> CallAnswer:
+        send: SendBeside = cast(Request, self._ctx.request).scope[SEND_BESIDE]
+        name = new_elicitation_name()
+        if page is not None:
+            await send(elicitation(page, name))
+        answer = await self._calls.hold(turn, self._ctx.request_id, self._seconds(), self._report)
+        if page is not None and answer.state in SETTLED:
+            await send(completion(name))
+        return answer
+
+    async def _next_round(self, turn: ExternalTurn, rounds: int) -> dict[str, Any]:
+        state = await self._calls.seal_state(self._tool, self._args, turn, rounds + 1)
+        return {"resultType": "input_required", "requestState": state}
+
+    def _opens_urls(self) -> bool:
+        if not self._is_modern:
+            return self._calls.session.opens_urls
+        declared = self._ctx.session.client_capabilities
+        return declared is not None and declared.elicitation is not None and declared.elicitation.url is not None
 
     async def _find(self) -> tuple[ExternalTurn, CallAnswer, int]:
         """Returns the call as it stands, and after how many rounds."""

@@ -6,7 +6,7 @@ Every gateway over one store reads what another one sealed; nothing of a client 
 import secrets
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.gateway.signed_state import seal, unseal
@@ -17,15 +17,24 @@ _SESSION: Final = "mcp session"
 _STATE: Final = "mcp request state"
 
 
-def new_session_id(key: bytes, tenant: str, agent: str) -> str:
+class ClientSession(NamedTuple):
+    """What the id of a client's session says of the client."""
+
+    id: str = ""
+    """Empty of a client that has no session."""
+    opens_urls: bool = False
+    """Whether it said that it shows its user a page that it is asked to open."""
+
+
+def new_session_id(key: bytes, tenant: str, agent: str, *, opens_urls: bool = False) -> str:
     """Returns the id of a new session of an agent's."""
-    return seal(key, _SESSION, [tenant, agent, secrets.token_hex(8)])
+    return seal(key, _SESSION, [tenant, agent, secrets.token_hex(8), opens_urls])
 
 
-def is_session_id(key: bytes, tenant: str, agent: str, given: str) -> bool:
-    """Returns whether a session of this id was begun by this agent."""
+def open_session_id(key: bytes, tenant: str, agent: str, given: str) -> ClientSession | None:
+    """Returns the session of an id that this agent's client was given; None for any other."""
     values = unseal(key, _SESSION, given)
-    return values is not None and values[:2] == [tenant, agent]
+    return ClientSession(given, values[3]) if values is not None and values[:2] == [tenant, agent] else None
 
 
 @dataclass(frozen=True)

@@ -11,22 +11,25 @@ from starlette.requests import Request
 
 from signoff.contracts.call import CallContext
 from signoff.contracts.errors import NotFound, ServerUnavailable
+from signoff.contracts.ids import show_code
 from signoff.contracts.person import Person
 from signoff.contracts.requests import CallBody
 from signoff.contracts.responses import CallAnswer
 from signoff.engine.call_client import CallClient
+from signoff.gateway.approvals.decisions import eligibility_for
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
 from signoff.gateway.auth.streams import Streams
 from signoff.gateway.calls.call_proposer import CHANNEL, agent_of, asker_of, hand_out, propose
-from signoff.gateway.calls.call_reader import MOVING, ExternalTurn, confirm_call, load_call, read_call
+from signoff.gateway.calls.call_reader import MOVING, ExternalTurn, confirm_call, find_request, load_call, read_call
 from signoff.gateway.calls.call_withdrawal import SETTLED, withdraw
 from signoff.gateway.calls.permit_service import use_id
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.live import Live
 from signoff.gateway.mcp.held_requests import HeldRequests, RequestName
-from signoff.gateway.mcp.sealed_values import MCP_KEY, RequestBinding
+from signoff.gateway.mcp.sealed_values import MCP_KEY, ClientSession, RequestBinding
 from signoff.gateway.mcp.tool_list import list_tools
+from signoff.gateway.mcp.url_elicitation import DecisionPage
 from signoff.people.directory import principal_of, turn_context
 
 SCOPE: Final = "signoff.mcp"
@@ -62,8 +65,7 @@ class ToolCalls:
     caller: AuthenticatedCaller | None
     agent: str
     user: str | None
-    session: str = ""
-    """The id of the client's session, where it has one."""
+    session: ClientSession
 
     def tools(self) -> list[dict[str, Any]]:
         """Returns the tools that the agent may see, for the person in whose name it asks."""
@@ -117,6 +119,16 @@ class ToolCalls:
         with contextlib.suppress(BadRequest):
             await withdraw(self.deps, turn)
 
+    async def decision_page(self, turn: ExternalTurn) -> DecisionPage | None:
+        """Returns the page on which the person in whose name a call is asked for may decide; None where others may."""
+        asked = await find_request(self.deps, turn)
+        if asked is None or asked.request.state != "pending":
+            return None
+        if eligibility_for(asked.request, self._person(), self.deps.people, self.deps.clock()).code:
+            return None
+        words = f"{turn.call.tool} waits for your approval, {show_code(asked.request.code)}."
+        return DecisionPage(f"{self.deps.settings.public_url}/approvals/{asked.request.id}", words)
+
     async def seal_state(self, tool: str, args: dict[str, Any], turn: ExternalTurn, rounds: int) -> str:
         """Returns the sealed state of a request after a round, for its next one."""
         key = await self.deps.store.secret_key(MCP_KEY)
@@ -135,7 +147,7 @@ class ToolCalls:
         Its agent's token is looked at again before a result is told.
         """
         # Without a session another client's request may have the same id.
-        name = RequestName(self.session, str(request_id)) if self.session else None
+        name = RequestName(self.session.id, str(request_id)) if self.session.id else None
         streams: Streams = self.request.app.state.streams
         async with streams.hold(self.request):
             try:

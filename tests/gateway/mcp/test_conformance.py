@@ -107,6 +107,6 @@ async def test_the_inspector_lists_and_calls(mcp: McpRig) -> None:
         return found
 
     tools = (await inspect("--method", "tools/list"))["tools"]
-    assert [each["name"] for each in tools] == ["broken", "look", "pay"]  # type: ignore[attr-defined]
+    assert [each["name"] for each in tools] == ["broken", "look", "move", "pay"]  # type: ignore[attr-defined]
     called = await inspect("--method", "tools/call", "--tool-name", "pay", "--tool-arg", "amount=20")
     assert called["content"] == [{"type": "text", "text": "paid"}]

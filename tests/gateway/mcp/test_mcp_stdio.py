@@ -30,7 +30,7 @@ async def test_a_host_lists_and_calls_and_is_held(mcp: McpRig, tmp_path: Path, e
     """What is refused is told as the gateway tells it."""
     amount = next(_AMOUNTS)
     async with Client(stdio_client(server(mcp, tmp_path)), mode=era) as client:
-        assert [tool.name for tool in (await client.list_tools()).tools] == ["broken", "look", "pay"]
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["broken", "look", "move", "pay"]
         held = asyncio.create_task(client.call_tool("pay", {"amount": amount}))
         approval = await mcp.asked(f"Pay {amount}")
         # Beside the one that is held.

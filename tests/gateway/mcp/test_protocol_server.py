@@ -43,9 +43,9 @@ async def test_the_agent_sees_what_signoff_runs_for_it(mcp: McpRig, era: str) ->
     """In one order, with hints of what a call does; what the agent would run itself is not there."""
     async with mcp.client(era) as client:
         tools = (await client.list_tools()).tools
-    assert [tool.name for tool in tools] == ["broken", "look", "pay"]
+    assert [tool.name for tool in tools] == ["broken", "look", "move", "pay"]
     hints = {tool.name: (tool.annotations.read_only_hint, tool.annotations.destructive_hint) for tool in tools}  # type: ignore[union-attr]
-    assert hints == {"broken": (False, True), "look": (True, False), "pay": (False, True)}
+    assert hints == {"broken": (False, True), "look": (True, False), "move": (False, True), "pay": (False, True)}
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from signoff.gateway.mcp.sealed_values import RequestBinding, is_session_id, new_session_id
+from signoff.gateway.mcp.sealed_values import ClientSession, RequestBinding, new_session_id, open_session_id
 
 KEY = b"k" * 32
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
@@ -17,11 +17,17 @@ def test_a_session_is_its_agents() -> None:
     """Two are never alike; another agent, tenant or key knows none of them, nor is made-up text one."""
     first, second = (new_session_id(KEY, "main", "coder") for _ in range(2))
     assert first != second
-    assert is_session_id(KEY, "main", "coder", first)
-    assert not is_session_id(KEY, "main", "clerk", first)
-    assert not is_session_id(KEY, "acme", "coder", first)
-    assert not is_session_id(b"o" * 32, "main", "coder", first)
-    assert not any(is_session_id(KEY, "main", "coder", each) for each in ("", "x", f"{first}x", "é", "." * 3_000))
+    assert open_session_id(KEY, "main", "coder", first) == ClientSession(first)
+    assert open_session_id(KEY, "main", "clerk", first) is None
+    assert open_session_id(KEY, "acme", "coder", first) is None
+    assert open_session_id(b"o" * 32, "main", "coder", first) is None
+    assert not any(open_session_id(KEY, "main", "coder", each) for each in ("", "x", f"{first}x", "é", "." * 3_000))
+
+
+def test_a_session_says_whether_its_client_opens_pages() -> None:
+    """As the client said at its beginning."""
+    begun = new_session_id(KEY, "main", "coder", opens_urls=True)
+    assert open_session_id(KEY, "main", "coder", begun) == ClientSession(begun, opens_urls=True)
 
 
 def test_a_state_opens_for_the_same_request() -> None:
