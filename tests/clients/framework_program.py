@@ -43,10 +43,21 @@ class FrameworkProgram:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def play(
-        self, rig: ClientRig, case: Case, *, url: str = "", wait: float | None = None, tool: str = "refund"
+        self,
+        rig: ClientRig,
+        case: Case,
+        *,
+        url: str = "",
+        wait: float | None = None,
+        tool: str = "refund",
+        shim: float | None = None,
     ) -> dict[str, Any]:
-        """The text that the agent ends with, and the refunds that its tool, `tool` at the gateway, has run."""
+        """The text that the agent ends with, and the refunds that its tool, `tool` at the gateway, has run.
+
+        With `shim` it is asked about by the Agent Approval Protocol, for so many seconds where nothing answers.
+        """
         given = {"url": url or rig.url, "token": rig.token, "turns": case.spoken(), "wait": wait, "tool": tool}
+        given["shim"] = shim
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         async with self.lock:

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 from killable_stack import killable, lines, make_keys, seen, store_url
+from killed_requests import KilledRequests
 
 from signoff.audit.checkpoints import Checkpoints
 from signoff.audit.log import AuditLog
@@ -97,6 +98,12 @@ class Installation:
         answer = await self.insist(f"/v1/approvals/{approval}/decide", "ana", uuid.uuid4().hex, **sent)
         assert answer.json()["status"] in ("accepted", "pending"), answer.text
 
+    async def approve_order(self, order: str) -> None:
+        """A person's yes to what is asked about an order."""
+        listed = (await self.send("GET", "/v1/approvals", "ana")).json()["approvals"]
+        [asked] = [each["id"] for each in listed if order in each["effect"]]
+        await self.approve(asked.removesuffix(".c1.1"))
+
     async def use(self, call: str) -> dict[str, Any]:
         """Uses a permit and runs the effect."""
         answer = await self.insist(f"/v1/calls/{call}/use", key=uuid.uuid4().hex)
@@ -159,6 +166,8 @@ async def test_calls_outlive_kills_at_every_step(server: ServerHandle, tmp_path:
             asked = await found.until("inside", "waiting", tool="inside", args={"amount": 1})
         await found.approve(asked["id"])
         await seen(tmp_path / "inside")
+        requests = KilledRequests(f"http://127.0.0.1:{found.port}/aap/coder", found.tokens["coder"])
+        await requests.begin()
         on_its_way = [
             asyncio.create_task(found.propose(f"way-{number}", use=f"process-{number}")) for number in range(IN_FLIGHT)
         ]
@@ -197,6 +206,9 @@ async def test_calls_outlive_kills_at_every_step(server: ServerHandle, tmp_path:
                 used = await found.until(f"way-{number}", "used", use=f"process-{number}")
             found.effects.append(used["key"])
             await found.report(used["id"])
+
+        # An adapter of the Agent Approval Protocol comes back in the same way.
+        await requests.finish(found.approve_order)
 
         # What Signoff ran is not begun again; that people are asked in the end, test_kills.py waits for.
         inside = await found.until("inside", "running", "waiting", tool="inside", args={"amount": 1})

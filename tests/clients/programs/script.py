@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from agentapprovalprotocol import AsyncClient, AsyncGate
+
 from signoff_client import Call, Gate
 
 
@@ -23,16 +25,15 @@ class NamedGate(Gate):
 
 def serve(example: str, make_model: Callable[[list[list[dict[str, Any]]]], Any]) -> None:
     """Plays cases with the example's agent and a model that makes these calls, one list of calls a turn."""
-    module: Any = importlib.import_module(f"external_agents.{example}")
     answers = sys.stdout
     # Whatever a framework prints is no answer.
     with contextlib.redirect_stdout(sys.stderr):
         for line in sys.stdin:
             case = json.loads(line)
-            print(json.dumps(asyncio.run(_play(module, make_model, case))), file=answers, flush=True)
+            print(json.dumps(asyncio.run(_play(example, make_model, case))), file=answers, flush=True)
 
 
-async def _play(module: Any, make_model: Callable[[list[list[dict[str, Any]]]], Any], case: dict[str, Any]) -> Any:
+async def _play(example: str, make_model: Callable[[list[list[dict[str, Any]]]], Any], case: dict[str, Any]) -> Any:
     ran: list[list[Any]] = []
 
     def refund(order: str, euro: float) -> str:
@@ -42,11 +43,20 @@ async def _play(module: Any, make_model: Callable[[list[list[dict[str, Any]]]], 
             raise ValueError("the bank is closed")
         return f"refunded {euro:.0f} EUR for {order}"
 
+    module, gate = _gated(example, case)
     module.refund = refund
-    gate = NamedGate(case["url"], case["token"], patience=0.0, wait=case["wait"])
-    gate.name = case["tool"]
     try:
         text = await module.run(make_model(case["turns"]), gate, "refund it")
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
     return {"text": str(text), "ran": ran}
+
+
+def _gated(example: str, case: dict[str, Any]) -> tuple[Any, Any]:
+    """The example's agent with a gate, or the one that the shim of the Agent Approval Protocol stands before."""
+    if case["shim"] is None:
+        gate = NamedGate(case["url"], case["token"], patience=0.0, wait=case["wait"])
+        gate.name = case["tool"]
+        return importlib.import_module(f"external_agents.{example}"), gate
+    client = AsyncClient(f"{case['url']}/aap/coder", case["token"], retry_budget=case["shim"])
+    return importlib.import_module(f"aap_shims.{example}"), AsyncGate(client)

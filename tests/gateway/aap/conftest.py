@@ -1,10 +1,13 @@
-"""One adapter for the whole session; each test asks about orders of its own."""
+"""One adapter for the whole session, and PostgreSQL; each test asks about orders of its own."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 from aap_rig import Adapter, adapter
 from call_rig import CallRig
+from store_fixtures import postgres_server, postgres_url
+
+__all__ = ["coder", "postgres_server", "postgres_url"]
 
 
 @pytest.fixture(scope="session")

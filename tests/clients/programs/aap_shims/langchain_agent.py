@@ -1,0 +1,16 @@
+"""An agent of LangChain behind the protocol's own shim."""
+
+from typing import Any
+
+from agentapprovalprotocol import AsyncGate
+from agentapprovalprotocol.langgraph import ApprovalMiddleware
+from langchain.agents import create_agent
+
+refund: Any = None
+"""The tool, which the script of a case puts here."""
+
+
+async def run(model: Any, gate: AsyncGate, text: str) -> str:
+    """Runs the agent, all of whose calls are asked about."""
+    agent = create_agent(model, [refund], middleware=[ApprovalMiddleware(async_gate=gate)])
+    return str((await agent.ainvoke({"messages": [("user", text)]}))["messages"][-1].text)

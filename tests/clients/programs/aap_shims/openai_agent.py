@@ -1,0 +1,17 @@
+"""An agent of the OpenAI Agents SDK behind the protocol's own shim."""
+
+from typing import Any
+
+from agentapprovalprotocol import AsyncGate
+from agentapprovalprotocol.openai_agents import Approvals
+from agents import Agent, Runner, function_tool
+
+refund: Any = None
+"""The tool, which the script of a case puts here."""
+
+
+async def run(model: Any, gate: AsyncGate, text: str) -> str:
+    """Runs the agent, all of whose calls are asked about."""
+    agent = Agent("clerk", model=model, tools=[function_tool(refund)])
+    Approvals(gate=gate).protect(agent)
+    return str((await Runner.run(agent, text)).final_output)
