@@ -13,7 +13,7 @@ from framework_program import Case, FrameworkProgram, framework_program
 
 from signoff_client import Call
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 FRAMEWORKS = (
     "openai",
     "langchain",
