@@ -87,7 +87,13 @@ AREAS = {
                 *("test_gate_names", "test_instants", "test_context_and_data", "test_tool_settings"),
                 *("results/test_taken_updates",),
                 *("results/test_result_processor", "results/test_read_rest_tool"),
-                *("test_caller_check", "test_detail_cards", "hooks/test_permissions", "hooks/test_hook_caller"),
+                *(
+                    "test_caller_check",
+                    "test_stored_permit",
+                    "test_detail_cards",
+                    "hooks/test_permissions",
+                    "hooks/test_hook_caller",
+                ),
             )
         ),
     ),

@@ -1,0 +1,233 @@
+"""What a permit says of who decided is what the store and the gates bear out, and nothing that it claims itself."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool
+
+from signoff.activities.approval_reader import doubts_of
+from signoff.activities.permit_check import (
+    SignaturePolicy,
+    StoredApproval,
+    has_happened,
+    is_given_up,
+    undone_by,
+    words_on,
+)
+from signoff.activities.stored_permit import prove_for_probe, prove_permit, undone
+from signoff.approvals.digest import doubt_digest, question_hash
+from signoff.approvals.machine import vote_of
+from signoff.approvals.request_state import StoredAnswer
+from signoff.contracts.activity_messages import Authority, Tally
+from signoff.contracts.approval import Question
+from signoff.contracts.call import RuleReference
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision, Verdict
+from signoff.contracts.message import CallPart
+from signoff.keys.signatures import Verifier
+from signoff.people.directory import FixedDirectory
+from signoff.people.eligibility import ApproverSpec
+from signoff.people.voter_set import VoterSet
+from signoff.policy.compiled_policy import CompiledPolicy
+from signoff.registry.gates.pipeline import judge
+from signoff.store.questions.approval_rows import ApprovalRows
+from signoff.testing.builders import a_decision, a_permit, a_person, a_question
+
+NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
+DEVELOPMENT = SignaturePolicy(Verifier(), development=True)
+PRODUCTION = SignaturePolicy(Verifier(), development=False)
+VOTERS = VoterSet(
+    FixedDirectory([a_person("ana"), a_person("bo"), a_person("eve", roles=())]),
+    (ApproverSpec("main", ("role:approvers",), "guest", False, quorum=1),),
+    NOW,
+)
+PERMIT = a_permit(kind="approved")
+CLAIMED = a_permit(
+    kind="approved",
+    approval_id="main.s.t.c9.9",
+    revision=9,
+    quorum=9,
+    decisions=(a_decision(subject="eve"),),
+    rule=RuleReference(kind="global", name="claimed"),
+    policy_hash="claimed",
+    doubts=(a_decision(subject="eve"),),
+    grant="claimed",
+    override="claimed",
+)
+SIGNED: dict[str, Any] = {"key_id": "k", "signature": "forged"}
+
+
+def policy_of(*, accept_unsigned: bool = False) -> CompiledPolicy:
+    """The policy of `pay`."""
+    return catalog_of([pay_tool(Ledger(), ApprovalPolicy(accept_unsigned=accept_unsigned))]).policy("pay")
+
+
+def doubt(revision: int, number: int = 1, **fields: Any) -> Question:
+    """What became of the try with that ticket, as people are asked."""
+    given: dict[str, Any] = {
+        "kind": "in_doubt",
+        "doubt_of": number,
+        "digest": doubt_digest(PERMIT.digest, number),
+        "opened_at": NOW,
+    }
+    return a_question(revision=revision, **given | fields)
+
+
+def word(question: Question, subject: str, verdict: Verdict = "approved", **fields: Any) -> Decision:
+    """What somebody says to a question."""
+    about: dict[str, Any] = {"revision": question.revision, "question_hash": question_hash(question)}
+    return a_decision(verdict=verdict, subject=subject, **about | fields)
+
+
+def rows_of(
+    *questions: Question, answered: tuple[tuple[Question, Decision], ...] = (), after: float = 60.0
+) -> ApprovalRows:
+    """What lies in the store so many seconds after it was asked."""
+    answers = tuple(
+        StoredAnswer(
+            question.revision,
+            number,
+            vote_of(decision, Authority(allowed=True, subject=decision.subject, assurance="session"), NOW),
+            NOW,
+        )
+        for number, (question, decision) in enumerate(answered, 1)
+    )
+    return ApprovalRows(questions, answers, NOW + timedelta(seconds=after))
+
+
+def test_a_try_is_undone_by_the_answers_to_the_last_question_about_it() -> None:
+    """Those of another try, or of an earlier question, say nothing here: who was asked anew had not heard them."""
+    first, second, other = doubt(1), doubt(2), doubt(3, number=2)
+    given = word(second, "ana")
+    rows = rows_of(
+        first, second, other, answered=((first, word(first, "bo")), (second, given), (other, word(other, "bo")))
+    )
+    assert undone_by(PERMIT, rows, 1) == (given,)
+    assert undone_by(PERMIT, rows_of(first, second, answered=((first, word(first, "bo")),)), 1) == ()
+    assert undone_by(PERMIT, rows, 3) == ()
+    # Of the same try, with arguments that were changed since.
+    changed = doubt(4, digest=doubt_digest("changed", 1))
+    assert undone_by(PERMIT, rows_of(changed, answered=((changed, word(changed, "ana")),)), 1) == ()
+    assert undone_by(PERMIT, None, 1) == ()
+    assert doubts_of(rows) == (first, second, other)
+    assert doubts_of(rows_of(a_question(), first)) == (first,)
+    assert doubts_of(None) == ()
+
+
+@pytest.mark.parametrize("verdict", ["happened", "denied"])
+@pytest.mark.parametrize("asked_again", [True, False])
+def test_nothing_undoes_a_try_that_somebody_said_happened_or_gave_up(*, verdict: Verdict, asked_again: bool) -> None:
+    """However many say otherwise when they are asked again."""
+    first, second = doubt(1), doubt(2)
+    given = [(first, word(first, "bo", verdict))] + [(second, word(second, "ana"))] * asked_again
+    rows = rows_of(first, *[second] * asked_again, answered=tuple(given))
+    assert undone_by(PERMIT, rows, 1) == ()
+
+
+def test_nothing_undoes_a_try_of_which_too_few_spoke_in_time() -> None:
+    """One of two, until the time that was given for it is over."""
+    asked = doubt(1, quorum=2, timeout=60.0)
+    given = ((asked, word(asked, "ana")),)
+    assert len(undone_by(PERMIT, rows_of(asked, answered=given, after=59), 1)) == 1
+    assert undone_by(PERMIT, rows_of(asked, answered=given, after=61), 1) == ()
+
+
+def test_a_yes_to_the_call_says_nothing_of_a_try_of_it() -> None:
+    """And neither does what names another question, wherever it lies; a raw word of the permit counts beside them."""
+    asked, call = doubt(1), a_question(revision=2)
+    raw, signed = word(asked, "bo"), word(asked, "eve", **SIGNED)
+    claimed = (raw, signed, word(asked, "ana", key_id="k"), word(asked, "ana", question_hash="0" * 64))
+    permit = PERMIT.model_copy(update={"doubts": claimed})
+    for wrong in (
+        word(asked, "ana", question_hash=question_hash(call)),
+        word(asked, "ana", approval_id="main.s.t.c2.1"),
+    ):
+        assert words_on(PERMIT, rows_of(asked, call, answered=((asked, wrong),)), 1) == ()
+    assert words_on(permit, rows_of(asked), 1) == (raw,)
+    again = doubt(3)
+    given = (asked, word(asked, "ana")), (again, word(again, "bo"))
+    assert words_on(PERMIT, rows_of(asked, again, answered=given), 1) == (given[0][1], given[1][1])
+
+
+def test_it_takes_as_many_to_say_that_it_did_not_happen_as_are_asked() -> None:
+    """Different people, of those who may answer; one who says that it did, or gives it up, ends it."""
+    asked, policy = doubt(1), policy_of()
+    ana, bo, eve = (word(asked, name) for name in ("ana", "bo", "eve"))
+    assert is_given_up((ana, bo), 2, policy, DEVELOPMENT, VOTERS)
+    assert not is_given_up((ana, ana), 2, policy, DEVELOPMENT, VOTERS)
+    assert not is_given_up((ana, eve), 2, policy, DEVELOPMENT, VOTERS)
+    assert not is_given_up((word(asked, ""),), 1, policy, DEVELOPMENT, VOTERS)
+    for verdict in ("happened", "denied"):
+        assert not is_given_up((ana, bo, word(asked, "ana", verdict)), 1, policy, DEVELOPMENT, VOTERS)
+    # What names nobody is nobody's word, whatever it says.
+    assert is_given_up((ana, word(asked, "", "happened")), 1, policy, DEVELOPMENT, VOTERS)
+    assert not is_given_up((ana, bo), 1, policy, PRODUCTION, VOTERS)
+    assert is_given_up((ana,), 1, policy_of(accept_unsigned=True), PRODUCTION, VOTERS)
+
+
+def test_a_try_has_happened_where_one_who_may_answer_says_so() -> None:
+    """In this very word about this try, which the gateway vouches for."""
+    asked, policy = doubt(1), policy_of()
+    given = word(asked, "ana", "happened")
+    assert has_happened(given, (word(asked, "bo"), given), policy, DEVELOPMENT, VOTERS)
+    assert not has_happened(given, (word(asked, "bo"),), policy, DEVELOPMENT, VOTERS)
+    assert not has_happened(given, (given,), policy, PRODUCTION, VOTERS)
+    for other in (word(asked, "ana"), word(asked, "ana", "denied"), word(asked, "eve", "happened")):
+        assert not has_happened(other, (other, given), policy, DEVELOPMENT, VOTERS)
+
+
+def test_an_approved_permit_is_what_the_store_has_of_it() -> None:
+    """Its claims are gone, those about tries of the call as well."""
+    question = a_question(
+        revision=2, quorum=2, rule=RuleReference(kind="global", name="large"), policy_hash="p", override="o"
+    )
+    given = (word(question, "ana"), word(question, "bo"))
+    found = judge(
+        catalog_of([pay_tool(Ledger())]),
+        PERMIT.ctx,
+        CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 1, "to": "Ana"})),
+        {"amount": 1, "to": "Ana"},
+        Tally(),
+    )
+    proved = prove_permit(CLAIMED, found, StoredApproval(question, "h", given))
+    facts: dict[str, Any] = {
+        "revision": 2,
+        "quorum": 2,
+        "rule": question.rule,
+        "policy_hash": "p",
+        "override": "o",
+        "decisions": given,
+    }
+    assert proved == a_permit(kind="approved", approval_id=question.id, **facts)
+    assert prove_permit(CLAIMED, found, None) == PERMIT
+    ruled = prove_permit(CLAIMED.model_copy(update={"kind": "auto"}), found, None)
+    assert found.verdict is not None
+    assert ruled == a_permit(rule=found.verdict.rule, policy_hash=found.verdict.policy_hash)
+    granted = found.model_copy(update={"grant": "g", "verdict": None})
+    assert prove_permit(CLAIMED.model_copy(update={"kind": "auto"}), granted, None) == a_permit(grant="g")
+
+
+def test_a_probe_is_told_of_answers_that_are_vouched_for() -> None:
+    """Of a call that nobody was asked about it is told of none."""
+    question = a_question()
+    ana, nobody, forged = word(question, "ana"), word(question, ""), word(question, "bo", **SIGNED)
+    approval = StoredApproval(question, "h", (ana, nobody, forged))
+    told = prove_for_probe(CLAIMED, approval, policy_of(), DEVELOPMENT)
+    assert told == a_permit(kind="approved", approval_id=question.id, decisions=(ana,))
+    assert prove_for_probe(CLAIMED, approval, policy_of(), PRODUCTION).decisions == ()
+    assert prove_for_probe(CLAIMED, approval, policy_of(accept_unsigned=True), PRODUCTION).decisions == (ana,)
+    assert prove_for_probe(CLAIMED, None, policy_of(), DEVELOPMENT) == a_permit()
+
+
+def test_the_record_has_who_said_that_earlier_tries_did_not_happen() -> None:
+    """Of those before this one, oldest first; neither other words nor what nobody vouches for."""
+    first, second, third = doubt(1), doubt(2, number=2), doubt(3, number=3)
+    given = [word(each, "ana") for each in (first, second, third)]
+    more = ((second, word(second, "bo", "happened")), (first, word(first, "", reason="x")))
+    rows = rows_of(
+        a_question(revision=4), third, second, first, answered=(*zip((first, second, third), given, strict=True), *more)
+    )
+    assert undone(PERMIT, rows, 3, policy_of(), DEVELOPMENT) == (given[0], given[1])
+    assert undone(PERMIT, rows, 3, policy_of(), PRODUCTION) == ()
+    assert undone(PERMIT, None, 3, policy_of(), DEVELOPMENT) == ()
