@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
+from fork_server import SERVER
 from store_fixtures import running_postgres
 
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, find_temporal, free_port, run_server
@@ -92,7 +93,7 @@ class Box:
         told = {key: self._here(name, service, str(value)) for key, value in service["environment"].items()}
         if told.get("PGHOST") == "postgres":
             told["PGHOST"], _, told["PGPORT"] = self.postgres.partition(":")
-        programs = [Path(sys.executable).parent, *_programs()]
+        programs = [SERVER.shell_programs(), Path(sys.executable).parent, *_programs()]
         path = os.pathsep.join(dict.fromkeys([*map(str, programs), os.environ["PATH"]]))
         return {"PATH": path, "HOME": str(self.folder), **told, **more}
 

@@ -3,8 +3,10 @@
 Importing is most of what a start costs, 1.5 s of processor time, and the tests start hundreds of processes. A fork of
 one that has imported and done nothing else is such a process in all but its start: it has a pid of its own, is a child
 of the tests' process, has the folder, the environment, the arguments and the files that it was given, is killed and
-waited for like any other, and runs the same module as `__main__`. What is started by its name from a shell, in another
-environment, or with `-c` starts as ever; so does what a program itself starts.
+waited for like any other, and runs the same module as `__main__`. What is started in another environment or with `-c`
+starts as ever; so does what a program itself starts, but for the demo and the benchmarks, which are forks and start
+forks. A shell that has `ForkServer.shell_programs` first in its search
+path starts forks by the name `signoff`, see `shell_fork`.
 """
 
 import atexit
@@ -16,6 +18,9 @@ import inspect
 import json
 import os
 import runpy
+import select
+import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -23,6 +28,7 @@ import tempfile
 import threading
 import time
 import traceback
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypedDict
@@ -32,8 +38,13 @@ from signoff.policy.second_engine import second_program
 HERE: Final = Path(__file__).resolve().parent
 SIGNOFF: Final = Path(sys.executable).with_name("signoff")
 PROGRAM: Final = "signoff.cli.main"
-"""The module of the program `signoff`; what else is started by `-m` stays outside."""
+"""The module of the program `signoff`."""
+STARTING: Final = frozenset(
+    {"demo", "bench", "bench.external_calls", "bench.memory", "bench.scale", "bench.scale.week"}
+)
+"""Programs of ours that start `signoff` in their turn, each time as a fork too; what else `-m` starts stays outside."""
 _WORKERS: Final = ("held_worker.py", "killable_stack.py", "killable_worker.py", "subscriber_worker.py")
+SHELL_FORK: Final = HERE / "shell_fork.py"
 FORKED_FILES: Final = frozenset(str(HERE / name) for name in _WORKERS)
 """Programs of the tests' own that are not about what a start imports."""
 IMPORTED: Final = ("signoff.cli.local.gateway", "signoff.cli.local.worker", "signoff.cli.local.codec")
@@ -63,11 +74,11 @@ def forkable_words(args: Any, env: Mapping[str, str]) -> list[str] | None:
     if not words or _interpreter_options(env) != _OURS:
         return None
     if words[0] == sys.executable:
-        if words[1:3] == ["-m", PROGRAM]:
+        if words[1:2] == ["-m"] and words[2:3] and words[2] in {PROGRAM, *STARTING}:
             return words[1:]
         return words[1:] if len(words) > 1 and words[1] in FORKED_FILES else None
     found = next((each for each in os.get_exec_path(dict(env)) if (Path(each) / "signoff").exists()), "")
-    if words[0] == str(SIGNOFF) or (words[0] == "signoff" and Path(found) == SIGNOFF.parent):
+    if words[0] == str(SIGNOFF) or (words[0] == "signoff" and Path(found) in (SIGNOFF.parent, SERVER.shell_folder)):
         return ["-m", PROGRAM, *words[1:]]
     return None
 
@@ -78,7 +89,9 @@ def _interpreter_options(env: Mapping[str, str]) -> dict[str, str]:
     told = {name: value for name, value in env.items() if value and name.startswith(names)}
     # What Python makes of no language at all.
     told = {"LANG": "C.UTF-8", **told}
-    return {name: value for name, value in told.items() if name not in _OUTPUT_OPTIONS}
+    # The checkout itself, as the benchmarks have it, hides nothing that is imported.
+    as_ever = {"LC_CTYPE": told["LANG"], "PYTHONPATH": str(HERE.parent)}
+    return {name: value for name, value in told.items() if name not in _OUTPUT_OPTIONS and as_ever.get(name) != value}
 
 
 _OURS: Final = _interpreter_options(os.environ)
@@ -90,6 +103,8 @@ class ForkServer:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._peer: socket.socket | None = None
+        self._address = _new_address()
+        self.shell_folder: Path | None = None
 
     def start(self) -> None:
         """Starts the server, which imports by itself: nobody waits for that who asks it for a fork later."""
@@ -111,13 +126,54 @@ class ForkServer:
             raise OSError("the fork server has ended")
         return int(reply)
 
-    def _start(self) -> socket.socket:
+    def become_own(self) -> None:
+        """Gives this process, a fork itself, a server of its own, which has imported what it has, and ends with it.
+
+        Not the one that it is a fork of: children are to be its own, so that it kills them and waits for them.
+        """
+        self._address, self.shell_folder = _new_address(), None
+        ours, theirs = self._pair()
+        listener = self._listen()
+        if os.fork() == 0:
+            ours.close()
+            serve(theirs, listener)
+            os._exit(0)
+        theirs.close()
+        listener.close()
+        self._peer = ours
+
+    def shell_programs(self) -> Path:
+        """Returns a folder for a shell's search path whose `signoff` is a fork; it is removed with the tests."""
+        self.start()
+        with self._lock:
+            if self.shell_folder is None:
+                self.shell_folder = Path(tempfile.mkdtemp(prefix="signoff-forks-"))
+                atexit.register(shutil.rmtree, self.shell_folder)
+                program = self.shell_folder / "signoff"
+                call = f"stand_for_fork({self._address!r}, {str(SIGNOFF)!r})\n"
+                # Isolated and without packages: it takes a hundredth of a second.
+                program.write_text(f"#!{sys.executable} -IS\n{SHELL_FORK.read_text(encoding='utf-8')}\n\n{call}")
+                program.chmod(0o755)
+            return self.shell_folder
+
+    def _pair(self) -> tuple[socket.socket, socket.socket]:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for each in (ours, theirs):
             each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MESSAGE_BYTES)
-        with theirs:
+        return ours, theirs
+
+    def _listen(self) -> socket.socket:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener.bind(f"\0{self._address}")
+        listener.listen(64)
+        return listener
+
+    def _start(self) -> socket.socket:
+        ours, theirs = self._pair()
+        with theirs, self._listen() as listener:
+            numbers = (theirs.fileno(), listener.fileno())
             # The tests' own end is closed in it, so that it ends with them.
-            child = subprocess.Popen([sys.executable, __file__, str(theirs.fileno())], pass_fds=(theirs.fileno(),))
+            child = subprocess.Popen([sys.executable, __file__, *map(str, numbers)], pass_fds=numbers)
         atexit.register(self._end, child)
         return ours
 
@@ -125,6 +181,11 @@ class ForkServer:
         if self._peer is not None:
             self._peer.close()
         child.wait()
+
+
+def _new_address() -> str:
+    """One of Linux' abstract names, of which no file is left."""
+    return f"signoff-forks-{uuid.uuid4().hex}"
 
 
 SERVER: Final = ForkServer()
@@ -162,25 +223,64 @@ def _adopt_orphans(wanted: bool) -> None:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
-def serve(peer: socket.socket) -> None:
-    """Forks for each request until the tests have ended."""
-    sys.path.insert(0, str(HERE))
-    for name in IMPORTED:
-        importlib.import_module(name)
-    # Reads CEL's grammar, which takes a tenth of a second, into a cache; nothing more of it stays.
-    second_program("true")
-    # What is here stays, in each fork as well.
-    gc.freeze()
+def serve(peer: socket.socket, listener: socket.socket) -> None:
+    """Forks for each request of the tests', and of shells that they start, until the tests have ended."""
     threads = os.listdir("/proc/self/task")
     assert len(threads) == 1, "a fork has but one thread: what the others held would be held for ever"
     while True:
-        message, files, _, _ = socket.recv_fds(peer, _MESSAGE_BYTES, 3)
-        if not message:
-            return
-        _answer(peer, json.loads(message), files)
+        ready, _, _ = select.select([peer, listener], [], [])
+        if peer in ready:
+            message, files, _, _ = socket.recv_fds(peer, _MESSAGE_BYTES, 3)
+            if not message:
+                return
+            _answer(peer, listener, json.loads(message), files)
+        if listener in ready:
+            with listener.accept()[0] as shell:
+                _answer_shell(shell, peer, listener)
 
 
-def _answer(peer: socket.socket, request: ForkRequest, files: Sequence[int]) -> None:
+def _answer_shell(shell: socket.socket, peer: socket.socket, listener: socket.socket) -> None:
+    """Forks a keeper with the program as its child: it tells the shell's program of its end, and ends it with that."""
+    message, files, _, _ = socket.recv_fds(shell, _MESSAGE_BYTES, 3)
+    if message and os.fork() == 0:
+        try:
+            peer.close()
+            listener.close()
+            request: ForkRequest = json.loads(message)
+            if _interpreter_options(request["env"]) == _OURS:
+                _keep(shell, request, files)
+        finally:
+            os._exit(0)
+    for file in files:
+        os.close(file)
+    # Keepers that have ended; every other child of this process is waited for where it is made.
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _keep(shell: socket.socket, request: ForkRequest, files: Sequence[int]) -> None:
+    child = os.fork()
+    if child == 0:
+        shell.close()
+        _run(request, files)
+    for file in files:
+        os.close(file)
+    ended = os.pidfd_open(child)
+    with contextlib.suppress(OSError):
+        shell.send(str(child).encode())
+    either: list[Any] = [shell, ended]
+    if shell in select.select(either, [], [])[0]:
+        signal.pidfd_send_signal(ended, signal.SIGKILL)
+    end = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    assert end is not None
+    with contextlib.suppress(OSError):
+        shell.send(str(end.si_status if end.si_code == os.CLD_EXITED else -end.si_status).encode())
+        # Waited for only now: until the shell's program is gone it may send signals to this pid.
+        shell.recv(1)
+
+
+def _answer(peer: socket.socket, listener: socket.socket, request: ForkRequest, files: Sequence[int]) -> None:
     told, tell = os.pipe()
     may_begin, begun = os.pipe()
     between = os.fork()
@@ -190,6 +290,7 @@ def _answer(peer: socket.socket, request: ForkRequest, files: Sequence[int]) -> 
             for each in (told, tell, begun):
                 os.close(each)
             peer.close()
+            listener.close()
             # Until its parent is the tests' process.
             os.read(may_begin, 1)
             os.close(may_begin)
@@ -211,6 +312,9 @@ def _run(request: ForkRequest, files: Sequence[int]) -> NoReturn:
     try:
         _become(request, files)
         words = request["words"]
+        if words[1] in STARTING:
+            SERVER.become_own()
+            subprocess.Popen = ForkingPopen  # type: ignore[misc]
         if words[0] == "-m":
             sys.argv = words[1:]
             sys.path[0] = os.getcwd()
@@ -242,6 +346,9 @@ def _become(request: ForkRequest, files: Sequence[int]) -> None:
     os.environ.update(request["env"])
     # What was read of the environment at the start.
     time.tzset()
+    if path := os.environ.get("PYTHONPATH"):
+        # Of what is never the first, which is the program's own folder.
+        sys.path.insert(1, path)
     tempfile.tempdir = None
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     at_once = bool(os.environ.get("PYTHONUNBUFFERED"))
@@ -249,5 +356,12 @@ def _become(request: ForkRequest, files: Sequence[int]) -> None:
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(HERE))
+    for imported in IMPORTED:
+        importlib.import_module(imported)
+    # Reads CEL's grammar, which takes a tenth of a second, into a cache; nothing more of it stays.
+    second_program("true")
+    # What is here stays, in each fork as well.
+    gc.freeze()
     # Whoever interrupts the tests ends them, and they this.
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve(*(socket.socket(fileno=int(each)) for each in sys.argv[1:]))

@@ -11,12 +11,21 @@ from pathlib import Path
 import fork_server
 import psutil
 import pytest
-from fork_server import HERE, PROGRAM, SIGNOFF, ForkingPopen, forkable_words
+from fork_server import HERE, PROGRAM, SERVER, SIGNOFF, ForkingPopen, forkable_words
 
 from signoff.contracts.names import VERSION
 
 PYTHON = sys.executable
 CODEC = [PYTHON, "-m", PROGRAM, "codec"]
+DEMO = f"""
+import os, psutil, subprocess, sys
+with subprocess.Popen([sys.executable, "-m", "{PROGRAM}", "hook", "claude-code"], stdin=subprocess.PIPE) as process:
+    print(psutil.Process(process.pid).cmdline()[1])
+    print(psutil.Process(process.pid).ppid() == os.getpid())
+    process.kill()
+    print(process.wait())
+"""
+"""What starts Signoff as the demo does."""
 
 
 async def test_a_fork_has_what_it_was_given(tmp_path: Path) -> None:
@@ -72,9 +81,12 @@ def test_who_orphans_somebody_does_not_hand_them_to_the_tests() -> None:
         ([PYTHON, str(HERE / "face_workflow.py"), "some"], {}, None),
         ([PYTHON, str(HERE.parent / "worker.py")], {}, None),
         ([PYTHON, "-u", "-m", PROGRAM, "worker"], {}, None),
-        ([PYTHON, "-m", "bench"], {}, None),
+        ([PYTHON, "-m", "demo", "edit"], {}, ["-m", "demo", "edit"]),
+        ([PYTHON, "-m", "pytest"], {}, None),
+        ([PYTHON, "-m"], {}, None),
         ([PYTHON, "-c", "pass"], {}, None),
         (CODEC, {"PYTHONPATH": "elsewhere"}, None),
+        (CODEC, {"PYTHONPATH": str(HERE.parent)}, CODEC[1:]),
         (CODEC, {"LC_ALL": "C"}, None),
         (["temporal", "--version"], {}, None),
         ("signoff worker", {}, None),
@@ -83,6 +95,56 @@ def test_who_orphans_somebody_does_not_hand_them_to_the_tests() -> None:
 def test_nothing_else_is_forked(words: str | list[str], env: dict[str, str], forked: list[str] | None) -> None:
     """Another program, another interpreter's options, or another way to start it: that one starts as ever."""
     assert forkable_words(words, {**os.environ, "LC_ALL": os.environ.get("LC_ALL", ""), **env}) == forked
+
+
+def test_a_fork_of_the_demo_starts_forks_of_its_own(tmp_path: Path) -> None:
+    """They are its children, which it kills and waits for; nothing of them outlives it."""
+    (tmp_path / "demo.py").write_text(DEMO)
+    done = subprocess.run([PYTHON, "-m", "demo"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [str(HERE / "fork_server.py"), "True", "-9"], done.stderr
+
+
+@pytest.fixture
+def shell_env() -> dict[str, str]:
+    """The environment of a shell whose `signoff` is a fork."""
+    path = os.pathsep.join([str(SERVER.shell_programs()), os.environ["PATH"]])
+    return {name: value for name, value in os.environ.items() if not name.startswith("SIGNOFF_")} | {"PATH": path}
+
+
+def test_a_shell_s_fork_has_what_the_shell_gave_it(shell_env: dict[str, str], tmp_path: Path) -> None:
+    """Its folder, environment, arguments and files; and its code is told to the shell."""
+    script = (
+        "cd $0 && SIGNOFF_MANIFEST=nowhere.yaml signoff manifest validate 2> complaint || { echo $?; cat complaint; }"
+    )
+    ran = subprocess.run(["sh", "-c", script, tmp_path], env=shell_env, capture_output=True, text=True, check=True)
+    code, complaint = ran.stdout.splitlines()
+    assert (code, "nowhere.yaml" in complaint) == ("1", True)
+
+
+@pytest.mark.parametrize(("number", "ended"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)])
+def test_a_shell_s_fork_ends_with_what_stands_for_it(
+    shell_env: dict[str, str], number: signal.Signals, ended: int
+) -> None:
+    """A signal is handed on, and a kill takes the program along: its end of the pipe is closed."""
+    stand_in = str(SERVER.shell_programs() / "signoff")
+    with subprocess.Popen(
+        [stand_in, "hook", "claude-code"], env=shell_env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        process.send_signal(number)
+        assert process.wait() == ended
+        assert process.stdout is not None
+        assert process.stdout.read() == b""
+
+
+def test_in_another_environment_a_shell_starts_the_program_itself(shell_env: dict[str, str], tmp_path: Path) -> None:
+    """A fork would not have read what the interpreter reads at its start."""
+    (tmp_path / "sitecustomize.py").write_text("print('started')")
+    words = ["sh", "-c", "signoff --version"]
+    told = [
+        subprocess.run(words, env=shell_env | more, capture_output=True, text=True, check=True).stdout.splitlines()
+        for more in ({}, {"PYTHONPATH": str(tmp_path)})
+    ]
+    assert told == [[f"signoff {VERSION}"], ["started", f"signoff {VERSION}"]]
 
 
 def test_what_a_start_alone_can_do_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 from documents import ROOT, blocks
+from fork_server import SERVER
 from store_fixtures import running_postgres
 
 from signoff.temporal.embedded_server import ServerOptions, find_temporal, free_port, run_server
 
 PAGE = ROOT / "docs" / "operations.md"
 SECONDS = 1_200
-"""For some forty commands, each of which loads all of Signoff."""
+"""For some sixty commands."""
 PASSWORD = "superuser0123456789"
 SERVICE = re.compile(r"^env \$\(cat common\.env (\S+)\.env\) signoff (worker|gateway|codec)$", re.MULTILINE)
 NOT_TYPED = ("pip install",)
@@ -98,7 +99,7 @@ async def test_the_path_leads_to_production(tmp_path: Path) -> None:
 async def typed(script: str, folder: Path, port: int, codec_port: str) -> tuple[int, str]:
     """What a shell prints that is given the script, and how it ends."""
     there = (sys.executable, find_temporal(), shutil.which("psql"))
-    programs = [Path(each).parent for each in there if each is not None]
+    programs = [SERVER.shell_programs(), *(Path(each).parent for each in there if each is not None)]
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
     env = plain | {
         "PATH": os.pathsep.join([*map(str, programs), os.environ["PATH"]]),

@@ -95,7 +95,6 @@ class Stack:
             "SIGNOFF_STATE_DIR": str(self.folder / who),
             "SIGNOFF_STORE_URL": self.store_url,
             "TEMPORAL_ADDRESS": self.server.options.address,
-            "PYTHONPATH": str(self.folder / "project"),
             **more,
         }
 
