@@ -18,11 +18,13 @@ from signoff.activities.heartbeat import send_heartbeats
 from signoff.activities.hooks.tool_hooks import withheld_tools
 from signoff.activities.models.model_settings import model_settings
 from signoff.activities.worker_deps import WorkerDeps
-from signoff.approvals.audit_events import proposed_entry
+from signoff.approvals.audit_buffer import unfold_facts
+from signoff.approvals.audit_events import facts_of_begin, proposed_entry
 from signoff.approvals.redaction import redact_secrets, redact_value
 from signoff.audit.log import entry_writer
 from signoff.contracts import names
 from signoff.contracts.activity_messages import GateReply, GateTask, ModelReply, ModelTask, Response, TurnLimits
+from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import ProposedExternalCall
 from signoff.contracts.completion import Completion, CompletionRequest, Driver, ProposedCall
 from signoff.contracts.content import Content
@@ -88,12 +90,12 @@ class ModelActivity:
             return await self._propose(task, task.external, run)
         before = await self._completions.read(run, task.completion) if run and info.attempt > 1 else None
         if before is not None:
-            await hand_over(self._deps, task.audit)
+            await hand_over(self._deps, _read_entries(task))
             return _keep_reply(before)
         # Together, as the model takes its time; nothing comes of its answer before this is written.
         asking = asyncio.ensure_future(self._ask_model(task))
         try:
-            await hand_over(self._deps, task.audit)
+            await hand_over(self._deps, _read_entries(task))
         except BaseException:
             # Each attempt while the store is away would be paid for.
             asking.cancel()
@@ -128,10 +130,12 @@ class ModelActivity:
             limits=actor.limits,
         )
         if not run:
-            await hand_over(self._deps, task.audit)
+            await hand_over(self._deps, _read_entries(task))
             return reply
         # In the transaction that keeps the call: of an attempt that comes after the first all of it is written.
-        proposed = make_hand_over(task.audit, [proposed_entry(task.ctx, part.call, part.tool, self._deps.clock())])
+        proposed = make_hand_over(
+            _read_entries(task), [proposed_entry(task.ctx, part.call, part.tool, self._deps.clock())]
+        )
         body = reply.model_dump_json().encode()
         return _keep_reply(await self._completions.keep(run, task.completion, body, _place(task), None, proposed))
 
@@ -332,6 +336,10 @@ def _drop_repeat(reply: ModelReply) -> ModelReply:
     short = reply.model_copy(update={"response": None})
     # What the model wrote is not always what is told: a text may be kept apart, or be made printable.
     return short if short.answer == reply.response else reply
+
+
+def _read_entries(task: ModelTask) -> tuple[AuditEntry, ...]:
+    return unfold_facts(task.audit, facts_of_begin(task.ctx))
 
 
 def _place(task: ModelTask) -> SessionKey:

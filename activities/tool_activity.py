@@ -30,6 +30,8 @@ from signoff.activities.run_rights import CHANGED, RunRight, RunRights, call_of
 from signoff.activities.run_state import check_ended, report_running
 from signoff.activities.usage_check import use_of
 from signoff.activities.worker_deps import WorkerDeps
+from signoff.approvals.audit_buffer import unfold_facts
+from signoff.approvals.audit_events import facts_of_end
 from signoff.contracts.activity_messages import ToolReply, ToolTask, UsedPermit
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
@@ -76,7 +78,7 @@ class ToolActivity:
                 # Not written down: whose stream it would be is the word of somebody who is not that turn.
                 self._deps.store.count_refusal("unproved")
                 return refusal(task, self._tool, problem)
-            await self._journal.receive(task.audit, approval_id_of(task.permit))
+            await self._journal.receive(_read_entries(task), approval_id_of(task.permit))
             reply = await self._run_permitted(task)
             await self._journal.settle()
             return reply
@@ -222,10 +224,14 @@ def _absent(deps: WorkerDeps) -> Any:
         # Checked here as well: whoever names a digest would else be told the outcome of somebody's call.
         if caller_problem(current_caller(), task.permit, info.activity_type):
             return changed
-        await hand_over(deps, task.audit)
+        await hand_over(deps, _read_entries(task))
         return await left_reply(deps, task) or changed
 
     return absent_tool
+
+
+def _read_entries(task: ToolTask) -> tuple[AuditEntry, ...]:
+    return unfold_facts(task.audit, facts_of_end(task.permit))
 
 
 def _define(deps: WorkerDeps, tool: Tool) -> Any:

@@ -1,7 +1,7 @@
 """Buffers the audit entries of a turn until its next activity writes them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id
@@ -11,6 +11,15 @@ ENTRIES_KEPT: Final = 100
 
 _CALL: Final = "of_call"
 """In the facts of an entry on its way to an activity: the call whose approval it is about, unless it is its `call`."""
+
+
+class KnownFacts(NamedTuple):
+    """Facts of entries that are known from what the entries are handed with to an activity."""
+
+    key: str
+    """How the keys of those entries begin."""
+    known: Mapping[str, Any]
+    """The facts."""
 
 
 class AuditBuffer:
@@ -52,6 +61,29 @@ class AuditBuffer:
     def give_back(self, entries: Sequence[AuditEntry]) -> None:
         """Takes entries back that an activity was handed and did not write."""
         self._entries[:0] = entries
+
+
+def fold_facts(entries: Sequence[AuditEntry], facts: KnownFacts) -> tuple[AuditEntry, ...]:
+    """Returns `entries` without the facts that whoever gets them knows from what they are handed with.
+
+    An entry is shortened only where it tells all of them, and the same; `unfold_facts` gives them back.
+    """
+    return tuple(
+        entry.model_copy(update={"data": {name: fact for name, fact in entry.data.items() if name not in facts.known}})
+        if entry.key.startswith(facts.key) and facts.known.items() <= entry.data.items()
+        else entry
+        for entry in entries
+    )
+
+
+def unfold_facts(entries: Sequence[AuditEntry], facts: KnownFacts) -> tuple[AuditEntry, ...]:
+    """Returns `entries` with the facts that `fold_facts` left out."""
+    return tuple(
+        entry.model_copy(update={"data": {**entry.data, **facts.known}})
+        if entry.key.startswith(facts.key) and facts.known.keys().isdisjoint(entry.data)
+        else entry
+        for entry in entries
+    )
 
 
 def whole_facts(data: Mapping[str, Any], turn: TurnKey) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from signoff.approvals.audit_buffer import KnownFacts
 from signoff.approvals.edit_diff import row_changes
 from signoff.contracts.activity_messages import Authority, GateDecision
 from signoff.contracts.approval import ApprovalRequest
@@ -276,7 +277,7 @@ def attempt_entry(
     named = parse_approval_id(decision.approval_id)
     about = decision.approval_id if named is None else named.call
     if stored:
-        kept = {"question_hash": "", "reason": "", "signature": "", "received_at": None}
+        kept = {"question_hash": "", "reason": "", "signature": "", "key_id": "", "received_at": None}
         decision = decision.model_copy(update=kept)
     return _of_approval(
         decision.approval_id,
@@ -292,11 +293,11 @@ def attempt_entry(
         remember=None if decision.remember is None else fingerprint(decision.remember.model_dump(mode="json")),
         reason=decision.reason,
         channel=decision.channel,
-        assurance=who.assurance if authority else decision.assurance,
+        assurance="" if stored else who.assurance if authority else decision.assurance,
         person_id="" if who.person_id == who.subject else who.person_id,
         on_behalf=who.on_behalf,
         reporter=reporter,
-        unsigned=None if reporter else who.unsigned if authority else not decision.signature,
+        unsigned=None if reporter or stored else who.unsigned if authority else not decision.signature,
         key_id=decision.key_id,
         signature=decision.signature,
         received_at=None if decision.received_at is None else decision.received_at.isoformat(),
@@ -382,6 +383,18 @@ def link_entry(approval_id: str, subject: str, channel: str, at: datetime, *, li
 def turn_entry(tenant: str, session: str, turn: str, at: datetime, *, subject: str, **facts: Any) -> AuditEntry:
     """Records that a turn was asked for."""
     return _of_life(tenant, session, turn, "begun", at, subject, facts)
+
+
+def facts_of_begin(ctx: CallContext) -> KnownFacts:
+    """Collects the facts of the entry of a turn's begin that `ctx` holds."""
+    user = ctx.user
+    about = {"actor": ctx.actor, "channel": ctx.channel, "unsigned": not user.signature, "key_id": user.key_id}
+    return KnownFacts("turn/begun", _drop_empty(about))
+
+
+def facts_of_end(permit: Permit) -> KnownFacts:
+    """Collects the facts of the entries of ended questions that `permit` holds."""
+    return KnownFacts(f"ending/{permit.call}/", {"digest": permit.digest})
 
 
 def session_entry(tenant: str, session: str, turn: str, event: SessionEvent) -> AuditEntry:

@@ -2,7 +2,6 @@
 
 import re
 import secrets
-import uuid
 from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Final, NamedTuple
@@ -18,6 +17,9 @@ _STAND_IN: Final = 1_000
 # No I, L, O and U: what people read aloud or type is not mistaken for a digit.
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _DIGITS: Final = (1, 3)
+# In the order of their bytes, so that what is written in them sorts as its number.
+_BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_UUID_CHARS: Final = 22
 _MILLISECONDS: Final = (1 << 48) - 1
 
 # Pydantic's patterns are Rust's, which know no `\Z` and where `$` is the very end.
@@ -159,11 +161,18 @@ def read_code(text: str) -> str | None:
 
 
 def uuid7(now: datetime) -> str:
-    """Makes a version 7 UUID (RFC 9562) of the millisecond `now`, as 36 characters."""
+    """Makes a version 7 UUID (RFC 9562) of the millisecond `now`, as 22 characters in base 62, which sort by time.
+
+    Its 36 usual characters would stand in a history sixteen times, and a turn has two ids made of them.
+    """
     number = (int(now.timestamp() * 1000) & _MILLISECONDS) << 80 | secrets.randbits(80)
     number = number & ~(0xF << 76) | 0x7 << 76
     number = number & ~(0x3 << 62) | 0x2 << 62
-    return str(uuid.UUID(int=number))
+    digits = []
+    for _ in range(_UUID_CHARS):
+        number, digit = divmod(number, len(_BASE62))
+        digits.append(_BASE62[digit])
+    return "".join(reversed(digits))
 
 
 def _fits(place: int, char: str) -> bool:

@@ -152,7 +152,7 @@ class TurnError(FrozenModel):
     """One sentence."""
 
 
-class TurnResult(FrozenModel):
+class TurnResult(ActivityMessage):
     """What a turn completes with, whatever its state."""
 
     state: FinalState

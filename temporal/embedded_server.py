@@ -24,7 +24,7 @@ from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSe
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, UpdateNamespaceRequest
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 
 from signoff.contracts.errors import ConfigError, ServerUnavailable
@@ -427,7 +427,9 @@ async def _dial(config: ClientConnectConfig, timeout_seconds: float, encryption:
     codec = None if encryption is None else encryption.codec(config.get("namespace", DEFAULT_NAMESPACE))
     try:
         async with asyncio.timeout(timeout_seconds):
-            return await Client.connect(**config, data_converter=encrypting_converter(codec))
+            return await Client.connect(
+                **config, data_converter=encrypting_converter(codec), grpc_compression=_compression(target)
+            )
     except ValueError as error:
         if "cert" in str(error):
             raise ConfigError(
@@ -451,6 +453,14 @@ async def _dial(config: ClientConnectConfig, timeout_seconds: float, encryption:
             "or TEMPORAL_ADDRESS",
             reason=_line(error),
         ) from None
+
+
+def _compression(target: str) -> GrpcCompression:
+    """Returns how messages to `target` are compressed: not at all where they stay on this machine.
+
+    There it took a twelfth of both processes' time in each turn.
+    """
+    return GrpcCompression.NONE if target.rpartition(":")[0] in (LOOPBACK, "localhost") else GrpcCompression.GZIP
 
 
 async def _known_attributes(client: Client) -> Mapping[str, IndexedValueType.ValueType] | None:

@@ -21,6 +21,7 @@ from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import GrpcCompression
 
 from signoff.contracts.errors import ConfigError, ServerUnavailable
 from signoff.temporal import embedded_server
@@ -102,6 +103,11 @@ async def test_answers_with_search_attributes_and_90_days(client: Client) -> Non
     """Once started, the server has our search attributes and remembers finished turns for 90 days."""
     await check_server(client)
     assert await read_retention(client) == timedelta(days=90)
+
+
+def test_what_stays_on_this_machine_is_not_compressed(client: Client) -> None:
+    """Both processes would spend a twelfth of their time in each turn on it."""
+    assert client.service_client.config.grpc_compression is GrpcCompression.NONE
 
 
 async def test_stopped_and_started_anew_it_takes_up_where_it_stopped(tmp_path: Path) -> None:

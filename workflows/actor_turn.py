@@ -9,7 +9,8 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 with workflow.unsafe.imports_passed_through():
     from signoff.approvals.approval_book import envelope_problem
-    from signoff.approvals.audit_events import session_entry, turn_end_entry, turn_entry
+    from signoff.approvals.audit_buffer import fold_facts
+    from signoff.approvals.audit_events import facts_of_begin, session_entry, turn_end_entry, turn_entry
     from signoff.approvals.waiting_outcome import outcome_message
     from signoff.contracts import names
     from signoff.contracts.activity_messages import (
@@ -366,13 +367,14 @@ class ActorTurn:
     async def _complete(self) -> ModelReply:
         state = self._state
         state.completions += 1
+        unwritten = state.book.unwritten.take()
         task = ModelTask(
             ctx=state.ctx,
             completion=state.completions,
             messages=tuple(state.messages),
             tally=state.judge_from(),
             dry_run=state.turn.dry_run,
-            audit=self._unwritten(),
+            audit=fold_facts(unwritten, facts_of_begin(state.ctx)),
             denied=state.session_denials(),
             waiting=state.waiting_calls(),
             external=state.turn.external,
@@ -382,7 +384,7 @@ class ActorTurn:
             reply = await (self._ask_model(task) if task.external is None else self._propose(task))
         except outcomes.LOST as error:
             # Perhaps they were written before it was lost: the record takes an entry once, by its key.
-            state.book.unwritten.give_back(task.audit)
+            state.book.unwritten.give_back(unwritten)
             raise self._model_failure(error) from error
         state.active_seconds += (workflow.now() - began).total_seconds()
         return reply

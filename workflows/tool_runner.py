@@ -9,6 +9,8 @@ from typing import NamedTuple
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, FailureError
 
+from signoff.approvals.audit_buffer import fold_facts
+from signoff.approvals.audit_events import facts_of_end
 from signoff.approvals.doubt_report import happened_outcome
 from signoff.contracts import names
 from signoff.contracts.activity_messages import GateDecision, OutcomeTask, RunOptions, ToolReply, ToolTask
@@ -118,19 +120,20 @@ class ToolRunner:
                 return unwanted or ToolReply(again="policy", note=_LATE)
             gate_decision = gate_decision.model_copy(update={"options": left})
         self._state.show_state(call.call, "running", gate_decision.rule)
+        unwritten = self._state.book.unwritten.take()
         task = ToolTask(
             permit=permit,
             tool=call.tool,
             args=call.args,
             ticket=ticket,
             budget_chars=gate_decision.options.budget_chars,
-            audit=self._state.book.unwritten.take(),
+            audit=fold_facts(unwritten, facts_of_end(permit)),
         )
         if gate_decision.options.external:
             begun = partial(self._question, call, gate_decision, permit, ticket)
             reply = await self._external.run(call, task, gate_decision, begun)
             if not self._external.is_recorded:
-                self._state.book.unwritten.give_back(task.audit)
+                self._state.book.unwritten.give_back(unwritten)
             return reply
         try:
             reply = await (
@@ -140,7 +143,7 @@ class ToolRunner:
             )
         except outcomes.LOST as error:
             # It may not have begun at all.
-            self._state.book.unwritten.give_back(task.audit)
+            self._state.book.unwritten.give_back(unwritten)
             return self._count_lost(await self._after_failure(error, call, gate_decision, permit, ticket))
         if reply.outcome is not None:
             self._state.count_work(reply.outcome)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-import uuid
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -26,6 +25,7 @@ from signoff.gateway.approvals.secret_masks import unmasked_args
 from signoff.gateway.approvals.value_check import has_read
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
+from signoff.keys.signature_form import new_nonce
 from signoff.people.directory import Directory
 from signoff.people.eligibility import Eligibility, approver_spec_of, resolve_eligibility
 from signoff.policy.approval_policy import ApprovalPolicy
@@ -44,7 +44,7 @@ async def decide(deps: GatewayDeps, draft: DecisionDraft, author: DecisionAuthor
     Raises `ServerUnavailable`. A refusal is written down here: the turn may be over, or may never have seen it. Whoever
     may not read the request is answered as if there were none.
     """
-    draft = draft.model_copy(update={"delivery_id": draft.delivery_id or uuid.uuid4().hex})
+    draft = draft.model_copy(update={"delivery_id": draft.delivery_id or new_nonce()})
     receipt = await _decide(deps, draft, author)
     if receipt.status == "refused":
         tried = decision_from_draft(draft, author, deps.clock())
@@ -128,7 +128,7 @@ async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: 
         verdict="withdrawn",
         reason=reason,
         subject=person.id,
-        delivery_id=uuid.uuid4().hex,
+        delivery_id=new_nonce(),
         received_at=deps.clock(),
     )
     return await deps.decision_writer.write(request, wish)

@@ -7,7 +7,7 @@ import pytest
 
 from signoff.approvals import deadlines
 from signoff.approvals.approval_book import ApprovalBook
-from signoff.approvals.audit_buffer import ENTRIES_KEPT, AuditBuffer, whole_facts
+from signoff.approvals.audit_buffer import ENTRIES_KEPT, AuditBuffer, KnownFacts, fold_facts, unfold_facts, whole_facts
 from signoff.approvals.audit_events import ended_entry
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.audit import AuditEntry
@@ -213,3 +213,23 @@ def test_facts_about_an_approval_name_it_by_its_call_alone() -> None:
         assert "approval" not in taken.data
         assert len(taken.data) == len(facts) + (facts.get("call") != "c1.1")
         assert whole_facts(taken.data, turn) == whole
+
+
+def test_facts_that_are_known_are_left_out_on_the_way_and_given_back() -> None:
+    """Only of entries that tell all of them, and the same: what says anything else arrives as it was."""
+    facts = KnownFacts("ending/c1.1/", {"digest": "d" * 64, "channel": "api"})
+
+    def entry(key: str, **data: Any) -> AuditEntry:
+        return AuditEntry(stream="s", key=key, kind="ending", at=NOW, data={"state": "approved", **data})
+
+    known = entry("ending/c1.1/1/approved", digest="d" * 64, channel="api")
+    others = (
+        entry("ending/c1.1/2/approved", digest="e" * 64, channel="api"),
+        entry("ending/c1.1/3/approved", digest="d" * 64),
+        entry("ending/c1.10/1/approved", digest="d" * 64, channel="api"),
+        entry("ending/c1.10/2/approved"),
+    )
+    folded = fold_facts((known, *others), facts)
+    assert folded[0].data == {"state": "approved"}
+    assert folded[1:] == others
+    assert unfold_facts(folded, facts) == (known, *others)

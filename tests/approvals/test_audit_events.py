@@ -567,8 +567,7 @@ BARE_FACTS: dict[str, Any] = {
             ),
             entry(
                 "attempt", ATTEMPT_KEY, "ana",
-                **{name: fact for name, fact in ATTEMPT.items() if name not in PROOF},
-                assurance="mfa", unsigned=False,
+                **{name: fact for name, fact in ATTEMPT.items() if name not in (*PROOF, "key_id")},
             ),
             id="it lies in the store: its words and its proof are told by who wrote it there",
         ),
