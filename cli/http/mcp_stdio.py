@@ -17,6 +17,7 @@ from signoff.cli.terminal.output import Output, run
 from signoff.client.address import find_token
 from signoff.contracts.names import TERMINAL_AGENT, VERSION
 from signoff.contracts.responses import Health
+from signoff.formats.web_address import is_loopback
 
 READ_SECONDS: Final = 90.0
 """A gateway that holds a request says within 15 seconds that it is there; after so many it is not."""
@@ -45,7 +46,9 @@ def serve_stdio(agent: Agent, user: User = "", url: Url = None) -> None:
         if token := find_token():
             headers["authorization"] = f"Bearer {token}"
         timeout = httpx.Timeout(30.0, read=READ_SECONDS)
-        async with httpx.AsyncClient(headers=headers, timeout=timeout) as http:
+        # No proxy of this machine's can reach this machine's own address for us.
+        trust_env = not is_loopback(client.url)
+        async with httpx.AsyncClient(headers=headers, timeout=timeout, trust_env=trust_env) as http:
             await StdioForwarder(http, address + query).run()
         return 0
 

@@ -20,9 +20,10 @@ _AMOUNTS = iter(range(950, 999))
 
 
 def server(mcp: McpRig, folder: Path, *options: str) -> StdioServerParameters:
-    """How a host starts it, in a folder of no project."""
+    """How a host starts it, in a folder of no project, on a machine with a proxy that does not know its own address."""
     words = ["-c", "from signoff.cli.main import main; main()", "mcp-stdio", "coder", "--url", mcp.url, *options]
-    return StdioServerParameters(command=sys.executable, args=words, env={"SIGNOFF_TOKEN": mcp.secret}, cwd=folder)
+    env = {"SIGNOFF_TOKEN": mcp.secret, "HTTP_PROXY": f"http://127.0.0.1:{free_port()}"}
+    return StdioServerParameters(command=sys.executable, args=words, env=env, cwd=folder)
 
 
 @pytest.mark.parametrize("era", ERAS)
