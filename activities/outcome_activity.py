@@ -21,7 +21,7 @@ from signoff.audit.log import entry_writer
 from signoff.contracts import names
 from signoff.contracts.activity_messages import OutcomeTask, ToolReply
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, Permit, ReportedOutcome
+from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, Permit
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import Refused
@@ -48,7 +48,7 @@ class OutcomeActivity:
     async def outcome(self, task: OutcomeTask) -> ToolReply:
         """Returns the recorded outcome, or `in_doubt`; `again=lapsed` when nothing ran, `undone` when it had no effect.
 
-        A reply with neither says that the word of a person, or of the agent that ran it, is not to be written.
+        A reply with neither says that a person's word is not to be written, or that nothing was reported.
         """
         info = activity.info()
         permit = task.permit
@@ -61,8 +61,8 @@ class OutcomeActivity:
             return ToolReply(outcome=_settle(task, "refused", f"Not executed: {problem}."))
         await hand_over(self._deps, task.audit)
         workflow = info.workflow_id or ""
-        if task.reported is not None:
-            return await self._record_report(task, task.reported, workflow)
+        if task.report:
+            return await self._find_report(task, workflow)
         if task.happened is None:
             reply = await self._find_outcome(task, workflow)
         else:
@@ -88,18 +88,24 @@ class OutcomeActivity:
         # A read has no ticket: that one was begun at all, and lost, nobody but the turn says here.
         return found is not None and (found.workflow, found.call, found.tool) == (workflow, permit.call, task.tool)
 
-    async def _record_report(self, task: OutcomeTask, reported: ReportedOutcome, workflow: str) -> ToolReply:
-        """Writes what the agent that ran the call says of it into the ticket, once, and returns the outcome there."""
+    async def _find_report(self, task: OutcomeTask, workflow: str) -> ToolReply:
+        """Returns the outcome that the agent which ran the call has reported; once that is given up, `in_doubt`.
+
+        By the store, where the gateway wrote down what the agent's token vouches for: a turn's word proves nothing.
+        """
         permit, tool = task.permit, self._deps.catalog.tool_view(task.permit.ctx).tool(task.tool)
         # By the ticket alone: a turn may name the digest of a call that another one began.
         if tool is None or not tool.is_external or not await self._is_known(task, workflow):
             return ToolReply()
-        outcome = _settle(task, reported.code, "").model_copy(update={"value": reported.result})
+        key = ticket_key(permit.digest, task.ticket)
+        if task.report == "look":
+            found = await self._deps.store.read_ticket(key)
+            return ToolReply() if found is None else ToolReply(outcome=found.outcome)
+        unknown = _settle(task, "in_doubt", IN_DOUBT_TEXT)
         # With the outcome or not at all; where an earlier attempt has written that, this was written with it.
-        seen = entry_writer([self._make_entry(task, tool, outcome)])
+        seen = entry_writer([self._make_entry(task, tool, unknown)])
         try:
-            key = ticket_key(permit.digest, task.ticket)
-            return ToolReply(outcome=await self._deps.store.record(key, outcome, also=seen))
+            return ToolReply(outcome=await self._deps.store.record(key, unknown, also=seen))
         except Refused as error:
             activity.logger.warning("what became of %s cannot be written: %s", tool.name, error.message)
             return ToolReply()

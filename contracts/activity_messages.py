@@ -13,7 +13,6 @@ from signoff.contracts.call import (
     CallOutcome,
     Permit,
     ProposedExternalCall,
-    ReportedOutcome,
     RuleReference,
 )
 from signoff.contracts.content import Content
@@ -347,8 +346,8 @@ class OutcomeTask(ActivityMessage):
     """Entries of the turn that no activity has recorded yet."""
     happened: Decision | None = None
     """The decision of somebody who states that the call happened: it is recorded, and nothing is looked up."""
-    reported: ReportedOutcome | None = None
-    """What the agent that ran the call says became of it: it is recorded, and nothing is looked up."""
+    report: Literal["", "look", "give_up"] = ""
+    """Of a call that its agent runs: `look` for its report; `give_up` records it as in doubt unless it was reported."""
 
 
 class RecordTask(ActivityMessage):
@@ -477,17 +476,6 @@ class UseReply(ActivityMessage):
     """The state of its call, as an onlooker sees it."""
     outcome: CallOutcome | None = None
     """What became of the call, if it has ended."""
-
-
-class ReportReply(ActivityMessage):
-    """The turn's answer to a report."""
-
-    code: Literal["", "not_used", "conflict", "unavailable"] = ""
-    """Why the report is not taken; "" where it is, or was before."""
-    message: str = ""
-    """The same in one sentence."""
-    outcome: CallOutcome | None = None
-    """The outcome that stands."""
 
 
 class UseRequest(FrozenModel):

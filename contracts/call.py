@@ -245,12 +245,3 @@ class ProposedExternalCall(FrozenModel):
     """The digest by which equal proposals join it; "" of one that its agent named."""
     attended: bool = False
     """Whether Signoff runs it, once people approved, only while its agent waits for it."""
-
-
-class ReportedOutcome(FrozenModel):
-    """What an agent says became of the call that it ran."""
-
-    code: ReportCode
-    """Whether it succeeded, failed, or may have happened."""
-    result: Content = Content(inline="")
-    """What came of it."""

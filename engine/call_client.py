@@ -1,8 +1,9 @@
-"""Proposes calls of external agents over Temporal, uses their permits and reports what became of them."""
+"""Proposes calls of external agents over Temporal, uses their permits and tells their turns of reports."""
 
 import asyncio
 import contextlib
 import hashlib
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
@@ -16,8 +17,7 @@ from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from signoff.contracts import names
-from signoff.contracts.activity_messages import CallPresence, CallRequest, ReportReply, UseReply, UseRequest
-from signoff.contracts.call import ReportedOutcome
+from signoff.contracts.activity_messages import CallPresence, CallRequest, UseReply, UseRequest
 from signoff.contracts.errors import ConfigError, Conflict, NotFound, ServerUnavailable
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.ids import TurnKey
@@ -49,12 +49,15 @@ class CallClient:
     def __init__(self, turns: TurnClient) -> None:
         self._turns = turns
 
-    async def propose(self, turn: TurnInput, *, first_look: float = 0.0) -> UseReply | None:
+    async def propose(
+        self, turn: TurnInput, *, first_look: float = 0.0, ended: Callable[[], Awaitable[UseReply]] | None = None
+    ) -> UseReply | None:
         """Starts the turn of a call; returns how it stands once it waits, may be used or has ended.
 
         The same input again is the same call. None where its turn is over, was begun before, or did not answer in time.
-        `first_look` is after how many seconds one that has not ended is looked at first. Raises `Conflict` for another
-        input under the same id, `Refused`, `ServerUnavailable`.
+        `first_look` is after how many seconds one that has not ended is looked at first; `ended` returns once somebody
+        else than its turn knows that it has. Raises `Conflict` for another input under the same id, `Refused`,
+        `ServerUnavailable`.
         """
         key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
         turn, digest = self._turns.stamp_input(turn)
@@ -62,19 +65,21 @@ class CallClient:
             is_new = await self._turns.begin_turn(turn, digest)
         except Conflict:
             raise Conflict(_CONFLICT) from None
-        judged = await self._await_judged(key, first_look)
+        judged = await self._await_judged(key, first_look, ended)
         return judged.model_copy(update={"nonce": turn.principal.nonce}) if is_new and judged is not None else None
 
-    async def _await_judged(self, key: TurnKey, first_look: float) -> UseReply | None:
-        ended = asyncio.ensure_future(self._await_end(key))
-        judged = asyncio.ensure_future(self._look(key, first_look))
+    async def _await_judged(
+        self, key: TurnKey, first_look: float, ended: Callable[[], Awaitable[UseReply]] | None
+    ) -> UseReply | None:
+        known = [self._await_end(key), *([] if ended is None else [ended()]), self._look(key, first_look)]
+        waits = [asyncio.ensure_future(each) for each in known]
         try:
-            await asyncio.wait({ended, judged}, timeout=PATIENCE.total_seconds(), return_when=asyncio.FIRST_COMPLETED)
-            return next((each.result() for each in (ended, judged) if each.done()), None)
+            await asyncio.wait(waits, timeout=PATIENCE.total_seconds(), return_when=asyncio.FIRST_COMPLETED)
+            return next((each.result() for each in waits if each.done()), None)
         finally:
-            for each in (ended, judged):
+            for each in waits:
                 each.cancel()
-            await asyncio.wait({ended, judged})
+            await asyncio.wait(waits)
 
     async def _await_end(self, key: TurnKey) -> UseReply | None:
         """Returns the outcome of a call, once its turn has ended; None where the turn does not tell all of it."""
@@ -162,22 +167,24 @@ class CallClient:
             return use_refusal(reply)
         return reply
 
-    async def report(self, key: TurnKey, reported: ReportedOutcome) -> ReportReply | None:
-        """Reports what became of a call; None where its turn is over. Raises `ServerUnavailable`."""
-        reply = await self._update(key, names.REPORT_CALL, reported, ReportReply)
-        if isinstance(reply, str):
-            return ReportReply(code="not_used", message="only a call whose permit was used can be reported")
-        return reply
+    async def tell_report(self, key: TurnKey) -> None:
+        """Tells a call's turn that the store has its report. Nothing comes of it where the turn is over.
+
+        A turn that is not told finds the report once the time for it is over. Raises `ServerUnavailable`.
+        """
+        await self._signal(key, names.REPORT_CALL)
 
     async def attend(self, key: TurnKey, within: float = 0.0) -> None:
         """Tells a call's turn that somebody waits for it; or, with `within`, that nobody does any more.
 
         Nothing comes of it where the turn is over. Raises `ServerUnavailable`.
         """
+        await self._signal(key, names.ATTEND_CALL, CallPresence(within=within).model_dump(mode="json"))
+
+    async def _signal(self, key: TurnKey, signal: str, *envelopes: Any) -> None:
         handle = self._turns.temporal.get_workflow_handle(key.workflow_id)
-        body = CallPresence(within=within).model_dump(mode="json")
         try:
-            await handle.signal(names.ATTEND_CALL, body, rpc_timeout=PATIENCE)
+            await handle.signal(signal, args=envelopes, rpc_timeout=PATIENCE)
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise unavailable(error) from None

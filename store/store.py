@@ -344,20 +344,22 @@ class Store:
 
         return await self.run(enter)
 
-    async def record(self, key: str, outcome: CallOutcome, *, also: Also | None = None) -> CallOutcome:
+    async def record(
+        self, key: str, outcome: CallOutcome, *, also: Also | None = None, corrects: bool = True
+    ) -> CallOutcome:
         """Records the outcome of a claimed ticket, once; returns the outcome that stands, which is the first.
 
         `also` is written in the same transaction. A ticket that was taken to have come to nothing takes an outcome that
-        knows better; so does one whose outcome was unknown. A use of a limited tool is given back by a failure of its
-        handler, and by no other: where a result fits nowhere, its effect has happened. Raises `Refused` when there is
-        no such ticket or it is void.
+        knows better, and so does one whose outcome was unknown, but not where this `corrects` nothing. A use of a
+        limited tool is given back by a failure of its handler, and by no other: where a result fits nowhere, its effect
+        has happened. Raises `Refused` when there is no such ticket or it is void.
         """
 
         def write(connection: Connection) -> CallOutcome:
             values = {"ticket": key, "result": outcome.model_dump_json()}
             done = connection.execute(_RECORD, values).rowcount == 1
             # Not knowing takes the place of nothing: neither of what came to nothing nor of what is known.
-            if not done and outcome.code != "in_doubt":
+            if corrects and not done and outcome.code != "in_doubt":
                 done = connection.execute(_RECORD_LATE, values).rowcount == 1 or _correct(connection, values)
             if done:
                 _count(connection, key, outcome)
@@ -365,8 +367,8 @@ class Store:
                     also(connection)
                 return outcome
             ticket = _read_ticket(connection, key)
-            # Only one that does not know gets here; its caller hears its own word, and the ticket stays undone.
-            if ticket is not None and ticket.claim.kind == "undone":
+            # Of one that does not know its caller hears its own word, and the ticket stays undone.
+            if corrects and ticket is not None and ticket.claim.kind == "undone":
                 return outcome
             if ticket is None or ticket.outcome is None:
                 raise Refused("an outcome was reported for a ticket that nobody claimed")

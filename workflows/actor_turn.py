@@ -19,14 +19,12 @@ with workflow.unsafe.imports_passed_through():
         ModelReply,
         ModelTask,
         RecordTask,
-        ReportReply,
         Response,
         UseReply,
         UseRequest,
     )
     from signoff.contracts.approval import ApprovalRequest
     from signoff.contracts.audit import AuditEntry
-    from signoff.contracts.call import ReportedOutcome
     from signoff.contracts.limits import HISTORY_BYTES, HISTORY_EVENTS
     from signoff.contracts.message import CallPart, Message
     from signoff.contracts.receipt import Receipt
@@ -141,13 +139,10 @@ class ActorTurn:
             return use_refusal("unavailable")
         return await self._external.use(wish.use)
 
-    @workflow.update(name=names.REPORT_CALL, description="Report what became of the call that was used")
-    async def report_call(self, *envelopes: Any) -> ReportReply:
-        """Takes the report of the agent that ran the call, once."""
-        report = read_envelope(envelopes[0] if envelopes else None, ReportedOutcome)
-        if isinstance(report, str):
-            return ReportReply(code="conflict", message=report)
-        return await self._external.take_report(report)
+    @workflow.signal(name=names.REPORT_CALL, description="Tell that the store has the report of the used call")
+    def report_call(self, *envelopes: Any) -> None:
+        """Has the store looked at for the report of the agent that ran the call."""
+        self._external.hear_report()
 
     @workflow.signal(name=names.ATTEND_CALL, description="Tell whether the agent still waits for the proposed call")
     async def attend_call(self, *envelopes: Any) -> None:
@@ -172,12 +167,6 @@ class ActorTurn:
         wish = read_envelope(envelopes[0], UseRequest)
         if not isinstance(wish, str) and (code := self._external.use_problem(wish.use)):
             raise ValueError(code)
-
-    @report_call.validator
-    def _check_report(self, *envelopes: Any) -> None:
-        self._check_external(*envelopes)
-        if not self._external.is_used:
-            raise ValueError("not_used")
 
     @workflow.signal(name=names.INJECT, description="From the session: a late result for this turn")
     def inject(self, *envelopes: Any) -> None:

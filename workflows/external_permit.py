@@ -1,9 +1,9 @@
-"""Decides who may use the permit of an external call, and which report of it stands: each once, without any I/O."""
+"""Decides who may use the permit of an external call, once, without any I/O."""
 
 from typing import Final, Literal
 
-from signoff.contracts.activity_messages import ReportReply, UseCode, UseReply
-from signoff.contracts.call import CallOutcome, ReportedOutcome
+from signoff.contracts.activity_messages import UseCode, UseReply
+from signoff.contracts.call import CallOutcome
 from signoff.contracts.frozen_model import FrozenModel
 
 _WORDS: Final[dict[UseCode, str]] = {
@@ -21,7 +21,7 @@ _LAPSED_AS: Final[dict[str, UseCode]] = {"denied": "denied", "skipped": "lapsed"
 
 
 class ExternalPermit(FrozenModel):
-    """The permit of one external call, from its judgement to its report. Each step makes another one."""
+    """The permit of one external call, from its judgement to its use. Each step makes another one."""
 
     is_open: bool = False
     """Whether it waits to be used."""
@@ -33,12 +33,6 @@ class ExternalPermit(FrozenModel):
     """The try that was handed it."""
     used: UseReply | None = None
     """What that try was handed."""
-    is_awaited: bool = False
-    """Whether its report is waited for, or is being written down."""
-    report: ReportedOutcome | None = None
-    """The first report."""
-    written: CallOutcome | None = None
-    """The outcome that was written down."""
 
     def open_up(self) -> "ExternalPermit":
         """Returns the permit once it may be used."""
@@ -61,18 +55,6 @@ class ExternalPermit(FrozenModel):
     def end_try(self) -> "ExternalPermit":
         """Returns the permit once the try has taken its answer, and the next one may be looked at."""
         return self.model_copy(update={"tried_by": ""})
-
-    def await_report(self) -> "ExternalPermit":
-        """Returns the permit once its report is waited for."""
-        return self.model_copy(update={"is_awaited": True})
-
-    def take_report(self, report: ReportedOutcome) -> "ExternalPermit":
-        """Returns the permit once its agent has reported."""
-        return self.model_copy(update={"report": report})
-
-    def settle(self, written: CallOutcome | None) -> "ExternalPermit":
-        """Returns the permit once the outcome was written down, None where it could not be."""
-        return self.model_copy(update={"is_awaited": False, "written": written})
 
 
 def use_refusal(code: str) -> UseReply:
@@ -109,29 +91,3 @@ def use_problem(permit: ExternalPermit, wish: str, why_closed: UseCode) -> UseCo
     if permit.used is not None:
         return "" if wish == permit.used_by else "used"
     return "" if permit.is_open or permit.tried_by else why_closed
-
-
-def report_problem(permit: ExternalPermit, report: ReportedOutcome) -> ReportReply | None:
-    """Returns why a report is not taken; None for the first one in time, and the same again."""
-    if permit.used is None:
-        return ReportReply(code="not_used", message="only a call whose permit was used can be reported")
-    if permit.report is not None and permit.report != report:
-        return _conflict()
-    if permit.report is None and not permit.is_awaited:
-        return ReportReply(code="conflict", message="it was not reported in time, and is recorded as in doubt")
-    return None
-
-
-def report_reply(permit: ExternalPermit, report: ReportedOutcome) -> ReportReply:
-    """Returns the answer to a report that was taken, once it is settled: the outcome stands that was written down."""
-    stands = permit.written
-    if stands is None:
-        return ReportReply(code="unavailable", message="it could not be written down; report it again")
-    same = (stands.code, stands.value) == (report.code, report.result)
-    return ReportReply(outcome=stands) if same else _conflict()
-
-
-def _conflict() -> ReportReply:
-    return ReportReply(
-        code="conflict", message="another outcome of this call was reported before; the first one stands"
-    )

@@ -1,4 +1,4 @@
-"""Hands the call of an agent that thinks elsewhere out to it, once, and takes its report of what became of it."""
+"""Hands the call of an agent that thinks elsewhere out to it, once, and waits for its report of what became of it."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -11,14 +11,12 @@ from signoff.contracts import names
 from signoff.contracts.activity_messages import (
     GateDecision,
     OutcomeTask,
-    ReportReply,
     RunOptions,
     ToolReply,
     ToolTask,
     UseCode,
     UseReply,
 )
-from signoff.contracts.call import ReportedOutcome
 from signoff.contracts.message import CallPart
 from signoff.workflows import options, outcomes
 from signoff.workflows.alarm import Alarm
@@ -26,8 +24,6 @@ from signoff.workflows.external_permit import (
     ExternalPermit,
     closing_reason,
     examine_use,
-    report_problem,
-    report_reply,
     use_problem,
     use_refusal,
 )
@@ -35,6 +31,7 @@ from signoff.workflows.turn_state import TurnState
 
 _LAPSED: Final = "Not executed: its permit was not used in time."
 _LONGEST_AWAY: Final = 86_400.0
+_MOST_LOOKS: Final = 20
 _FROZEN: Final = "frozen:"
 """How the reason of a call begins that is denied as its tenant is frozen."""
 _AGAIN: Final[dict[str, UseCode]] = {"stale": "stale", "policy": "stale", "lapsed": "lapsed"}
@@ -52,6 +49,7 @@ class ExternalRunner:
         self._alarm = alarm
         self._permit = ExternalPermit()
         self._is_recorded = False
+        self._reports = self._looks = 0
         self._visits = 0
 
     @property
@@ -63,6 +61,10 @@ class ExternalRunner:
     def is_used(self) -> bool:
         """Whether the permit was handed out."""
         return self._permit.used is not None
+
+    def hear_report(self) -> None:
+        """Has the store looked at for the report of the call: whoever can send a turn a word proves nothing by it."""
+        self._reports += 1
 
     @property
     def is_recorded(self) -> bool:
@@ -131,15 +133,6 @@ class ExternalRunner:
         self._permit = self._permit.end_try()
         return reply
 
-    async def take_report(self, report: ReportedOutcome) -> ReportReply:
-        """Takes what the agent says of the call that it ran, once. Never raises."""
-        problem = report_problem(self._permit, report)
-        if problem is not None:
-            return problem
-        self._permit = self._permit.take_report(report)
-        await workflow.wait_condition(lambda: self._permit.written is not None or not self._permit.is_awaited)
-        return report_reply(self._permit, report)
-
     def _closing_reason(self) -> UseCode:
         ended = (view.outcome for view in self._state.calls.values() if view.outcome is not None)
         is_asked, outcome = bool(self._state.book.pending()), next(ended, None)
@@ -196,22 +189,23 @@ class ExternalRunner:
     async def _until_reported(self, call: CallPart, run: RunOptions, begun: Callable[[], OutcomeTask]) -> ToolReply:
         given = self._state.turn.external
         within = (0.0 if given is None else given.report_within) or run.report_within
-        self._permit = self._permit.await_report()
-        await self._alarm.wait(
-            lambda: self._permit.report is not None, workflow.now() + timedelta(seconds=within), "Report"
-        )
-        unknown = outcomes.in_doubt_outcome(call.call, call.tool)
-        reported = self._permit.report or ReportedOutcome(code="in_doubt", result=unknown.value)
-        async with self._lock():
-            kept: ToolReply = await workflow.execute_local_activity(
-                names.OUTCOME,
-                begun().model_copy(update={"reported": reported}),
-                result_type=ToolReply,
-                summary="Write down what became of it",
-                **options.OUTCOME,
-            )
-        self._permit = self._permit.settle(kept.outcome)
-        return kept if kept.outcome is not None else ToolReply(outcome=unknown)
+        until = workflow.now() + timedelta(seconds=within)
+        while True:
+            is_heard = await self._alarm.wait(self._is_report_heard, until, "Report")
+            self._looks = self._reports
+            task = begun().model_copy(update={"report": "look" if is_heard else "give_up"})
+            async with self._lock():
+                kept: ToolReply = await workflow.execute_local_activity(
+                    names.OUTCOME, task, result_type=ToolReply, summary="Find out what was reported", **options.OUTCOME
+                )
+            if kept.outcome is not None:
+                return kept
+            if not is_heard:
+                return ToolReply(outcome=outcomes.in_doubt_outcome(call.call, call.tool))
+
+    def _is_report_heard(self) -> bool:
+        # Each look is an event, and anybody with a Temporal credential can say that there is a report.
+        return self._looks < self._reports and self._looks < _MOST_LOOKS
 
 
 def _use_reply(reply: ToolReply) -> UseReply:

@@ -34,12 +34,12 @@ class HandWritten:
         """A worker that is not running yet, with the options of ours."""
         return handmade_worker(self._client, self._task_queue, [OneActivity, RunElsewhere], [allow, transfer])
 
-    async def run(self) -> None:
-        """Started and awaited: one request and the wait for its result."""
-        paid = await self._client.execute_workflow(
-            OneActivity.run, PAYMENT, id=uuid.uuid4().hex, task_queue=self._task_queue
-        )
+    async def run(self) -> str:
+        """Started and awaited: one request and the wait for its result; returns the workflow's id."""
+        given = uuid.uuid4().hex
+        paid = await self._client.execute_workflow(OneActivity.run, PAYMENT, id=given, task_queue=self._task_queue)
         require(paid == "paid", paid)
+        return given
 
     async def permit(self) -> str:
         """Started and told yes, in one request; returns the workflow's id."""

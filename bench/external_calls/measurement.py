@@ -1,5 +1,6 @@
 """Measures external calls and their hand-written counterparts, one at a time and in turn."""
 
+import asyncio
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,7 +28,10 @@ from signoff.worker import freeze_gc
 ROUNDS: Final = 5
 CALLS: Final = 100
 _WARM_CALLS: Final = 20
-Act = Callable[[], Awaitable[object]]
+_REST_SECONDS: Final = 0.02
+"""How long nothing is done after each call: what it leaves to the server must not be counted against the next one."""
+Act = Callable[[], Awaitable[str]]
+"""Does one call, and returns its id."""
 
 
 async def measure(rounds: int, calls: int) -> CallsReport:
@@ -50,11 +54,11 @@ async def _measure(
         PERMIT: (hand.permit, agent.permit),
         WHOLE: (partial(_whole, hand), partial(_whole, agent)),
     }
-    await _play(kinds, 0, min(_WARM_CALLS, calls))
+    await _play(client, kinds, 0, min(_WARM_CALLS, calls))
     freeze_gc()
     figures: list[CallFigure] = []
     for number in range(1, rounds + 1):
-        played = await _play(kinds, number, calls)
+        played = await _play(client, kinds, number, calls)
         figures += played
         for each in played:
             print(each.line(), flush=True)
@@ -80,15 +84,18 @@ async def _measure(
     )
 
 
-async def _play(kinds: Mapping[str, tuple[Act, Act]], number: int, calls: int) -> list[CallFigure]:
+async def _play(client: Client, kinds: Mapping[str, tuple[Act, Act]], number: int, calls: int) -> list[CallFigure]:
     """One round: one call at a time, of another kind and side each time, and who begins changes from call to call."""
     taken: dict[str, tuple[list[float], list[float]]] = {kind: ([], []) for kind in kinds}
     for index in range(calls):
         for kind, acts in kinds.items():
             for side in (0, 1) if index % 2 else (1, 0):
                 began = time.perf_counter()
-                await acts[side]()
+                call = await acts[side]()
                 taken[kind][side].append((time.perf_counter() - began) * 1000)
+                if kind != PERMIT:
+                    await _await_end(client, call)
+                await asyncio.sleep(_REST_SECONDS)
     return [
         CallFigure(kind=kind, number=number, hand_p50_ms=percentile(hand, 50), p50_ms=percentile(ours, 50))
         for kind, (hand, ours) in taken.items()
@@ -107,12 +114,24 @@ async def _take_processor(kind: str, side: str, act: Act, server: psutil.Process
     )
 
 
-async def _whole(side: HandWritten | ExternalAgentClient) -> None:
-    await side.report(await side.permit())
+async def _whole(side: HandWritten | ExternalAgentClient) -> str:
+    call = await side.permit()
+    await side.report(call)
+    return call
+
+
+async def _await_end(client: Client, call: str) -> None:
+    """Returns once the workflow of a call has ended: an agent may have been answered by the store before."""
+    await client.get_workflow_handle(_workflow_of(call)).result()
 
 
 async def _events(client: Client, call: str) -> int:
     """How many events a call's history has, without workflow tasks that timed out."""
-    key = TurnKey(*call.split("."))
-    history = await client.get_workflow_handle(key.workflow_id).fetch_history()
+    await _await_end(client, call)
+    history = await client.get_workflow_handle(_workflow_of(call)).fetch_history()
     return len(history.events)
+
+
+def _workflow_of(call: str) -> str:
+    """The id of a call's workflow; that of a hand-written one is the call's own."""
+    return TurnKey(*call.split(".")).workflow_id if "." in call else call

@@ -18,10 +18,11 @@ from signoff.gateway.aap.problems import ApprovalProblem, ProblemCode
 from signoff.gateway.aap.request_body import CreateBody, OutcomeReport
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
 from signoff.gateway.calls.call_proposer import CALLS, LONGEST_SECONDS, agent_of, asker_of, propose
-from signoff.gateway.calls.call_reader import ExternalTurn, find_request, load_call, read_call
+from signoff.gateway.calls.call_reader import ExternalTurn, find_request, load_call, own_tickets, read_call
 from signoff.gateway.calls.call_refusals import note_refusal
 from signoff.gateway.calls.call_withdrawal import withdraw
-from signoff.gateway.calls.permit_service import report_outcome, use_id, use_permit
+from signoff.gateway.calls.permit_service import use_id, use_permit
+from signoff.gateway.calls.report_service import report_outcome
 from signoff.gateway.deps import GatewayDeps, turn_name
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.session_names import own_session
@@ -197,8 +198,7 @@ class ApprovalRequests:
         return found
 
     async def _find_ticket(self, turn: ExternalTurn) -> Ticket | None:
-        tickets = await self.deps.store.tickets_of_turn(turn.key.workflow_id)
-        own = [each for each in tickets if each.nonce == turn.requester.nonce and each.state != "void"]
+        own = own_tickets(turn, await self.deps.store.tickets_of_turn(turn.key.workflow_id))
         return own[-1] if own and own[-1].owner else None
 
     async def _load(self, request_id: str) -> tuple[GivenRequest, ExternalTurn]:

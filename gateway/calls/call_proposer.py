@@ -1,14 +1,17 @@
 """Proposes calls in the name of external agents: whose call it is, for whom it acts, and under which id."""
 
+import asyncio
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from signoff.contracts.activity_messages import UseReply
 from signoff.contracts.call import Callback, ProposedExternalCall
 from signoff.contracts.canonical_json import NotCanonical, canonical_json, sha256_hex
-from signoff.contracts.errors import Conflict, NotFound, Refused
+from signoff.contracts.errors import Conflict, NotFound, Refused, StoreUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.limits import ARGUMENTS_BYTES, KIB
 from signoff.contracts.person import Person
@@ -20,7 +23,7 @@ from signoff.formats.durations import seconds
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
 from signoff.gateway.auth.person_lookup import known_person
-from signoff.gateway.calls.call_reader import ExternalTurn, load_call, make_external_turn
+from signoff.gateway.calls.call_reader import ExternalTurn, find_success, load_call, make_external_turn, own_tickets
 from signoff.gateway.deps import GatewayDeps, turn_name
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.session_names import own_session
@@ -39,6 +42,9 @@ LONGEST_SECONDS: Final = 30 * 86_400.0
 """The longest time that an agent may take to report a call that it has used, or give people to answer."""
 RESULT_SECONDS: Final = 0.1
 """How long the result of a call that a rule may allow, and that Signoff runs, is waited for before it is looked at."""
+_TICKET_SECONDS: Final = 0.004
+_TICKET_SHARE: Final = 0.125
+"""How long its ticket is left alone between two looks: so many seconds, or that part of the time it has taken."""
 _USER: Final = "user:"
 
 
@@ -168,14 +174,16 @@ async def _begin(
     )
     turn = await turn_input(deps, given, proposal.agent, CHANNEL, call)
     async with deps.acts.start(turn):
-        reply = await _start(deps, turn, proposal)
+        reply = await _start(deps, turn, proposal, call)
     begun = make_external_turn(turn, call)
     if reply is not None and reply.nonce == begun.requester.nonce:
         deps.recent_calls.keep(begun.name, begun, deps.clock())
     return begun, reply
 
 
-async def _start(deps: GatewayDeps, turn: TurnInput, proposal: _Proposal) -> UseReply | None:
+async def _start(
+    deps: GatewayDeps, turn: TurnInput, proposal: _Proposal, call: ProposedExternalCall
+) -> UseReply | None:
     """Starts the turn of a call in the cheapest way for its tool; what is judged and runs is the worker's word alone.
 
     Raises as `propose`.
@@ -187,7 +195,21 @@ async def _start(deps: GatewayDeps, turn: TurnInput, proposal: _Proposal) -> Use
         return await client.propose_and_use(turn, proposal.use)
     # A permit is there at once, or people are asked: that a result comes soon is to be expected of all else.
     is_asked = any(catalog.policy(each.activity).needs_person == "always" for each in named)
-    return await client.propose(turn, first_look=RESULT_SECONDS if is_run_here and not is_asked else 0.0)
+    if is_asked or not is_run_here:
+        return await client.propose(turn)
+    begun = make_external_turn(turn, call)
+    return await client.propose(turn, first_look=RESULT_SECONDS, ended=partial(_await_success, deps, begun))
+
+
+async def _await_success(deps: GatewayDeps, turn: ExternalTurn) -> UseReply:
+    """Returns once the ticket of a call says that it has succeeded, which its turn hears only after that."""
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    while True:
+        await asyncio.sleep(max(_TICKET_SECONDS, (clock() - began) * _TICKET_SHARE))
+        with suppress(StoreUnavailable):
+            if (done := await find_success(deps, turn)) is not None:
+                return UseReply(state=done.code, outcome=done)
 
 
 async def _join_named(deps: GatewayDeps, proposal: _Proposal, key: str) -> tuple[ExternalTurn, UseReply | None]:
@@ -249,8 +271,7 @@ async def _was_used(deps: GatewayDeps, turn: ExternalTurn, at: datetime) -> bool
     others begins a second call by that.
     """
     tickets = await deps.store.tickets_of_turn(turn.key.workflow_id)
-    own = [each for each in tickets if each.nonce == turn.requester.nonce and each.state != "void"]
-    return any(each.owner and each.claimed_at < at for each in own)
+    return any(each.owner and each.claimed_at < at for each in own_tickets(turn, tickets))
 
 
 def agent_of(deps: GatewayDeps, caller: AuthenticatedCaller | None, named: str | None) -> tuple[str, ExternalAgent]:

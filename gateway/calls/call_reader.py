@@ -1,7 +1,7 @@
 """Reads calls of external agents: each agent its own alone, by what the store bears out."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -17,6 +17,7 @@ from signoff.gateway.deps import GatewayDeps, turn_name
 from signoff.gateway.signed_start import SignedStart, signed_start_of
 from signoff.store.content_store import load_in
 from signoff.store.request_reader import LoadedRequest
+from signoff.store.tickets import Ticket
 
 CALL: Final = "c1.1"
 """The only call of a turn whose agent thinks elsewhere."""
@@ -126,6 +127,31 @@ async def confirm_call(deps: GatewayDeps, turn: ExternalTurn, state: str, outcom
     return await _answer(deps, turn, proved, await find_request(deps, turn) if own else None)
 
 
+async def answer_outcome(
+    deps: GatewayDeps, turn: ExternalTurn, outcome: CallOutcome, asked: LoadedRequest | None
+) -> CallAnswer:
+    """Returns the answer about a call whose outcome the store has. Raises `StoreUnavailable`."""
+    return await _answer_end(deps, turn, _waiting(deps, turn), outcome, asked, is_cancelled=False)
+
+
+async def find_success(deps: GatewayDeps, turn: ExternalTurn) -> CallOutcome | None:
+    """Returns the outcome of a call that has succeeded by its ticket, also before its turn has heard of that.
+
+    Of all else its turn alone says whether it ends the call: something else may be tried in its place, or people asked.
+    """
+    tickets = own_tickets(turn, await deps.store.tickets_of_turn(turn.key.workflow_id))
+    done = None if not tickets or tickets[-1].call != CALL else tickets[-1].outcome
+    return done if done is not None and done.code == "ok" else None
+
+
+def own_tickets(turn: ExternalTurn, tickets: Sequence[Ticket]) -> list[Ticket]:
+    """Returns those of a turn's tickets that let something run, in the order of their claims.
+
+    A turn's id may be used again: what another had with the same id is not of this call.
+    """
+    return [each for each in tickets if each.nonce == turn.requester.nonce and each.state != "void"]
+
+
 def make_used_answer(deps: GatewayDeps, turn: ExternalTurn, args: dict[str, Any], key: str, note: str) -> CallAnswer:
     """Returns the answer of the very request that used the permit."""
     used = {"state": "used", "args": args, "key": key, "note": note}
@@ -148,10 +174,12 @@ async def _answer(deps: GatewayDeps, turn: ExternalTurn, view: TurnView, asked: 
             words = _CANCELLED_WORDS if error is None else error.message
             return base.model_copy(update={"state": "denied", "source": "cancelled", "reason": words})
     if outcome is not None:
-        return await _answer_end(deps, turn, base, outcome, view, asked)
+        return await _answer_end(deps, turn, base, outcome, asked, is_cancelled=view.state == "cancelled")
     if found is None or (asked is not None and asked.request.state == "pending"):
         return base if asked is None else base.model_copy(update=_asked_facts(asked))
     if found.state in ("running", "used"):
+        if (done := await find_success(deps, turn)) is not None:
+            return await answer_outcome(deps, turn, done, asked)
         return base.model_copy(update={"state": found.state})
     if found.state == "permitted":
         return base.model_copy(update={"state": found.state, **await _permit_facts(deps, turn, asked)})
@@ -200,8 +228,9 @@ async def _answer_end(
     turn: ExternalTurn,
     base: CallAnswer,
     outcome: CallOutcome,
-    view: TurnView,
     asked: LoadedRequest | None,
+    *,
+    is_cancelled: bool,
 ) -> CallAnswer:
     if outcome.code in _REPORTED:
         facts = {
@@ -216,10 +245,9 @@ async def _answer_end(
     if denied is not None:
         facts = {"source": denied.source, "reason": denied.reason, "by": denied.decided_by}
     elif outcome.code == "skipped":
-        cancelled = view.state == "cancelled"
         facts = {
-            "source": "cancelled" if cancelled else "timeout",
-            "reason": _CANCELLED_WORDS if cancelled else _LAPSED_WORDS,
+            "source": "cancelled" if is_cancelled else "timeout",
+            "reason": _CANCELLED_WORDS if is_cancelled else _LAPSED_WORDS,
         }
     else:
         words = await load_value(deps, turn, outcome.value)

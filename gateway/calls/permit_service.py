@@ -1,4 +1,4 @@
-"""Uses permits of external calls and takes reports: what is handed out is what the store has a claimed ticket for."""
+"""Uses permits of external calls: what is handed out is what the store has a claimed ticket for."""
 
 import asyncio
 import uuid
@@ -6,18 +6,13 @@ from typing import Any, Final
 
 from signoff.approvals.digest import digest_in_context
 from signoff.contracts.activity_messages import UsedPermit, UseReply
-from signoff.contracts.call import ReportedOutcome
-from signoff.contracts.canonical_json import NotCanonical, canonical_json, sha256_hex
-from signoff.contracts.errors import Conflict, ServerUnavailable
-from signoff.contracts.ids import SessionKey
-from signoff.contracts.limits import ARGUMENTS_BYTES
-from signoff.contracts.requests import OutcomeBody
-from signoff.contracts.responses import CallAnswer, PermitAnswer
+from signoff.contracts.canonical_json import sha256_hex
+from signoff.contracts.errors import ServerUnavailable
+from signoff.contracts.responses import PermitAnswer
 from signoff.engine.call_client import CallClient
-from signoff.gateway.calls.call_reader import CALL, ExternalTurn, confirm_call, load_value, read_call
+from signoff.gateway.calls.call_reader import CALL, ExternalTurn, load_value, own_tickets, read_call
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest
-from signoff.store.content_store import to_content
 from signoff.store.tickets import Ticket, digest_of_key
 
 _USED: Final = "this permit was used already"
@@ -39,8 +34,7 @@ async def use_permit(deps: GatewayDeps, turn: ExternalTurn, use: str) -> PermitA
 
 
 async def _use_permit(deps: GatewayDeps, turn: ExternalTurn, use: str) -> PermitAnswer:
-    tickets = await deps.store.tickets_of_turn(turn.key.workflow_id)
-    own = [each for each in tickets if each.nonce == turn.requester.nonce and each.state != "void"]
+    own = own_tickets(turn, await deps.store.tickets_of_turn(turn.key.workflow_id))
     if own and own[-1].owner != use:
         raise _refusal("used", _USED)
     reply = await CallClient(deps.client).use(turn.key, use)
@@ -62,38 +56,6 @@ async def read_permit(deps: GatewayDeps, turn: ExternalTurn, reply: UseReply, us
         deps.store.count_refusal("unproved")
         raise _refusal("stale", "what the turn handed out is not what was permitted; nothing may be run")
     return PermitAnswer(args=args, key=reply.permit.key, note=reply.permit.note)
-
-
-async def report_outcome(deps: GatewayDeps, turn: ExternalTurn, body: OutcomeBody) -> CallAnswer:
-    """Takes a report of what became of a call. Raises `BadRequest` (409, `not_used`), `Conflict`."""
-    try:
-        size = len(canonical_json(body.result))
-    except NotCanonical:
-        raise BadRequest("`result` holds a number or text that JSON cannot carry; send it as a string") from None
-    if size > ARGUMENTS_BYTES:
-        raise BadRequest("`result` is larger than 64 KiB; send less", status=413, code="too_large")
-    place = SessionKey(turn.key.tenant, turn.key.session)
-    reported = ReportedOutcome(code=body.code, result=await to_content(deps.store, body.result, place))
-    reply = await CallClient(deps.client).report(turn.key, reported)
-    if reply is None:
-        return await _find_report(deps, turn, body)
-    if reply.code == "not_used":
-        raise _refusal("not_used", reply.message)
-    if reply.code == "conflict":
-        raise Conflict(reply.message)
-    if reply.code == "unavailable":
-        raise ServerUnavailable(reply.message)
-    return await confirm_call(deps, turn, "used", reply.outcome)
-
-
-async def _find_report(deps: GatewayDeps, turn: ExternalTurn, body: OutcomeBody) -> CallAnswer:
-    """Returns the call of a turn that is over, where this is what was reported. Raises as `report_outcome`."""
-    answer = await read_call(deps, turn)
-    if answer.state != "ended":
-        raise _refusal("not_used", "only a call whose permit was used can be reported")
-    if (answer.code, answer.result) != (body.code, body.result):
-        raise Conflict("another outcome of this call was recorded before; the first one stands")
-    return answer
 
 
 async def _is_borne_out(deps: GatewayDeps, turn: ExternalTurn, permit: UsedPermit, args: Any, use: str) -> bool:

@@ -1,34 +1,27 @@
-"""Over random sequences of tries, answers, lapses and reports: one try is handed the permit, and one report stands."""
+"""Over random sequences of tries, answers and lapses: one try is handed the permit."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from signoff.contracts.activity_messages import UsedPermit, UseReply
-from signoff.contracts.call import CallOutcome, ReportedOutcome
+from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.workflows.external_permit import (
     ExternalPermit,
     closing_reason,
     examine_use,
-    report_problem,
-    report_reply,
     use_problem,
     use_refusal,
 )
 
 TRIES = st.sampled_from(["try-1", "try-2", "try-3"])
-REPORTS = st.builds(
-    lambda code, text: ReportedOutcome.model_validate({"code": code, "result": Content(inline=text)}),
-    st.sampled_from(["ok", "execution_failed"]),
-    st.sampled_from(["done", "not done"]),
-)
 HANDED = UseReply(permit=UsedPermit(args=Content(inline={"euro": 20}), key="k", definition="d"))
 REFUSALS = st.sampled_from([use_refusal("stale"), use_refusal("frozen"), use_refusal("unavailable")])
 
 
 class PermitModel(RuleBasedStateMachine):
-    """What is told to tries and reports, beside the least that has to be true of it."""
+    """What is told to tries, beside the least that has to be true of it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +29,6 @@ class PermitModel(RuleBasedStateMachine):
         self.stopped = False
         self.was_opened = self.was_closed = False
         self.handed: dict[str, UseReply] = {}
-        self.taken: list[ReportedOutcome] = []
 
     @precondition(lambda self: not self.was_opened)
     @rule()
@@ -92,46 +84,10 @@ class PermitModel(RuleBasedStateMachine):
         assert answer.permit is None or self.handed == {self.permit.tried_by: answer}
         self.permit = self.permit.end_try()
 
-    @precondition(lambda self: self.handed and not self.permit.is_awaited and self.permit.written is None)
-    @rule()
-    def await_report(self) -> None:
-        """Its report is waited for."""
-        self.permit = self.permit.await_report()
-
-    @rule(report=REPORTS)
-    def report(self, report: ReportedOutcome) -> None:
-        """The agent reports."""
-        problem = report_problem(self.permit, report)
-        if not self.handed:
-            assert problem is not None
-            assert problem.code == "not_used"
-        elif problem is None:
-            assert self.permit.is_awaited or self.taken
-            self.permit = self.permit.take_report(report)
-            self.taken.append(report)
-        else:
-            assert problem.code == "conflict"
-            assert not self.taken or report != self.taken[0]
-
-    @precondition(lambda self: self.permit.is_awaited)
-    @rule(is_lost=st.booleans())
-    def write(self, is_lost: bool) -> None:
-        """What was reported is written down; else that nobody did so in time, or it cannot be written."""
-        code = "in_doubt" if self.permit.report is None else self.permit.report.code
-        value = Content(inline="?") if self.permit.report is None else self.permit.report.result
-        outcome = CallOutcome.model_validate(
-            {"call": "c1.1", "tool": "refund", "code": code, "gate": "execute", "value": value}
-        )
-        self.permit = self.permit.settle(None if is_lost else outcome)
-        for report in self.taken:
-            reply = report_reply(self.permit, report)
-            assert reply.code == ("unavailable" if is_lost else ""), reply
-
     @invariant()
-    def one_try_and_one_report(self) -> None:
-        """Whatever comes: one try at most was handed the permit, and all reports that were taken are one."""
+    def one_try(self) -> None:
+        """Whatever comes: one try at most was handed the permit."""
         assert len(self.handed) <= 1
-        assert all(each == self.taken[0] for each in self.taken)
         assert (self.permit.used is not None) == bool(self.handed)
 
 
@@ -149,15 +105,6 @@ def test_a_permit_that_is_not_open_says_why(*, is_asked: bool, stopped: bool, co
     assert why == ("waiting" if is_asked else expected)
 
 
-def test_a_report_beside_what_was_written_is_a_conflict() -> None:
-    """Nobody reported in time: that is what stands, and what comes later is another word."""
-    late = ReportedOutcome(code="ok", result=Content(inline="done"))
-    permit = ExternalPermit().open_up().begin_try("try-1").answer_try(HANDED).end_try().close().await_report()
-    doubt = {"call": "c1.1", "tool": "refund", "code": "in_doubt", "gate": "execute", "value": Content(inline="?")}
-    permit = permit.take_report(late).settle(CallOutcome.model_validate(doubt))
-    assert report_reply(permit, late).code == "conflict"
-
-
 def test_a_word_that_is_no_reason_says_that_nobody_can_tell() -> None:
     """A turn's refusal is but a text, and whoever holds a Temporal credential can answer as a turn."""
     assert use_refusal("lapsed").message == "this permit was withdrawn, or not used in time"
@@ -166,14 +113,6 @@ def test_a_word_that_is_no_reason_says_that_nobody_can_tell() -> None:
 
 USED = ExternalPermit().open_up().begin_try("try-1").answer_try(HANDED).end_try()
 """A permit that the first try was handed."""
-DONE = ReportedOutcome(code="ok", result=Content(inline="done"))
-UNDONE = ReportedOutcome(code="execution_failed", result=Content(inline="done"))
-OTHER = ReportedOutcome(code="ok", result=Content(inline="more"))
-
-
-def outcome_of(report: ReportedOutcome) -> CallOutcome:
-    """What is written down where this was reported."""
-    return CallOutcome(call="c1.1", tool="refund", code=report.code, gate="execute", value=report.result)
 
 
 def test_one_try_at_a_time_is_looked_at() -> None:
@@ -217,54 +156,3 @@ def test_who_is_looked_at_when_a_permit_lapses_has_come_too_late() -> None:
     assert tried.close().answer == use_refusal("lapsed")
     assert tried.answer_try(HANDED).close().answer == HANDED
     assert tried.answer_try(use_refusal("stale")).close().answer == use_refusal("stale")
-
-
-def test_only_what_was_used_can_be_reported() -> None:
-    """However often it is tried."""
-    opened = ExternalPermit().open_up()
-    for permit in (opened, opened.begin_try("try-1"), opened.close(), opened.await_report()):
-        problem = report_problem(permit, DONE)
-        assert problem is not None
-        assert (problem.code, problem.message) == ("not_used", "only a call whose permit was used can be reported")
-
-
-def test_the_first_report_stands() -> None:
-    """The same again is no problem, another one is, while it is written down and afterwards."""
-    awaited = USED.close().await_report()
-    assert report_problem(awaited, DONE) is None
-    reported = awaited.take_report(DONE)
-    for permit in (reported, reported.settle(outcome_of(DONE)), reported.settle(None)):
-        assert report_problem(permit, DONE) is None
-        for other in (UNDONE, OTHER):
-            problem = report_problem(permit, other)
-            assert problem is not None
-            assert (problem.code, problem.message) == (
-                "conflict",
-                "another outcome of this call was reported before; the first one stands",
-            )
-
-
-def test_a_report_that_comes_too_late_is_not_taken() -> None:
-    """It is in doubt by then, or has not begun to be waited for."""
-    for permit in (USED, USED.close().await_report().settle(None)):
-        problem = report_problem(permit, DONE)
-        assert problem is not None
-        assert (problem.code, problem.message) == (
-            "conflict",
-            "it was not reported in time, and is recorded as in doubt",
-        )
-
-
-def test_a_report_is_answered_by_what_was_written_down() -> None:
-    """By that alone: what could not be written may be reported again, and another outcome stands against it."""
-    reported = USED.close().await_report().take_report(DONE)
-    assert report_reply(reported.settle(outcome_of(DONE)), DONE).outcome == outcome_of(DONE)
-    lost = report_reply(reported.settle(None), DONE)
-    assert (lost.code, lost.message, lost.outcome) == (
-        "unavailable",
-        "it could not be written down; report it again",
-        None,
-    )
-    for other in (UNDONE, OTHER):
-        against = report_reply(reported.settle(outcome_of(other)), DONE)
-        assert (against.code, against.outcome) == ("conflict", None)

@@ -1,4 +1,4 @@
-"""An Update that nobody took up is sent again: its turn is not over, and neither permit nor report is lost."""
+"""An Update that nobody took up is sent again: its turn is not over, and no permit is lost."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,9 +15,7 @@ from temporalio.client import (
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from signoff.contracts.activity_messages import ReportReply, UseReply
-from signoff.contracts.call import ReportedOutcome
-from signoff.contracts.content import Content
+from signoff.contracts.activity_messages import UseReply
 from signoff.contracts.ids import TurnKey
 from signoff.engine.call_client import CallClient
 from signoff.engine.turn_client import TurnClient
@@ -59,15 +57,13 @@ def client_after(agent: CallRig, *errors: Exception) -> CallClient:
 
 
 @pytest.mark.parametrize("error", [FAILED_TASK, DROPPED], ids=["failed task", "dropped"])
-async def test_a_permit_and_a_report_come_through(agent: CallRig, error: Exception) -> None:
-    """Where such an answer was taken for the turn's end, the permit was told to be over, the report to be of no use."""
+async def test_a_permit_comes_through(agent: CallRig, error: Exception) -> None:
+    """Where such an answer was taken for the turn's end, the permit was told to be over."""
     call = (await agent.propose()).json()["id"]
     key = TurnKey(*call.split("."))
     used = await client_after(agent, error, error).use(key, "a-try-of-mine")
     assert isinstance(used, UseReply)
     assert used.permit is not None
-    told = ReportedOutcome(code="ok", result=Content(inline="refunded"))
-    reported = await client_after(agent, error, error).report(key, told)
-    assert isinstance(reported, ReportReply)
-    assert (await agent.show(call))["result"] == "refunded"
+    await agent.report(call)
+    await agent.rig.turns.signoff.result(key)
     assert await client_after(agent, error).use(key, "another-try") is None

@@ -1,0 +1,147 @@
+"""A report stands in the ticket of its call before its turn hears of it, and nothing but the store says what it is."""
+
+import asyncio
+import dataclasses
+from typing import Any
+
+import httpx
+import pytest
+from call_rig import CallRig
+from gateway_rig import BASE
+from temporalio.client import Client, Interceptor, OutboundInterceptor, SignalWorkflowInput
+from temporalio.service import RPCError, RPCStatusCode
+
+from signoff.contracts.activity_messages import UseReply
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.names import REPORT_CALL
+from signoff.contracts.turn import TurnResult
+from signoff.engine.call_client import CallClient
+from signoff.engine.turn_client import TurnClient
+from signoff.gateway.app import build_app
+
+LOOKS = 20
+"""How often at most a turn looks for a report."""
+
+
+class _Mute(Interceptor):
+    """A connection over which no Signal comes through."""
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
+        """Put the error in front of `next`."""
+        return _MuteOutbound(next)
+
+
+class _MuteOutbound(OutboundInterceptor):
+    async def signal_workflow(self, input: SignalWorkflowInput) -> None:
+        raise RPCError("the server is away", RPCStatusCode.UNAVAILABLE, b"")
+
+
+def mute_gateway(agent: CallRig) -> CallRig:
+    """Another gateway, which cannot tell turns anything."""
+    turns = agent.rig.deps.client
+    config = turns.temporal.config()
+    config["interceptors"] = [_Mute()]
+    client = TurnClient(Client(**config), task_queue=turns.task_queue)
+    app = build_app(dataclasses.replace(agent.rig.deps, client=client))
+    http = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60)
+    return CallRig(dataclasses.replace(agent.rig, http=http, app=app))
+
+
+async def end_of(agent: CallRig, call: str) -> TurnResult:
+    """The result of a call's turn, once it has one."""
+    return await agent.rig.turns.signoff.result(TurnKey(*call.split(".")))
+
+
+async def test_a_word_of_whoever_holds_a_temporal_credential_is_no_report(agent: CallRig) -> None:
+    """However often it is said: the call stays used, and what its agent reports then is what became of it."""
+    call = (await agent.propose(use=True)).json()["id"]
+    key = TurnKey(*call.split("."))
+    handle = agent.rig.turns.client.get_workflow_handle(key.workflow_id)
+    for _ in range(LOOKS + 5):
+        await handle.signal(REPORT_CALL, {"code": "ok", "result": "paid, believe me"})
+        # Each is a task of its own: a query is answered only after it.
+        assert (await agent.show(call))["state"] == "used"
+    looks = (await agent.events(call)).count("MARKER_RECORDED")
+    ended = (await agent.report(call, "execution_failed", "the bank is closed")).json()
+    assert (ended["state"], ended["code"], ended["result"]) == ("ended", "execution_failed", "the bank is closed")
+    # Judged, claimed, and looked for.
+    assert looks <= 2 + LOOKS
+
+
+async def test_what_its_turn_was_not_told_of_stands_and_is_found_in_time(agent: CallRig) -> None:
+    """The gateway is lost between the two: the store has the report, and the turn finds it once its time is over."""
+    call = (await agent.propose(tool="quick", use=True)).json()["id"]
+    away = await mute_gateway(agent).report(call)
+    assert (away.status_code, away.json()["code"]) == (503, "unavailable")
+    ended = await agent.show(call)
+    assert (ended["state"], ended["code"], ended["result"]) == ("ended", "ok", "refunded")
+    assert [each.code for each in (await end_of(agent, call)).calls] == ["ok"]
+    kinds = [kind for kind, _ in await agent.record(call)]
+    assert (kinds.count("outcome"), kinds.count("in_doubt")) == (1, 0)
+
+
+async def test_the_same_report_again_tells_the_turn(agent: CallRig) -> None:
+    """Its agent was told that nobody could say; it need not wait for the end of the time."""
+    call = (await agent.propose(use=True)).json()["id"]
+    assert (await mute_gateway(agent).report(call)).status_code == 503
+    assert (await agent.report(call)).json()["code"] == "ok"
+    assert [each.code for each in (await end_of(agent, call)).calls] == ["ok"]
+    kinds = [kind for kind, _ in await agent.record(call)]
+    assert kinds.count("outcome") == 1
+
+
+async def test_the_report_of_a_call_whose_turn_was_terminated_is_kept(agent: CallRig) -> None:
+    """Somebody ends the workflow by Temporal's own tools: what its agent has done is in the record all the same."""
+    call = (await agent.propose(use=True)).json()["id"]
+    await agent.rig.turns.client.get_workflow_handle(TurnKey(*call.split(".")).workflow_id).terminate()
+    ended = (await agent.report(call)).json()
+    assert (ended["state"], ended["code"]) == ("ended", "ok")
+    assert dict(await agent.record(call))["outcome"]["code"] == "ok"
+
+
+async def test_of_reports_that_race_one_stands(agent: CallRig) -> None:
+    """All others are told so, and the record has that one alone."""
+    call = (await agent.propose(use=True)).json()["id"]
+    answers = await asyncio.gather(*(agent.report(call, result=f"refund {each}") for each in range(20)))
+    taken = [each.json()["result"] for each in answers if each.status_code == 200]
+    assert len(taken) == 1
+    assert {each.json()["code"] for each in answers if each.status_code != 200} == {"conflict"}
+    assert (await agent.show(call))["result"] == taken[0]
+    assert [kind for kind, _ in await agent.record(call)].count("outcome") == 1
+
+
+async def test_what_comes_too_late_is_told_why(agent: CallRig) -> None:
+    """Its turn has given it up: people may have been asked about it by now."""
+    call = (await agent.propose(tool="quick", use=True)).json()["id"]
+    assert [each.code for each in (await end_of(agent, call)).calls] == ["in_doubt"]
+    late = await agent.report(call)
+    words = "it was not reported in time, and is recorded as in doubt"
+    assert (late.status_code, late.json()) == (409, {"code": "conflict", "message": words})
+
+
+@pytest.mark.parametrize("result", ["refunded", {"refund": 17}, "ä" * 20_000], ids=["words", "object", "large"])
+async def test_what_was_reported_is_read_at_once(agent: CallRig, result: Any) -> None:
+    """Also by who reads before the turn has heard of it."""
+    call = (await agent.propose(use=True)).json()["id"]
+    assert (await mute_gateway(agent).report(call, result=result)).status_code == 503
+    shown = await agent.show(call)
+    assert (shown["state"], shown["code"], shown["result"]) == ("ended", "ok", result)
+    assert (await agent.withdraw(call)).json()["state"] == "ended"
+    again = await agent.use(call)
+    assert (again.status_code, again.json()["code"]) == (409, "used")
+
+
+async def test_a_call_that_signoff_runs_is_answered_by_its_ticket(
+    agent: CallRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As soon as the store has its outcome: its turn is told by the server only after that."""
+
+    async def never(*_: object) -> UseReply | None:
+        await asyncio.Event().wait()
+        return None
+
+    monkeypatch.setattr(CallClient, "_await_end", never)
+    monkeypatch.setattr(CallClient, "_look", never)
+    answer = (await agent.propose(tool="pay", args={"amount": 20})).json()
+    assert (answer["state"], answer["code"], answer["result"]) == ("ended", "ok", "paid")
+    assert dict(await agent.record(answer["id"]))["outcome"]["code"] == "ok"
