@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -57,53 +57,70 @@ LONG = (
     "test_operations_path.py",
 )
 """Folders and files whose tests take real seconds, or processes and servers of their own: `make test-all` runs them."""
-LONGEST = (
-    "test_operations_path.py",
-    "test_compose_story.py",
-    "examples/test_demo.py",
-    "bench/test_scale.py",
-    "bench/test_week.py",
-    "attacks/test_attack_false_doubts.py",
-    "store/test_restored_backups.py",
-    "workflows/test_while_waiting_killed.py",
-    "cli/test_cli_dev.py",
-    "attacks/test_attack_b_same_call_again.py",
-    "workflows/test_asked_again.py",
-    "attacks/test_attack_d2_answers_without_worker.py",
-    "attacks/test_bounds_of_people.py",
-    "security/test_kills.py",
-    "attacks/test_attack_many_questions.py",
-    "attacks/test_attack_waiting_edits.py",
-    "cli/test_cli_tenants.py",
-    "bench/test_bench.py",
-    "browser/test_inbox.py",
-    "test_compose.py",
-    "attacks/test_bounds_of_models.py",
-    "workflows/test_watched_handlers.py",
-    "cli/test_cli_store_clean.py",
-    "workflows/test_worker_versions.py",
-    "workflows/test_many_waiting.py",
-    "attacks/test_attack_d4_store_begun_anew.py",
-    "attacks/test_bounds_of_strangers.py",
-    "gateway/events/test_recorders.py",
-    "browser/test_login_windows.py",
-    "cli/test_documented_failures.py",
-    "test_release.py",
-    "attacks/test_attack_03_spent_approvals.py",
-    "clients/test_frameworks.py",
-    "gateway/vendors/test_channel_routes.py",
-    "attacks/test_attack_a_rogue_poller.py",
-    "workflows/test_outcomes_told.py",
-    "browser/test_answers.py",
-    "workflows/test_session_runs.py",
-    "security/test_killed_calls.py",
-    "attacks/test_attack_09_endless_bodies.py",
-    "test_language.py",
-    "cli/test_cli_production.py",
-    "test_helm_chart.py",
-    "test_embedded.py",
-)
-"""Files of over 20 s by how long they take: they begin first, so that no process works on one alone in the end."""
+LONGEST = {
+    "examples/test_demo.py": 136,
+    "test_operations_path.py": 110,
+    "bench/test_scale.py": 109,
+    "test_compose_story.py": 108,
+    "attacks/test_attack_false_doubts.py": 88,
+    "bench/test_week.py": 85,
+    "store/test_restored_backups.py": 79,
+    "workflows/test_while_waiting_killed.py": 72,
+    "cli/test_cli_dev.py": 64,
+    "attacks/test_attack_b_same_call_again.py": 60,
+    "workflows/test_asked_again.py": 54,
+    "attacks/test_attack_d2_answers_without_worker.py": 50,
+    "attacks/test_bounds_of_people.py": 49,
+    "security/test_kills.py": 47,
+    "attacks/test_attack_many_questions.py": 47,
+    "attacks/test_attack_waiting_edits.py": 44,
+    "cli/test_cli_tenants.py": 44,
+    "bench/test_bench.py": 42,
+    "browser/test_inbox.py": 42,
+    "test_compose.py": 41,
+    "attacks/test_bounds_of_models.py": 39,
+    "workflows/test_watched_handlers.py": 39,
+    "cli/test_cli_store_clean.py": 37,
+    "workflows/test_worker_versions.py": 35,
+    "workflows/test_many_waiting.py": 29,
+    "attacks/test_attack_d4_store_begun_anew.py": 28,
+    "attacks/test_bounds_of_strangers.py": 28,
+    "gateway/events/test_recorders.py": 27,
+    "browser/test_login_windows.py": 27,
+    "cli/test_documented_failures.py": 27,
+    "test_release.py": 26,
+    "attacks/test_attack_03_spent_approvals.py": 26,
+    "clients/test_frameworks.py": 25,
+    "gateway/vendors/test_channel_routes.py": 24,
+    "attacks/test_attack_a_rogue_poller.py": 24,
+    "workflows/test_outcomes_told.py": 23,
+    "browser/test_answers.py": 22,
+    "workflows/test_session_runs.py": 22,
+    "security/test_killed_calls.py": 21,
+    "attacks/test_attack_09_endless_bodies.py": 21,
+    "test_language.py": 20,
+    "test_helm_chart.py": 14,
+    "cli/test_cli_production.py": 13,
+    "test_embedded.py": 12,
+}
+"""Files of over 20 s by how many they take: long ones begin early, so that no process works on one alone in the end."""
+
+
+def order_of_files(files: Sequence[Path], seconds: Mapping[Path, int]) -> list[Path]:
+    """The longest files first, each before as many of the short ones as take about as long together.
+
+    Most of the longest wait more than they compute: one beside the other they would leave processors idle, and in the
+    end all that computes would be left.
+    """
+    long = [path for path in seconds if path in files]
+    short = [path for path in files if path not in seconds]
+    total, passed, ordered, taken = sum(seconds[path] for path in long), 0, list[Path](), 0
+    for path in long:
+        passed += seconds[path]
+        until = len(short) * passed // total
+        ordered += [path, *short[taken:until]]
+        taken = until
+    return ordered + short[taken:]
 
 
 @functools.cache
@@ -188,16 +205,17 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
 def pytest_longest_first(items: list[pytest.Item]) -> None:
-    """Marks the long tests, before `-m` chooses among all, and puts the tests of the longest files first."""
+    """Marks the long tests, before `-m` chooses among all, and puts the files in the order of `order_of_files`."""
     here = Path(__file__).parent
     long = {here / name for name in LONG}
-    rank = {here / name: number for number, name in enumerate(LONGEST)}
     # Once a file, not once a test: there are twenty times as many.
-    marked = {path: not long.isdisjoint((path, *path.parents)) for path in {item.path for item in items}}
+    marked = {path: not long.isdisjoint((path, *path.parents)) for path in dict.fromkeys(item.path for item in items)}
     for item in items:
         if marked[item.path]:
             item.add_marker("long")
-    items.sort(key=lambda item: rank.get(item.path, len(rank)))
+    ordered = order_of_files(list(marked), {here / name: seconds for name, seconds in LONGEST.items()})
+    rank = {path: number for number, path in enumerate(ordered)}
+    items.sort(key=lambda item: rank[item.path])
 
 
 @pytest.hookimpl(trylast=True)
