@@ -71,6 +71,9 @@ class ApprovalRequestView:
     @property
     def approval(self) -> ApprovedCall | None:
         """The approval of its call; None where it has none. One that was given is there whatever comes later."""
+        if self.answer.state == "waiting":
+            # The store may have the yes before its turn has taken it in: told now, nothing could be used yet.
+            return None
         if self.asked is not None:
             request = self.asked.request
             at = request.decided_at

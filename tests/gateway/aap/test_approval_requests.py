@@ -10,6 +10,11 @@ from aap_rig import Adapter, asking
 from agentapprovalprotocol import Allow, Call, ConflictError, Deny, NotFound
 from call_rig import approval_of
 
+from signoff.contracts.responses import CallAnswer
+from signoff.gateway.aap import approval_requests
+from signoff.gateway.calls.call_reader import ExternalTurn
+from signoff.gateway.deps import GatewayDeps
+
 
 def call(body: dict, **fields: object) -> Call:
     """The gate's call of a body."""
@@ -55,6 +60,25 @@ async def test_a_request_is_asked_waits_and_is_approved_by_a_person(coder: Adapt
     ended = await coder.agent.show(name)
     assert (ended["state"], ended["code"], ended["result"]) == ("ended", "ok", "refunded")
     assert ended["decided_by"] == "Approver"
+
+
+async def test_a_yes_is_told_once_its_turn_has_taken_it_in(coder: Adapter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store has it before: told then, it could not be used, and what people changed would be asked about again."""
+    for changes in ({}, {"euro": 150}):
+        asked = await coder.ask(asking())
+        written = asked.arguments | changes
+        await coder.decide(asked.arguments, **({"edited_args": written} if changes else {}))
+
+        async def before(deps: GatewayDeps, turn: ExternalTurn, wait: float = 0.0) -> CallAnswer:
+            return CallAnswer(id=turn.name, state="waiting", tool=turn.call.tool)
+
+        with monkeypatch.context() as earlier:
+            earlier.setattr(approval_requests, "read_call", before)
+            assert (await coder.client.get(asked.id)).status == "pending"
+        told = await coder.client.get(asked.id)
+        assert told.status == ("denied" if changes else "approved")
+        again = await coder.ask(asking() | {"arguments": written})
+        assert again.status == ("approved" if changes else "pending")
 
 
 async def test_a_gate_lets_run_what_people_approve_and_nothing_else(coder: Adapter) -> None:
