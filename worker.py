@@ -64,7 +64,6 @@ from signoff.settings import Settings, load_settings, login_roles, require_ready
 from signoff.store.store import Store, working_store
 from signoff.temporal.converter import DATA_CONVERTER, encrypting_converter
 from signoff.temporal.encryption import Encryption, EncryptionCodec
-from signoff.temporal.payload_visits import spare_visits
 from signoff.temporal.query_fence import QueryFence, QueryFenceInterceptor
 from signoff.temporal.workflow_runner import Contexts, FencedBridge, FencedRunner
 from signoff.workflows.actor_turn import ActorTurn
@@ -314,8 +313,7 @@ class SignoffPlugin(SimplePlugin):
         worker._bridge_worker = FencedBridge(worker._bridge_worker, self._fence)
         sweeping = asyncio.create_task(self._sweep.run())
         try:
-            with spare_visits():
-                await super().run_worker(worker, next)
+            await super().run_worker(worker, next)
         finally:
             sweeping.cancel()
             # Its store may be closed as soon as the worker has stopped.
