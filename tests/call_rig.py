@@ -63,7 +63,7 @@ def refund_tool(requires_approval: Any = RULES, **fields: Any) -> Tool:
     return Tool(**(given | fields))
 
 
-def call_catalog(ledger: Ledger) -> Catalog:
+def call_catalog(ledger: Ledger, *more: Tool) -> Catalog:
     """Agents `coder` and `roamer`, which may call what nobody declared, `clerk` for finance, and `desk`, no such."""
     tools = [
         refund_tool(),
@@ -72,6 +72,7 @@ def call_catalog(ledger: Ledger) -> Catalog:
         refund_tool(name="asked", timeout=1.0, unreported="ask", requires_approval=False),
         pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount < 50.0")),
         refund_tool(SHELL_RULES, name="Bash", description="Run a command", input_schema=SHELL, title="", effect=RUNS),
+        *more,
     ]
     actors = [
         Actor(name="coder", model="", external=ExternalAgent(acts_for=("user:guest",))),
@@ -189,5 +190,5 @@ async def refusals(rig: GatewayRig, subject: str, tool: str = "") -> list[dict[s
 @contextlib.asynccontextmanager
 async def call_rig(client: Client, store: Store, task_queue: str, **more: Any) -> AsyncIterator[CallRig]:
     """A running worker and a gateway with external agents."""
-    async with gateway_rig(client, store, task_queue, catalog_of_ledger=call_catalog, **more) as rig:
+    async with gateway_rig(client, store, task_queue, **({"catalog_of_ledger": call_catalog} | more)) as rig:
         yield CallRig(rig)

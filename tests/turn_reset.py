@@ -25,13 +25,24 @@ async def reset_turn(
     to_start: bool = False,
     without_answers: bool = False,
 ) -> None:
-    """Reset a turn to the last workflow task completed before the first event of these types, its first task if none.
+    """Reset a turn. What people sent it after that is sent again, unless it is to be `without_answers`."""
+    await reset_workflow(client, key.workflow_id, before, to_start=to_start, without_answers=without_answers)
 
-    `to_start` resets it to its first workflow task in any case. What people sent it after that is sent again, unless it
-    is to be `without_answers`.
+
+async def reset_workflow(
+    client: Client,
+    workflow: str,
+    before: Collection[EventType.ValueType],
+    *,
+    to_start: bool = False,
+    without_answers: bool = False,
+) -> None:
+    """Reset it to the last workflow task completed before the first event of these types, its first task if none.
+
+    `to_start` resets it to its first workflow task in any case.
     """
     point = 0
-    async for event in client.get_workflow_handle(key.workflow_id).fetch_history_events():
+    async for event in client.get_workflow_handle(workflow).fetch_history_events():
         if event.event_type in before or (point and to_start):
             break
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
@@ -43,7 +54,7 @@ async def reset_turn(
     await client.workflow_service.reset_workflow_execution(
         ResetWorkflowExecutionRequest(
             namespace=client.namespace,
-            workflow_execution=WorkflowExecution(workflow_id=key.workflow_id),
+            workflow_execution=WorkflowExecution(workflow_id=workflow),
             reason="test",
             workflow_task_finish_event_id=point,
             request_id=uuid.uuid4().hex,

@@ -5,16 +5,26 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
-from call_rig import call_rig, call_token, with_callbacks
+from call_rig import call_catalog, call_rig, call_token, refund_tool, with_callbacks
 from client_rig import ClientRig
 from gateway_login import locked_rig
+from temporal_rig import Workers
 from temporalio.client import Client
+from turn_fixtures import Ledger
 
 from signoff.gateway.app import build_app
 from signoff.gateway.events.event_sender import send_events
 from signoff.gateway.events.event_task import record_progress
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.registry.catalog import Catalog
 from signoff.registry.manifest.callbacks import Callbacks
 from signoff.store.store import open_store
+
+
+def client_catalog(ledger: Ledger) -> Catalog:
+    """What external agents may call, and a tool whose permits soon lapse, and one that is approved in advance."""
+    fleeting = refund_tool(ApprovalPolicy(auto_approve_if="true", grant_ttl=1.0), name="fleeting")
+    return call_catalog(ledger, fleeting, refund_tool(ApprovalPolicy(allow_remember=True), name="alike"))
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +33,7 @@ async def rig(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Async
     folder = tmp_path_factory.mktemp("clients")
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,
-        call_rig(client, store, f"clients-{uuid.uuid4().hex[:12]}") as agent,
+        call_rig(client, store, f"clients-{uuid.uuid4().hex[:12]}", catalog_of_ledger=client_catalog) as agent,
     ):
         token = await call_token(agent.rig, "coder")
         rig = ClientRig(agent, locked_rig(agent.rig).app, token)
@@ -41,3 +51,9 @@ async def signals(rig: ClientRig) -> AsyncIterator[ClientRig]:
     async with own.serve() as url, record_progress(deps), send_events(deps):
         own.url = url
         yield own
+
+
+@pytest.fixture
+def workers(signals: ClientRig, client: Client) -> Workers:
+    """Workers of other people's, which encrypt as the gateway does."""
+    return Workers(signals, client)

@@ -43,11 +43,13 @@ def refund_money(money: Money) -> Money:
 
 @activity.defn
 async def hang(order: str, euro: float) -> str:
-    """Begins to pay money back, and ends never; its order is a file that says so."""
+    """Begins to pay money back; its order is a file that says so, and another one beside it ends it."""
     await asyncio.to_thread(Path(order).touch)
-    while True:
-        activity.heartbeat()
+    while not await asyncio.to_thread(Path(f"{order}.end").exists):
+        if activity.info().heartbeat_timeout:
+            activity.heartbeat()
         await asyncio.sleep(0.1)
+    return "paid at last"
 
 
 @activity.defn
@@ -67,7 +69,7 @@ class Refunds:
 
     @workflow.run
     async def run(self, orders: list[tuple[str, float]], kind: str = "refund", queue: str = "") -> list[str]:
-        """`kind` is the activity; `local` is a refund as a local activity."""
+        """`kind` is the activity; `local` is a refund as a local activity, `slow` one that hangs and is tried again."""
         return list(await asyncio.gather(*(self._refund(order, euro, kind, queue) for order, euro in orders)))
 
     async def _refund(self, order: str, euro: float, kind: str, queue: str) -> str:
@@ -83,9 +85,9 @@ class Refunds:
             beat = timedelta(seconds=2) if kind == "hang" else None
             return str(
                 await workflow.execute_activity(
-                    kind,
+                    "hang" if kind == "slow" else kind,
                     args=[order, euro],
-                    start_to_close_timeout=_TIME,
+                    start_to_close_timeout=timedelta(seconds=2) if kind == "slow" else _TIME,
                     heartbeat_timeout=beat,
                     retry_policy=retry,
                     task_queue=queue or None,
@@ -108,15 +110,71 @@ class Impatient:
         self._cancel = True
 
     @workflow.run
-    async def run(self, order: str) -> str:
-        """What came of it."""
-        handle = workflow.start_activity(refund, args=[order, 200.0], start_to_close_timeout=_TIME)
+    async def run(self, order: str, kind: str = "refund", how: str = "TRY_CANCEL") -> str:
+        """What came of it; `how` is the type of the cancellation."""
+        hangs = kind == "hang"
+        handle = workflow.start_activity(
+            kind,
+            args=[order, 20.0 if hangs else 200.0],
+            start_to_close_timeout=_TIME,
+            heartbeat_timeout=timedelta(seconds=30) if hangs and how != "ABANDON" else None,
+            cancellation_type=workflow.ActivityCancellationType[how],
+        )
         await workflow.wait_condition(lambda: self._cancel)
         handle.cancel()
         try:
-            return await handle
-        except asyncio.CancelledError:
-            return "cancelled"
+            return str(await handle)
+        except ActivityError as error:
+            return _words(error)
+
+
+@workflow.defn
+class Stubborn:
+    """Is denied a refund, and tries it again by the same activity and by another."""
+
+    @workflow.run
+    async def run(self, order: str) -> list[str]:
+        """What it was told."""
+        told = []
+        for name in ("refund", "refund", "refund_money"):
+            args: list[Any] = [Money(order, 200.0)] if name == "refund_money" else [order, 200.0]
+            try:
+                told.append(str(await workflow.execute_activity(name, args=args, start_to_close_timeout=_TIME)))
+            except ActivityError as error:
+                told.append(_words(error))
+        return told
+
+
+@workflow.defn
+class Renewed:
+    """Starts a refund and goes on as a new run without it, which refunds."""
+
+    def __init__(self) -> None:
+        self._go_on = False
+
+    @workflow.signal
+    def go_on(self) -> None:
+        """The new run."""
+        self._go_on = True
+
+    @workflow.run
+    async def run(self, order: str, is_new: bool = False) -> str:
+        """What came of the second refund."""
+        refunding = workflow.start_activity(refund, args=[order, 200.0], start_to_close_timeout=_TIME)
+        if not is_new:
+            await workflow.wait_condition(lambda: self._go_on)
+            workflow.continue_as_new(args=[order, True])
+        return await refunding
+
+
+@workflow.defn
+class Parent:
+    """Has a child that refunds."""
+
+    @workflow.run
+    async def run(self, order: str) -> str:
+        """What came of it."""
+        return await workflow.execute_child_workflow("Trusting", order, id=f"{workflow.info().workflow_id}-child")
 
 
 @workflow.defn
@@ -181,5 +239,5 @@ class Asks:
             return {"error": str(error)}
 
 
-WORKFLOWS = [Refunds, Trusting, Impatient, Forgetful, Twice, Asks]
+WORKFLOWS = [Refunds, Trusting, Impatient, Stubborn, Renewed, Parent, Forgetful, Twice, Asks]
 ACTIVITIES = [refund, refund_money, hang, look]

@@ -1,15 +1,90 @@
 """Workflows before a gate, as their histories tell: that they wait, and for which call."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from client_rig import ClientRig
+from gated_workflows import ACTIVITIES, RAN, WORKFLOWS, refund, refund_money
 from polling import pauses
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
+from temporalio.worker import Interceptor, Worker
 
 from signoff_client import Call
+from signoff_client.temporal import Gated, GatedActivity
+
+NEVER = timedelta(days=1)
+"""After what time a test's workflow looks for itself: it is told by a signal, or waits for ever."""
+
+
+@dataclass
+class Workers:
+    """Other people's workers, before the gateway."""
+
+    rig: ClientRig
+    client: Client
+
+    def gated(self, url: str = "", **fields: Any) -> Gated:
+        """The plugin."""
+        given: dict[str, Any] = {"look_up": NEVER, "patience": timedelta(minutes=5)} | fields
+        dangerous = [refund, GatedActivity(refund_money, tool="refund"), GatedActivity("hang", tool="refund")]
+        return Gated(self.rig.gate(url), dangerous, **given)
+
+    @contextlib.asynccontextmanager
+    async def work(
+        self, *plugins: Gated, queue: str = "", client: Client | None = None, interceptors: Sequence[Interceptor] = ()
+    ) -> AsyncIterator[str]:
+        """A worker; its queue."""
+        queue = queue or f"gated-{uuid.uuid4().hex}"
+        with ThreadPoolExecutor(2) as threads:
+            async with Worker(
+                client or self.client,
+                task_queue=queue,
+                workflows=WORKFLOWS,
+                activities=ACTIVITIES,
+                activity_executor=threads,
+                plugins=plugins,
+                interceptors=interceptors,
+            ):
+                yield queue
+
+    async def start(self, queue: str, run: Any, *args: Any, client: Client | None = None) -> WorkflowHandle[Any, Any]:
+        """A workflow that the agent's declaration allows to be told."""
+        return await (client or self.client).start_workflow(
+            run, args=args, id=f"gated-{uuid.uuid4().hex}", task_queue=queue
+        )
+
+    async def asked(self, handle: WorkflowHandle[Any, Any], number: int = 1, **fields: Any) -> Call:
+        """The call that a workflow asks for, once it does: by the run as it was begun."""
+        run = handle.result_run_id or (await handle.describe()).run_id
+        key = f"{handle.id}:{run}:{number}"
+        told = {"workflow": {"id": handle.id, "signal": "signoff.call"}, "state": key}
+        given = {"order": "A7", "euro": 200} | fields
+        call = self.rig.gate().call("refund", given, key=key, callback=told, wait=0)
+        # Whoever proposes it first: to the gateway the test says what the workflow says.
+        await call.settle()
+        return call
+
+
+def order() -> str:
+    """An order that no other test refunds."""
+    return f"o-{uuid.uuid4().hex[:8]}"
+
+
+def ran(name: str) -> list[float]:
+    """What was refunded for it."""
+    return [euro for each, euro in RAN if each == name]
+
+
+async def has_ran(name: str) -> bool:
+    """Whether something was refunded for it."""
+    return bool(ran(name))
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:

@@ -115,6 +115,24 @@ def test_a_call_that_people_are_asked_about_again_waits_again() -> None:
     assert [each.method for each in asked if isinstance(each, Request)] == ["POST", "POST", "GET", "GET", "POST"]
 
 
+def test_a_permit_that_is_out_of_date_is_looked_at_again_and_not_for_ever() -> None:
+    """It is being judged anew, and people may be asked; who says so again and again has nothing that may run."""
+    stale = Reply(409, {"code": "stale", "message": "it is judged again"})
+    clock = Clock()
+    replies = [Reply(200, PERMITTED), stale, Reply(200, WAITING), Reply(200, PERMITTED), Reply(200, PERMIT)]
+    status, asked = carry(exchange_of(clock).obtain(), clock, replies, takes=1)
+    assert (status.state, status.args) == ("permitted", {"euro": 1})
+    assert [each.method for each in asked if isinstance(each, Request)] == ["POST", "POST", "GET", "GET", "POST"]
+    clock = Clock()
+    replies = [Reply(200, PERMITTED), *[stale, Reply(200, PERMITTED)] * 3, stale]
+    status, asked = carry(exchange_of(clock).obtain(), clock, replies, takes=1)
+    assert (status.state, status.source) == ("denied", "stale")
+    assert len([each for each in asked if isinstance(each, Request) and each.path.endswith("/use")]) == 4
+    clock = Clock()
+    status, _ = carry(exchange_of(clock, wait=0).obtain(), clock, [Reply(200, PERMITTED), stale])
+    assert status.state == "waiting"
+
+
 def test_waiting_is_one_held_request_after_another() -> None:
     """For as long as was asked for; a gateway that does not hold is not asked without pause."""
     clock = Clock()

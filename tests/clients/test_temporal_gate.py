@@ -7,19 +7,13 @@ import sys
 import uuid
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from client_rig import ClientRig
 from external_agents import temporal_worker
 from gated_workflows import (
-    ACTIVITIES,
-    RAN,
-    WORKFLOWS,
     Asks,
     Forgetful,
     Impatient,
@@ -27,67 +21,16 @@ from gated_workflows import (
     Trusting,
     Twice,
     refund,
-    refund_money,
 )
-from temporal_rig import asked_call, events, until, until_asked
+from temporal_rig import NEVER, Workers, asked_call, events, has_ran, order, ran, until, until_asked
 from temporalio import workflow
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.client import WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError, is_cancelled_exception
-from temporalio.worker import Replayer, Worker
+from temporalio.worker import Replayer
 from temporalio.workflow import NondeterminismError
 
 from signoff.temporal.embedded_server import ServerHandle, free_port
-from signoff_client import Call
-from signoff_client.temporal import Gated, GatedActivity
-
-NEVER = timedelta(days=1)
-"""After what time a test's workflow looks for itself: it is told by a signal, or waits for ever."""
-
-
-@dataclass
-class Workers:
-    """Other people's workers, before the gateway."""
-
-    rig: ClientRig
-    client: Client
-
-    def gated(self, url: str = "", **fields: Any) -> Gated:
-        """The plugin."""
-        given: dict[str, Any] = {"look_up": NEVER, "patience": timedelta(minutes=5)} | fields
-        dangerous = [refund, GatedActivity(refund_money, tool="refund"), GatedActivity("hang", tool="refund")]
-        return Gated(self.rig.gate(url), dangerous, **given)
-
-    @contextlib.asynccontextmanager
-    async def work(self, *plugins: Gated, queue: str = "", client: Client | None = None) -> AsyncIterator[str]:
-        """A worker; its queue."""
-        queue = queue or f"gated-{uuid.uuid4().hex}"
-        with ThreadPoolExecutor(2) as threads:
-            async with Worker(
-                client or self.client,
-                task_queue=queue,
-                workflows=WORKFLOWS,
-                activities=ACTIVITIES,
-                activity_executor=threads,
-                plugins=plugins,
-            ):
-                yield queue
-
-    async def start(self, queue: str, run: Any, *args: Any, client: Client | None = None) -> WorkflowHandle[Any, Any]:
-        """A workflow that the agent's declaration allows to be told."""
-        return await (client or self.client).start_workflow(
-            run, args=args, id=f"gated-{uuid.uuid4().hex}", task_queue=queue
-        )
-
-    async def asked(self, handle: WorkflowHandle[Any, Any], number: int = 1, **fields: Any) -> Call:
-        """The call that a workflow asks for, once it does."""
-        description = await handle.describe()
-        key = f"{handle.id}:{description.run_id}:{number}"
-        told = {"workflow": {"id": handle.id, "signal": "signoff.call"}, "state": key}
-        given = {"order": "A7", "euro": 200} | fields
-        call = self.rig.gate().call("refund", given, key=key, callback=told, wait=0)
-        # Whoever proposes it first: to the gateway the test says what the workflow says.
-        await call.settle()
-        return call
+from signoff_client.temporal import Gated
 
 
 async def costs(handle: WorkflowHandle[Any, Any]) -> int:
@@ -95,27 +38,6 @@ async def costs(handle: WorkflowHandle[Any, Any]) -> int:
     kinds = [each for each in await events(handle) if not each.startswith("WORKFLOW_TASK")]
     signals = kinds.count("WORKFLOW_EXECUTION_SIGNALED")
     return len(kinds) - max(0, signals - 1)
-
-
-@pytest.fixture
-def workers(signals: ClientRig, client: Client) -> Workers:
-    """The workers."""
-    return Workers(signals, client)
-
-
-def order() -> str:
-    """An order that no other test refunds."""
-    return f"o-{uuid.uuid4().hex[:8]}"
-
-
-def ran(name: str) -> list[float]:
-    """What was refunded for it."""
-    return [euro for each, euro in RAN if each == name]
-
-
-async def has_ran(name: str) -> bool:
-    """Whether something was refunded for it."""
-    return bool(ran(name))
 
 
 async def has_seen(handle: WorkflowHandle[Any, Any]) -> bool:
@@ -215,7 +137,7 @@ async def test_cancelling_withdraws(workers: Workers, run: Any) -> None:
         if run == Impatient.run:
             await until_asked(handle)
             await handle.signal(Impatient.cancel)
-            assert await handle.result() == "cancelled"
+            assert await handle.result() == "CancelledError"
         elif run == Refunds.run:
             await until_asked(handle)
             await handle.cancel()
@@ -295,18 +217,6 @@ async def test_what_arrives_without_a_permit_is_refused(workers: Workers) -> Non
         [told] = await handle.result()
     assert told.startswith("ToolDenied: Not run: it was started without asking")
     assert ran(name) == []
-
-
-async def test_a_signal_that_cannot_be_read_wakes_the_workflow(workers: Workers, plain_client: Client) -> None:
-    """It is encrypted with keys that its worker has not: the workflow looks for itself."""
-    name = order()
-    async with workers.work(workers.gated(), client=plain_client) as queue:
-        handle = await workers.start(queue, Refunds.run, [(name, 200.0)], client=plain_client)
-        call = await workers.asked(handle, order=name)
-        await until_asked(handle)
-        await workers.rig.decide(call)
-        assert await handle.result() == [f"refunded 200 EUR for {name}"]
-    assert "TIMER_CANCELED" in await events(handle)
 
 
 async def test_a_signal_that_is_lost_is_not_waited_for_for_ever(workers: Workers) -> None:

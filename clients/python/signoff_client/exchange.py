@@ -7,7 +7,7 @@ and without an event loop.
 import random
 import uuid
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from signoff_client.messages import (
@@ -31,6 +31,8 @@ HOLD_SECONDS: Final = 30.0
 """For how long one request waits for people: less than what proxies commonly allow."""
 _SHORTEST_HOLD: Final = 1.0
 """Seconds between looks at a call that waits, where the gateway answers at once although asked to wait."""
+_MOST_AGAIN: Final = 3
+"""How often a permit may be out of date when it is used, before it is taken for none."""
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 15.0
 _FINAL: Final = frozenset({"sign_in", "scope", "not_found", "not_used", "conflict"})
@@ -62,13 +64,15 @@ class CallExchange:
     def obtain(self, settled: CallStatus | None = None) -> Exchange[CallStatus]:
         """Settles the call, unless it is, and uses its permit; whatever is no permit is a status as well."""
         until = self._deadline()
-        status = (yield from self._propose()) if settled is None else settled
+        status, again = (yield from self._propose()) if settled is None else settled, 0
         while True:
             status = yield from self._wait(status, until)
             if status.state != "permitted" and not (status.state == "used" and self.is_repeated):
                 return status
             status = yield from self._use(status)
-            # People are asked again where the rules have changed meanwhile.
+            if status.state == "denied" and status.source == "stale" and again < _MOST_AGAIN:
+                # What permitted it has changed meanwhile, and it is being judged again: people may be asked now.
+                status, again = replace(status, state="waiting"), again + 1
             if status.state != "waiting":
                 return status
 

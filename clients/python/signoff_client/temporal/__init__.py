@@ -9,6 +9,6 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from signoff_client.temporal.gated_activity import GatedActivity
     from signoff_client.temporal.plugin import Gated
-    from signoff_client.temporal.workflow_gate import ask
+    from signoff_client.temporal.workflow_approval import ask
 
 __all__ = ["Gated", "GatedActivity", "ask"]

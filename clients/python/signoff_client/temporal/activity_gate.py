@@ -129,12 +129,11 @@ class GatedActivities(ActivityInboundInterceptor):
             raise ApplicationError(words, type=DENIED, non_retryable=True)
         use = PayloadConverter.default.from_payload(header, Use)
         # Half of the time that the attempt has: whoever is permitted later would run when nobody awaits it.
-        patience = self._patience / 2 if info.start_to_close_timeout is None else info.start_to_close_timeout / 2
+        times = (self._patience, info.start_to_close_timeout, info.heartbeat_timeout)
+        patience = min(each for each in times if each) / 2
         # Workflow code is as free to go on again and again; any other activity is permitted for one execution.
         again = use.id if info.activity_type == APPROVED else ""
-        call = self._gate.find(
-            use.id, wait=0, patience=min(patience, self._patience).total_seconds(), attempt=again[:200]
-        )
+        call = self._gate.find(use.id, wait=0, patience=patience.total_seconds(), attempt=again[:200])
         await call.settle()
         if call.state in ("permitted", "used", "ended") and call.tool != proposed.tool:
             words = f"Not run: it was permitted to run `{call.tool}`, which is not `{proposed.tool}`."

@@ -2,10 +2,11 @@
 
 import json
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Final
 
 from temporalio.api.common.v1 import Payload
-from temporalio.common import RawValue
+from temporalio.common import RawValue, RetryPolicy
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from signoff_client.status import CallStatus, explain
@@ -18,6 +19,8 @@ SIGNAL: Final = "signoff.call"
 HEADER: Final = "signoff-call"
 PATCH: Final = "signoff.gate"
 EXTERN: Final = "__signoff_gate"
+RETRY: Final = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(minutes=1))
+"""How the gate's own activities are tried again."""
 
 DENIED: Final = "ToolDenied"
 """It was not run and will not be: people, a rule, the deadline, a withdrawal, or no gateway."""

@@ -21,9 +21,10 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from signoff_client.gate import Gate
 from signoff_client.temporal.activity_gate import GateActivities, GatedActivities
+from signoff_client.temporal.call_decisions import GatePlan
 from signoff_client.temporal.gated_activity import CallReader, GatedActivity, argument_names
 from signoff_client.temporal.messages import APPROVED, EXTERN, SIGNAL
-from signoff_client.temporal.workflow_gate import GatePlan, workflow_interceptor
+from signoff_client.temporal.workflow_interceptor import workflow_interceptor
 
 _LOG: Final = logging.getLogger("signoff_client")
 _OWN: Final = GatedActivity(APPROVED, tool_at="tool", args_at="args")

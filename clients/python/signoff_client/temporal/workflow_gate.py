@@ -5,35 +5,34 @@ Runs in workflows, so it must do the same at every replay.
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final, TypeVar, cast
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 from temporalio.converter import PayloadConverter
-from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
-from temporalio.worker import (
-    ExecuteWorkflowInput,
-    StartActivityInput,
-    StartLocalActivityInput,
-    WorkflowInboundInterceptor,
-    WorkflowOutboundInterceptor,
-)
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, is_cancelled_exception
+from temporalio.worker import StartActivityInput, StartLocalActivityInput
 
-from signoff_client.temporal.gated_activity import CallReader, ToolCall, to_json
+from signoff_client.temporal.call_decisions import (
+    CallPlace,
+    GatePlan,
+    activity_error,
+    check_failure,
+    make_question,
+    next_look,
+    next_step,
+    unreachable_answer,
+)
+from signoff_client.temporal.gated_activity import to_json
 from signoff_client.temporal.messages import (
     APPROVED,
     ASK,
-    EXTERN,
     HEADER,
     PATCH,
-    UNREACHABLE,
-    WAITING,
+    RETRY,
     WITHDRAW,
     Answer,
-    Approval,
     Question,
     ToldCalls,
     Use,
@@ -43,80 +42,12 @@ from signoff_client.temporal.messages import (
 
 Input = TypeVar("Input", StartActivityInput, StartLocalActivityInput)
 
-_LONGEST_LOOK: Final = timedelta(days=1)
-_ASK_SECONDS: Final = timedelta(minutes=2)
+_ASK_TIME: Final = timedelta(minutes=2)
 """For how long one attempt to ask may take."""
-_RETRY: Final = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(minutes=1))
 _WITHDRAW_TIME: Final = timedelta(minutes=1)
 
 
-@dataclass(frozen=True)
-class GatePlan:
-    """Says what a worker's workflows ask about, and how."""
-
-    readers: Mapping[str, CallReader]
-    signal: str
-    look_up: timedelta
-    """After what time a workflow that was told nothing looks for itself; twice as long each time after."""
-    patience: timedelta
-    """For how long a gateway that gives no answer is tried again."""
-    task_queue: str | None
-    """Where the gate's own activities run; the workflow's own queue when None."""
-    user: Callable[[], str] | None
-
-
-async def ask(tool: str, args: Mapping[str, Any] | None = None, *, says: str = "", user: str = "") -> dict[str, Any]:
-    """Asks, from a workflow's own code, whether it may go on; returns the arguments that were approved.
-
-    The permit is used and reported with that: what the workflow does next is its own. Raises `ApplicationError` of the
-    type `ToolDenied` or `ToolInDoubt` where it may not, and `RuntimeError` in a worker without the plugin.
-    """
-    if EXTERN not in workflow.extern_functions():
-        raise RuntimeError("this worker has no gate: give it `plugins=[signoff_client.temporal.Gated(...)]`")
-    given = Approval(tool, dict(args or {}), says, user)
-    try:
-        return cast(
-            dict[str, Any],
-            await workflow.execute_activity(
-                APPROVED, given, result_type=dict[str, Any], start_to_close_timeout=_ASK_SECONDS, retry_policy=_RETRY
-            ),
-        )
-    except ActivityError as error:
-        if isinstance(error.cause, ApplicationError):
-            raise error.cause from None
-        raise
-
-
-def workflow_interceptor(plan: GatePlan) -> type[WorkflowInboundInterceptor]:
-    """Returns the class by which each workflow of a worker has a gate of its own."""
-
-    class GatedWorkflow(WorkflowInboundInterceptor):
-        def init(self, outbound: WorkflowOutboundInterceptor) -> None:
-            self._gate = _WorkflowGate(plan)
-            super().init(_GatedOutbound(outbound, self._gate))
-
-        async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
-            try:
-                return await super().execute_workflow(input)
-            finally:
-                await self._gate.close()
-
-    return GatedWorkflow
-
-
-class _GatedOutbound(WorkflowOutboundInterceptor):
-    def __init__(self, following: WorkflowOutboundInterceptor, gate: "_WorkflowGate") -> None:
-        super().__init__(following)
-        self._gate = gate
-
-    def start_activity(self, input: StartActivityInput) -> workflow.ActivityHandle[Any]:
-        return self._gate.start(input, self.next.start_activity)
-
-    def start_local_activity(self, input: StartLocalActivityInput) -> workflow.ActivityHandle[Any]:
-        return self._gate.start(input, self.next.start_local_activity)
-
-
-class _WorkflowGate:
+class WorkflowGate:
     """Asks for the dangerous activities of one run."""
 
     def __init__(self, plan: GatePlan) -> None:
@@ -138,7 +69,9 @@ class _WorkflowGate:
         if call is None or not self._is_gated():
             return start(input)
         self._asked += 1
-        question = self._question(call, values[0] if input.activity == APPROVED else {})
+        info, own = workflow.info(), values[0] if input.activity == APPROVED else {}
+        place = CallPlace(info.workflow_id, info.original_execution_run_id, self._asked)
+        question = make_question(self._plan, place, call, own)
         asking = asyncio.create_task(self._run(question, input, start), name=f"gated activity: {input.activity}")
         self._open = [each for each in (*self._open, asking) if not each.done()]
         return cast("workflow.ActivityHandle[Any]", asking)
@@ -159,40 +92,26 @@ class _WorkflowGate:
         self._ungated += 1
         return False
 
-    def _question(self, call: ToolCall, own: Mapping[str, Any]) -> Question:
-        info = workflow.info()
-        user = own.get("user") or ("" if self._plan.user is None else self._plan.user())
-        # The run as it was begun: the same after a reset, so that what has run is not run again by that.
-        key = f"{info.workflow_id}:{info.original_execution_run_id}:{self._asked}"
-        words = str(own.get("says", ""))
-        return Question(call.tool, dict(call.args), key, info.workflow_id, self._plan.signal, words, user)
-
     async def _run(
         self, question: Question, input: Input, start: Callable[[Input], workflow.ActivityHandle[Any]]
     ) -> Any:
         told = self._told_calls()
-        told.states[question.key] = ""
         try:
             while True:
                 answer = await self._settle(question, told)
                 if answer.state == "ended":
-                    converter = workflow.payload_converter()
-                    return converter.from_payloads(
-                        converter.to_payloads([kept_result(answer)]), [input.ret_type] if input.ret_type else None
-                    )[0]
+                    return _result(answer, input.ret_type)
                 try:
-                    return await start(_with_header(input, Use(answer.id, question.tool)))
+                    return await start(self._permitted(input, Use(answer.id, question.tool)))
                 except ActivityError as error:
-                    cause = error.cause
-                    if not isinstance(cause, ApplicationError) or cause.type not in (UNREACHABLE, WAITING):
-                        raise
-                    if cause.type == UNREACHABLE:
-                        raise not_run(Answer("unreachable", answer.id, cause.message)) from None
-        except ApplicationError as error:
-            raise _activity_error(input, error) from error
+                    check_failure(error, answer)
         except BaseException as error:
             if is_cancelled_exception(error):
                 await self._withdraw(question)
+                if not isinstance(error, ActivityError):
+                    raise _failure(input, CancelledError("it was cancelled before it was started")) from error
+            if isinstance(error, ApplicationError):
+                raise _failure(input, error) from error
             raise
         finally:
             told.states.pop(question.key, None)
@@ -202,7 +121,7 @@ class _WorkflowGate:
         looks = self._plan.look_up
         told.states[question.key] = ""
         answer = await self._ask(question, self._plan.patience)
-        while answer.state == "waiting":
+        while next_step(answer) == "wait":
             try:
                 await workflow.wait_condition(
                     lambda: bool(told.states[question.key]),
@@ -210,14 +129,14 @@ class _WorkflowGate:
                     timeout_summary=f"{question.tool} waits for approval",
                 )
             except TimeoutError:
-                looks = min(2 * looks, _LONGEST_LOOK)
+                looks = next_look(looks)
             state, told.states[question.key] = told.states[question.key], ""
             if state == "permitted":
                 return dataclasses.replace(answer, state=state)
             answer = await self._ask(question, max(self._plan.patience, looks))
-        if answer.state == "permitted" or (answer.state, answer.code) == ("ended", "ok"):
-            return answer
-        raise not_run(answer)
+        if next_step(answer) == "refuse":
+            raise not_run(answer)
+        return answer
 
     async def _ask(self, question: Question, patience: timedelta) -> Answer:
         try:
@@ -226,16 +145,13 @@ class _WorkflowGate:
                 question,
                 result_type=Answer,
                 task_queue=self._plan.task_queue,
-                start_to_close_timeout=_ASK_SECONDS,
+                start_to_close_timeout=_ASK_TIME,
                 schedule_to_close_timeout=patience,
-                retry_policy=_RETRY,
+                retry_policy=RETRY,
                 summary=question.tool,
             )
         except ActivityError as error:
-            if is_cancelled_exception(error):
-                raise
-            reason = error.cause.message if isinstance(error.cause, ApplicationError) else "no worker asks it"
-            return Answer("unreachable", text=f"Not run: Signoff gave no answer ({reason}).")
+            return unreachable_answer(error)
         return answer
 
     async def _withdraw(self, question: Question) -> None:
@@ -244,7 +160,7 @@ class _WorkflowGate:
             question,
             task_queue=self._plan.task_queue,
             schedule_to_close_timeout=_WITHDRAW_TIME,
-            retry_policy=_RETRY,
+            retry_policy=RETRY,
             summary=question.tool,
         )
         try:
@@ -267,20 +183,21 @@ class _WorkflowGate:
             )
         return own
 
+    def _permitted(self, input: Input, use: Use) -> Input:
+        """Returns the input with its permit; what stands for a workflow's own code runs where the gate's own does."""
+        headers = {**input.headers, HEADER: PayloadConverter.default.to_payload(use)}
+        permitted = dataclasses.replace(input, headers=headers)
+        if isinstance(permitted, StartActivityInput) and permitted.activity == APPROVED:
+            permitted.task_queue = self._plan.task_queue
+        return permitted
 
-def _with_header(input: Input, use: Use) -> Input:
-    headers = {**input.headers, HEADER: PayloadConverter.default.to_payload(use)}
-    return dataclasses.replace(input, headers=headers)
+
+def _failure(
+    input: StartActivityInput | StartLocalActivityInput, cause: ApplicationError | CancelledError
+) -> ActivityError:
+    return activity_error(input.activity, input.activity_id or "", cause)
 
 
-def _activity_error(input: StartActivityInput | StartLocalActivityInput, error: ApplicationError) -> ActivityError:
-    """Returns the error by which an activity is known to have failed, as it would be where it had been started."""
-    return ActivityError(
-        error.message,
-        scheduled_event_id=0,
-        started_event_id=0,
-        identity="",
-        activity_type=input.activity,
-        activity_id=input.activity_id or "",
-        retry_state=None,
-    )
+def _result(answer: Answer, kind: Any) -> Any:
+    converter = workflow.payload_converter()
+    return converter.from_payloads(converter.to_payloads([kept_result(answer)]), [kind] if kind else None)[0]
