@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from gateway_rig import PEOPLE, GatewayRig
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from turn_fixtures import Ledger, catalog_of
 
+from signoff.gateway.mcp.call_task import TASKS
 from signoff.registry.actor import Actor, ExternalAgent
 from signoff.registry.catalog import Catalog
 from signoff.registry.tool import Tool
@@ -82,14 +84,41 @@ def conformance_catalog(ledger: Ledger) -> Catalog:
     return catalog_of(tools, actors=[coder], people=PEOPLE)
 
 
+class TaskRequests:
+    """An app before which it is counted who proposes calls as tasks: one that is approved before that is no task."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.begun = self.ended = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes a request on, and counts it while it is answered."""
+        if scope["type"] != "http" or not scope["path"].startswith("/mcp"):
+            await self._app(scope, receive, send)
+            return
+        message = await receive()
+        is_counted = TASKS.encode() in message.get("body", b"") and b'"tools/call"' in message["body"]
+        given = [message]
+        self.begun += is_counted
+
+        async def receiving() -> Message:
+            return given.pop() if given else await receive()
+
+        try:
+            await self._app(scope, receiving, send)
+        finally:
+            self.ended += is_counted
+
+
 @contextlib.asynccontextmanager
-async def approvals(rig: GatewayRig) -> AsyncIterator[None]:
-    """Has somebody approve all that waits, but what is to be withdrawn."""
+async def approvals(rig: GatewayRig, requests: TaskRequests) -> AsyncIterator[None]:
+    """Has somebody approve all that waits, but what is to be withdrawn, and what is not told to be a task yet."""
 
     async def approve() -> None:
         while True:
+            ended = requests.ended
             found = (await rig.http.get("/v1/approvals?as=approver&limit=100")).json()["approvals"]
-            for each in found:
+            for each in found if ended == requests.begun else []:
                 if each["effect"] not in WITHDRAWN:
                     await rig.decide(each["id"], verdict="approved", **{"as": "approver"})
             await asyncio.sleep(0.1)

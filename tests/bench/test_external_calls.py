@@ -24,7 +24,7 @@ def test_a_tiny_run_has_every_kind_and_its_verdicts(tmp_path: Path) -> None:
     assert all(each["hand_p50_ms"] > 0 and each["p50_ms"] > 0 for each in report["figures"])
     assert {each["side"] for each in report["processor"]} == {"hand-written", "signoff"}
     # A busy machine may add a workflow task, never take one away.
-    assert (report["events_run"] >= 12, report["events_used"] >= 16, report["events_asked"] >= 28) == (True,) * 3
+    assert (report["events_run"] >= 12, report["events_used"] >= 15, report["events_asked"] >= 27) == (True,) * 3
     for kind in KINDS:
         ratios = [each["p50_ms"] / each["hand_p50_ms"] for each in report["figures"] if each["kind"] == kind]
         line = next(each for each in done.stdout.splitlines() if each.startswith(f"| {kind}, ratio "))

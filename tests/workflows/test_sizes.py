@@ -235,7 +235,7 @@ async def test_results_with_all_that_may_stand_beside_them_do_not_wedge(
         await turns.replays(key)
     assert result.error is not None
     assert (result.state, result.error.code, len(result.calls)) == ("error", "conversation_limit", 88)
-    assert len(result.model_dump_json().encode()) <= TURN_RESULT_BYTES
+    assert len(result.on_wire()) <= TURN_RESULT_BYTES
     first, last = result.calls[0], result.calls[-1]
     assert (first.structured, first.data_update, first.context_update) == (None, None, None)
     assert first.left_out == ("structured", "data_update", "context_update")

@@ -11,7 +11,7 @@ import pytest
 from app_server import running_app
 from documents import ROOT
 from gateway_rig import gateway_rig
-from mcp_conformance import PACKAGES, approvals, conformance_catalog, failed_checks
+from mcp_conformance import PACKAGES, TaskRequests, approvals, conformance_catalog, failed_checks
 from mcp_rig import McpRig
 from temporalio.client import Client
 
@@ -65,8 +65,8 @@ async def address(client: Client, tmp_path_factory: pytest.TempPathFactory) -> A
         open_store(f"sqlite:///{folder}/signoff.db") as store,
         gateway_rig(client, store, queue, catalog_of_ledger=conformance_catalog) as rig,
     ):
-        port = free_port()
-        async with running_app(rig.app, port), approvals(rig):
+        port, app = free_port(), TaskRequests(rig.app)
+        async with running_app(app, port), approvals(rig, app):
             yield f"http://127.0.0.1:{port}/mcp/coder"
 
 
