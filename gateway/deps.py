@@ -20,6 +20,7 @@ from signoff.gateway.act_spans import ActSpans
 from signoff.gateway.approvals.decision_writer import DecisionWriter
 from signoff.gateway.approvals.open_requests import add_requests_to_turn
 from signoff.gateway.approvals.turn_proof import proved_view
+from signoff.gateway.calls.look_interval import LookInterval
 from signoff.gateway.recent_items import RecentItems
 from signoff.gateway.refused_attempts import AttemptRecords
 from signoff.gateway.signed_start import SignedStart, signed_start_of
@@ -97,6 +98,11 @@ class GatewayDeps:
     def recent_calls(self) -> "RecentItems[ExternalTurn]":
         """Returns the calls of external agents that were begun or read here lately, by their names in addresses."""
         return RecentItems()
+
+    @cached_property
+    def look_interval(self) -> LookInterval:
+        """Returns how often the tickets of awaited calls are looked at."""
+        return LookInterval()
 
     @cached_property
     def tries(self) -> WeakValueDictionary[str, asyncio.Lock]:

@@ -42,9 +42,6 @@ LONGEST_SECONDS: Final = 30 * 86_400.0
 """The longest time that an agent may take to report a call that it has used, or give people to answer."""
 RESULT_SECONDS: Final = 0.1
 """How long the result of a call that a rule may allow, and that Signoff runs, is waited for before it is looked at."""
-_TICKET_SECONDS: Final = 0.004
-_TICKET_SHARE: Final = 0.125
-"""How long its ticket is left alone between two looks: so many seconds, or that part of the time it has taken."""
 _USER: Final = "user:"
 
 
@@ -205,11 +202,12 @@ async def _await_success(deps: GatewayDeps, turn: ExternalTurn) -> UseReply:
     """Returns once the ticket of a call says that it has succeeded, which its turn hears only after that."""
     clock = asyncio.get_running_loop().time
     began = clock()
-    while True:
-        await asyncio.sleep(max(_TICKET_SECONDS, (clock() - began) * _TICKET_SHARE))
-        with suppress(StoreUnavailable):
-            if (done := await find_success(deps, turn)) is not None:
-                return UseReply(state=done.code, outcome=done)
+    with deps.look_interval.awaiting():
+        while True:
+            await asyncio.sleep(deps.look_interval.seconds(clock() - began))
+            with suppress(StoreUnavailable):
+                if (done := await find_success(deps, turn)) is not None:
+                    return UseReply(state=done.code, outcome=done)
 
 
 async def _join_named(deps: GatewayDeps, proposal: _Proposal, key: str) -> tuple[ExternalTurn, UseReply | None]:
