@@ -204,9 +204,9 @@ def _application(
         redoc_url=None,
         openapi_url=None,
         lifespan=lifespan,
+        # Not included router by router: each route was analysed as its module was imported, and would be again here.
+        routes=[route for router in routers for route in router.routes],
     )
-    for router in routers:
-        app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC))
     routes = RouteTable(route for router in routers for route in router.routes)
     app.openapi = lambda: description.describe(app, routes)  # type: ignore[method-assign]

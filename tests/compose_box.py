@@ -27,6 +27,7 @@ from signoff.temporal.embedded_server import ServerHandle, ServerOptions, find_t
 
 ROOT: Final = Path(__file__).parent.parent
 RAW: Final = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+_PARSED: Final[dict[str, Any]] = yaml.safe_load(RAW)
 _ROLES: Final = ("POSTGRES", "TEMPORAL", "OWNER", "WORKER", "GATEWAY")
 PASSWORDS: Final = {f"{name}_PASSWORD": f"{name.lower()}0123456789abcdef" for name in _ROLES}
 """What `.env` holds."""
@@ -60,7 +61,7 @@ def read_compose(env: Mapping[str, str]) -> dict[str, Any]:
             return [resolve(each) for each in node]
         return {key: resolve(each) for key, each in node.items()} if isinstance(node, dict) else node
 
-    read: dict[str, Any] = resolve(yaml.safe_load(RAW))
+    read: dict[str, Any] = resolve(_PARSED)
     return read
 
 

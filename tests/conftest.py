@@ -21,7 +21,7 @@ from failures import MARKER, Failure, documented_failure
 from fork_server import SERVER, ForkingPopen
 from hypothesis import HealthCheck, settings
 from proved_rows import ProvedRows
-from store_fixtures import EmptyStores
+from store_fixtures import EmptyStores, shared_statements
 from temporalio.client import Client
 from temporalio.service import RPCError
 
@@ -185,11 +185,11 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Half as many processes again as there are cores: a test often waits for a server, a browser or a disk.
+    """Twice as many processes as there are cores: a test often waits for a server, a browser, a disk or a time limit.
 
     Not more: tests of what happens in time would all be tried on a machine that has none.
     """
-    return (os.cpu_count() or 1) * 3 // 2
+    return (os.cpu_count() or 1) * 2
 
 
 @pytest.hookimpl(wrapper=True)
@@ -277,8 +277,8 @@ def policy_pool() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def empty_stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """New stores are copies of an empty one, see `EmptyStores`."""
-    with EmptyStores(tmp_path_factory.mktemp("empty-store")).used():
+    """New stores are copies of an empty one, see `EmptyStores`, and what one has compiled, others have."""
+    with EmptyStores(tmp_path_factory.mktemp("empty-store")).used(), shared_statements():
         yield
 
 

@@ -82,7 +82,6 @@ def words(page: str) -> str:
 
 
 def all_routes(rig: GatewayRig) -> list[tuple[str, str]]:
-    """Every method and path that the gateway's routers serve, the places in paths filled."""
-    included = [route.original_router for route in rig.app.routes if hasattr(route, "original_router")]
-    routes = [route for router in included for route in router.routes if isinstance(route, APIRoute)]
+    """Every method and path that the gateway serves, the places in paths filled."""
+    routes = [route for route in rig.app.routes if isinstance(route, APIRoute)]
     return [(method, re.sub(r"\{\w+\}", "main.a.b.c1.1", each.path)) for each in routes for method in each.methods]

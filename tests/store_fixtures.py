@@ -9,11 +9,15 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy.util import LRUCache
 
+from signoff.store import database as database_module
 from signoff.store import store as store_module
 from signoff.store.database import StoreAddress, make_private
 from signoff.store.store import Store, open_store
@@ -108,6 +112,29 @@ class EmptyStores:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(store_module, "make_private", self.make_private)
             yield
+
+
+@contextlib.contextmanager
+def shared_statements() -> Iterator[None]:
+    """Until it ends, what one SQLite store of this process has compiled, all others have as well.
+
+    SQLAlchemy compiles each statement once for an engine, which is once for a program; the tests open thousands. What
+    is compiled holds no value and no connection.
+    """
+    compiled: LRUCache[Any, Any] = LRUCache(2000)
+    make = database_module._sqlite_engine
+
+    def make_sharing(place: StoreAddress, *, durable: bool) -> Engine:
+        engine = make(place, durable=durable)
+        engine._compiled_cache = compiled
+        return engine
+
+    with pytest.MonkeyPatch.context() as patch:
+        # A dialect is part of the name under which a statement is kept, and each engine makes one.
+        patch.setattr(SQLiteDialect_pysqlite, "__eq__", lambda one, other: type(one) is type(other))
+        patch.setattr(SQLiteDialect_pysqlite, "__hash__", lambda one: hash(type(one)))
+        patch.setattr(database_module, "_sqlite_engine", make_sharing)
+        yield
 
 
 @pytest.fixture(scope="session")
