@@ -1,0 +1,49 @@
+"""How an open request stands in the envelope of whatever waits for it."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from signoff.approvals.request_part import part_from_request
+from signoff.contracts.approval import Card, CardRow
+from signoff.contracts.responses import AnswerLinks
+from signoff.testing import a_request
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LINKS = AnswerLinks(api="/approvals/a", session="/sessions/s", page="/approve/a", channels=("mail",))
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_request_is_told_as_its_card_shows_it(cut: bool) -> None:
+    """All that an answer has to send back, the card's sentence and rows and no argument beyond them, and its terms."""
+    row = CardRow(name="amount", label="Amount", value="420", length=3, format="number", cut=cut)
+    request = a_request(
+        opened=NOW,
+        kind="in_doubt",
+        revision=2,
+        question_hash="f" * 64,
+        actor="billing",
+        card=Card(effect="Pay 420", rows=(row,)),
+        approvers=("role:finance", "user:ana"),
+        quorum=2,
+        timeout=60.0,
+    )
+    part = part_from_request(request, LINKS)
+    assert part.type == "approval-request"
+    assert part.content.inline == {
+        "approval_id": "main.s.t.c1.1",
+        "code": "K7Q2FM",
+        "kind": "in_doubt",
+        "revision": 2,
+        "question_hash": "f" * 64,
+        "actor": "billing",
+        "call": "c1.1",
+        "tool": "pay",
+        "effect": "Pay 420",
+        "arguments": [row.model_dump(mode="json")],
+        "whole": not cut,
+        "expires_at": "2026-01-01T12:01:00Z",
+        "approvers": ["role:finance", "user:ana"],
+        "quorum": 2,
+        "where": {"api": "/approvals/a", "session": "/sessions/s", "page": "/approve/a", "channels": ["mail"]},
+    }
