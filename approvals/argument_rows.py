@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from signoff.contracts.limits import CARD_VALUE_CHARS
@@ -75,7 +76,7 @@ def is_secret(name: str, secrets: Collection[str]) -> bool:
     """Returns whether the dotted `name`, or an argument it lies in, is among `secrets`; indices are disregarded."""
     parts = keys_from_name(name)
     bare = [part for part in parts if not _is_index(part)]
-    return any(".".join(path[:end]) in secrets for path in (parts, bare) for end in range(1, len(path) + 1))
+    return any(above in secrets for path in (parts, bare) for above in accumulate(path, "{}.{}".format))
 
 
 def find(args: Mapping[str, Any], name: str, absent: Any) -> Any:

@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 
-from signoff.approvals.argument_rows import find, format_of, humanise, is_secret, leaves, value_line
+from signoff.approvals.argument_rows import (
+    find,
+    format_of,
+    humanise,
+    is_secret,
+    keys_from_name,
+    leaves,
+    step_from_key,
+    value_line,
+)
 from signoff.formats.schema_node import SchemaNode
 
 SCHEMA: dict[str, Any] = {
@@ -216,6 +225,32 @@ def test_every_value_has_a_name_of_its_own_that_finds_it() -> None:
     assert all(find(args, name, None) == value for name, value in found)
 
 
+@pytest.mark.parametrize(
+    ("key", "step"),
+    [
+        ("a", "a"),
+        ("é", "é"),
+        ("", '""'),
+        ("7", '"7"'),
+        ("é.b", '"é.b"'),
+        ('"a"', r'"\"a\""'),
+        ('a"b', r'"a\"b"'),
+    ],
+)
+def test_a_key_in_quotes_reads_as_that_key_alone(key: str, step: str) -> None:
+    """A key that brings its own quotes is not the key within them; letters of any script stand as they are."""
+    assert step_from_key(key) == step
+    assert keys_from_name(step) == [key]
+    assert keys_from_name(f"x.{step}.y") == ["x", key, "y"]
+
+
+def test_a_name_that_ends_with_a_dot_names_the_empty_key() -> None:
+    """It is not the name of what is above."""
+    assert keys_from_name("a.") == ["a", ""]
+    assert find({"a": {"": 1}}, "a.", None) == 1
+    assert find({"a": 1}, "", None) is None
+
+
 def test_what_the_schema_does_not_name_is_told() -> None:
     """At every level; not where the schema names nothing, or types all other keys."""
     inner = {"type": "object", "properties": {"b": {}}}
@@ -224,3 +259,31 @@ def test_what_the_schema_does_not_name_is_told() -> None:
     args = {"a": {"b": 1, "c": 2}, "m": {"k": 3}, "t": {"y": "4"}, "a.b": 5, "z": {"w": 6}}
     result = {leaf.name: leaf.declared for leaf in leaves(args, schema, ())}
     assert result == {"a.b": True, "a.c": False, "m.k": True, "t.y": True, '"a.b"': False, "z.w": False}
+
+
+def test_a_list_that_the_schema_does_not_name_has_no_declared_value() -> None:
+    """Nor has any object in it: a model cannot hide what nobody declared one level further down."""
+    schema = {"properties": {"a": {}}}
+    args = {"a": ["x, y"], "u": ["x, y", {"a": 1}]}
+    result = {leaf.name: leaf.declared for leaf in leaves(args, schema, ())}
+    assert result == {"a.0": True, "u.0": False, "u.1.a": False}
+
+
+def test_a_secret_may_be_one_item_of_a_list() -> None:
+    """Named with its index it is hidden, and its neighbour is not; a name alone hides no nested value of that name."""
+    args = {"logins": [{"pin": 1}, {"pin": 2}], "keys": ["a, b", "c, d"], "pin": 3}
+    result = {leaf.name: leaf.secret for leaf in leaves(args, {}, ("logins.0.pin", "keys.1", "pin"))}
+    assert result == {
+        "logins.0.pin": True,
+        "logins.1.pin": False,
+        "keys.0": False,
+        "keys.1": True,
+        "pin": True,
+    }
+
+
+def test_a_nested_value_has_the_title_that_its_schema_gives_it() -> None:
+    """Behind the label of what it lies in."""
+    schema = {"properties": {"who": {"title": "Payee", "properties": {"iban": {"title": "Account to pay"}}}}}
+    (leaf,) = leaves({"who": {"iban": "PT50"}}, schema, ())
+    assert leaf.label == "Payee / Account to pay"
