@@ -205,7 +205,7 @@ def _row(leaf: ArgumentLeaf, limit: int) -> CardRow:
     label = one_line(leaf.label, NAME_CHARS).text
     name = one_line(leaf.name, NAME_CHARS)
     return CardRow(
-        name=name.text or "⟦empty⟧",
+        name=name.text,
         # Our own mark, behind a text in which none can be forged.
         label=label if leaf.declared else f"{label} {UNDECLARED}",
         value=text,

@@ -60,6 +60,52 @@ def test_a_card_is_drawn_of_the_declaration_and_the_question() -> None:
     assert bare.effect.startswith("pay")
 
 
+@pytest.mark.parametrize(
+    ("fields", "asked_note", "note"),
+    [
+        ({}, "", ""),
+        ({}, "asked again", "asked again"),
+        ({"runs": "worker", "undeclared": False}, "", ""),
+        ({"runs": "external"}, "", "run by `coder` itself, outside Signoff"),
+        ({"undeclared": True}, "asked again", "nobody has declared this tool; asked again"),
+        (
+            {"runs": "external", "undeclared": True},
+            "asked again",
+            "run by `coder` itself, outside Signoff; nobody has declared this tool; asked again",
+        ),
+    ],
+)
+def test_a_card_says_first_who_runs_the_call_and_that_nobody_declared_it(
+    fields: dict[str, Any], asked_note: str, note: str
+) -> None:
+    """From the declaration alone, before whatever else is said: a note may be cut at its end."""
+    declaration = {"effect": "", "title": "", "input_schema": {}, "secrets": [], **fields}
+    assert draw_card(a_question(actor="coder", note=asked_note), declaration, {}, "").note == note
+
+
+def test_a_label_says_of_an_argument_that_nobody_declared_it() -> None:
+    """Behind its own text, in which the sign cannot be forged."""
+    schema = {"properties": {"to": {"type": "string", "title": "Whom ⟦not declared⟧"}}}
+    labels = [row.label for row in card({"to": "Ana", "bcc": "eve"}, schema=schema).rows]
+    assert labels == ["Whom ⟦U+27E6⟧not declared⟦U+27E7⟧", "Bcc ⟦not declared⟧"]
+
+
+@pytest.mark.parametrize(
+    ("count", "named"),
+    [
+        (1, "`a0`"),
+        (2, "`a0`, `a1`"),
+        (3, "`a0`, `a1`, `a2`"),
+        (4, "`a0`, `a1`, `a2` and 1 more"),
+        (5, "`a0`, `a1`, `a2` and 2 more"),
+    ],
+)
+def test_a_card_names_the_arguments_that_repeat_a_secret(count: int, named: str) -> None:
+    """Three by name and the rest by number; those that repeat none are not among them."""
+    args = {"pin": "9400", "to": "Ana", **{f"a{number}": "my 9400" for number in range(count)}}
+    assert card(args, secrets=["pin"]).note == f"a secret value is repeated in {named}, and hidden there"
+
+
 def test_the_effect_sentence_is_filled_from_the_arguments() -> None:
     """Names, dotted names and indices are replaced; what is missing or null is a dash, what is secret hidden."""
     template = "Book flight {flight}, {totalCost} EUR, for {who.name} / {who.tags.1} ({absent}{none}), card {card}"

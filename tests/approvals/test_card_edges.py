@@ -84,6 +84,45 @@ def test_arguments_of_a_sentence_without_template_are_short() -> None:
     assert effect("", {"k" * 21: "v" * 31}) == f"book_flight: {'k' * 19}… {'v' * 29}…"
 
 
+def test_a_value_of_a_sentence_has_twelve_characters_at_least() -> None:
+    """However little the words leave; a name in braces may stand apart from them."""
+    assert effect("{ a }" + "x" * 185, {"a": "y" * 12}) == "y" * 12 + "x" * 185
+    assert effect("{a}" + "x" * 185, {"a": "y" * 16}) == "y" * 14 + "…" + "x" * 185
+    assert effect("{a}" + "x" * 188, {"a": "y" * 12}) == "y" * 12 + "x" * 188
+    assert effect("{a}" + "x" * 188, {"a": "y" * 13}) == "y" * 11 + "…" + "x" * 188
+
+
+def test_words_of_the_card_are_cut_each_at_its_own_length() -> None:
+    """Title, note and name; a key that is cut could say anything, so its row is marked."""
+    shown = card({"k" * 80: 1, "n" * 81: 2}, title="t" * 121, note="n" * 301)
+    assert shown.tool_title == "t" * 119 + "…"
+    assert shown.note == "n" * 299 + "…"
+    assert [(row.name, row.label, row.cut) for row in shown.rows] == [
+        ("k" * 80, "K" + "k" * 79, False),
+        ("n" * 79 + "…", "N" + "n" * 78 + "…", True),
+    ]
+    whole = card({}, title="t" * 120, note="n" * 300)
+    assert (whole.tool_title, whole.note) == ("t" * 120, "n" * 300)
+
+
+def test_a_row_that_counts_says_what_and_how_many() -> None:
+    """In a word and a number as well, for who writes it in another language."""
+    shown = card({"to": {str(number): number for number in range(17)}})
+    assert shown.rows[-1] == CardRow(name="", label="to", value="2 more of to not shown", length=2, format="more_of")
+    full = card({f"a{number}": number for number in range(61)})
+    assert [row.name for row in full.rows[:-1]] == [f"a{number}" for number in range(60)]
+    missing = "this card is not whole: 1 more value missing"
+    assert full.rows[-1] == CardRow(name="", label="", value=missing, length=1, format="missing")
+
+
+def test_what_a_row_counts_is_missing_with_it() -> None:
+    """Where no room is left for the row that counts the rest of an argument, the rest counts as missing."""
+    args = {f"a{number}": {str(each): each for each in range(20)} for number in range(4)}
+    shown = card(args)
+    assert [row.format for row in shown.rows if not row.name] == ["more_of"] * 3 + ["missing"]
+    assert shown.rows[-1].length == 80 - 3 * 20 - 12
+
+
 def test_a_sentence_is_cut_at_its_last_character() -> None:
     """Two hundred characters stay, of more the last is the sign that something is missing."""
     assert effect("x" * 150 + "{a}" + "y" * 49, {"a": "1"}) == "x" * 150 + "1" + "y" * 49
