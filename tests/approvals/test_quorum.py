@@ -111,6 +111,20 @@ def test_one_human_and_one_vote_count_once() -> None:
     assert tally(2, (), [for_two]) == Progress(1, 2)
 
 
+def test_a_vote_that_two_may_cast_fills_one_place() -> None:
+    """Whoever casts it, and under however many entries its holder is asked."""
+    ana = {"ana": frozenset({"role:finance", "role:legal"})}
+    found = tally(1, BOTH, [Voter("cy", ana), Voter("di", ana)])
+    assert (found.yes, sum(group.quorum for group in found.open)) == (1, 1)
+
+
+def test_a_group_that_is_open_says_how_many_it_lacks() -> None:
+    """Not how many it takes in all."""
+    three = ApproverGroup(of=("role:finance",), quorum=3)
+    found = tally(1, (three,), [own("ana", "role:finance")])
+    assert found == Progress(1, 3, (ApproverGroup(of=("role:finance",), quorum=2),))
+
+
 def test_a_quorum_beside_groups_wants_somebody_more() -> None:
     """With three in all, one of each group and whoever else is asked."""
     two = [own("ana", "role:finance"), own("bo", "role:legal")]
