@@ -90,7 +90,6 @@ class IdentifyActivity:
                 "requester": question.requester.user,
                 "requester_person": question.requester.person_id,
                 "allow_self": question.allow_self,
-                "min_assurance": question.min_assurance,
                 "accept_unsigned": task.accept_unsigned and question.accept_unsigned,
                 "proposers": question.proposers,
                 "groups": question.groups,

@@ -10,16 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from turn_fixtures import Ledger, pay_tool
 
-from signoff.activities.identify_activity import IdentifyActivity, SignatureEvidence, check_authority
+from signoff.activities.identify_activity import IdentifyActivity, SignatureEvidence, check_authority, evidence_of
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import Authority, IdentifyTask
-from signoff.contracts.decision import ASSURANCES, UNSIGNED
+from signoff.contracts.approval import ApproverGroup
+from signoff.contracts.decision import ASSURANCES, UNSIGNED, GrantRequest
 from signoff.contracts.errors import Unavailable
-from signoff.contracts.person import Delegation, Person
+from signoff.contracts.person import Delegation, Person, Principal
+from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
-from signoff.testing.builders import a_person
+from signoff.testing.builders import a_person, a_question
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -391,3 +394,101 @@ async def test_whether_unsigned_answers_count_is_the_stores_word(store: Store, k
         await asked_by_gates(deps, tool)
     found = await environment().run(IdentifyActivity(deps).identify, asked(accept_unsigned=True))
     assert (found.allowed, found.code) == (False, "assurance")
+
+
+GROUP = ApproverGroup(of=("role:approvers",), quorum=1)
+
+
+@pytest.mark.parametrize(
+    ("question", "task", "subject", "code"),
+    [
+        ({}, {}, "ana", ""),
+        ({"requester": Principal(user="ana")}, {}, "ana", "self_approval"),
+        ({}, {"requester": "ana"}, "ana", ""),
+        ({"requester": Principal(user="x", person_id="ana")}, {}, "ana", "self_approval"),
+        ({}, {"requester_person": "ana"}, "ana", ""),
+        ({"requester": Principal(user="ana")}, {"allow_self": True}, "ana", "self_approval"),
+        ({"requester": Principal(user="ana"), "allow_self": True}, {}, "ana", ""),
+        ({"proposers": ("ana",)}, {}, "ana", "self_approval"),
+        ({}, {"proposers": ("ana",)}, "ana", ""),
+        ({"escalate_to": ("user:bo",)}, {"approvers": ("user:bo",)}, "bo", ""),
+        ({}, {"approvers": ("user:bo",)}, "bo", "not_allowed"),
+        ({"escalate_to": ("user:bo",)}, {}, "bo", "not_allowed"),
+    ],
+)
+async def test_who_asks_and_who_may_answer_is_the_stores_word(
+    store: Store, question: dict[str, Any], task: dict[str, Any], subject: str, code: str
+) -> None:
+    """A turn that writes another requester, another proposer or another rule on them into its task changes nothing."""
+    deps = worker_deps(store, pay_tool(Ledger()), people=[ANA, BO], profile="production")
+    given: dict[str, Any] = {"approvers": ("role:approvers",), "accept_unsigned": True} | question
+    await Questions(store).ask(a_question(**given), b"{}")
+    found = await environment().run(
+        IdentifyActivity(deps).identify, asked({"subject": subject}, accept_unsigned=True, **task)
+    )
+    assert (found.allowed, found.code) == (not code, code)
+
+
+async def test_the_terms_are_those_of_the_revision_that_is_answered(store: Store) -> None:
+    """Of the latest one where the answer names none; of one that was never asked nothing unsigned counts."""
+    deps = worker_deps(store, pay_tool(Ledger()), people=[ANA, BO], profile="production")
+    for who in ("user:ana", "user:bo"):
+        await Questions(store).ask(a_question(approvers=(who,), accept_unsigned=True), b"{}")
+    codes = {}
+    for revision in (1, 2, None, 3):
+        task = asked({"revision": revision}, approvers=("user:ana", "user:bo"), accept_unsigned=True)
+        codes[revision] = (await environment().run(IdentifyActivity(deps).identify, task)).code
+    assert codes == {1: "", 2: "not_allowed", None: "not_allowed", 3: "assurance"}
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+async def test_whether_places_are_filled_is_the_stores_word(store: Store, grouped: bool) -> None:
+    """Under which entries somebody answers is told where the question has groups, whatever the task says of any."""
+    deps = worker_deps(store, pay_tool(Ledger()), people=[ANA], profile="production")
+    groups, told = ((GROUP,), ()) if grouped else ((), (GROUP,))
+    row = a_question(approvers=("role:approvers",), accept_unsigned=True, groups=groups)
+    await Questions(store).ask(row, b"{}")
+    found = await environment().run(IdentifyActivity(deps).identify, asked(accept_unsigned=True, groups=told))
+    assert found.allowed
+    assert found.entries == (("role:approvers",) if grouped else ())
+
+
+@pytest.mark.parametrize("profile", ["production", "development"])
+async def test_what_came_past_the_gateway_is_not_remembered(store: Store, profile: Any) -> None:
+    """It is refused, with why; outside development without a word on whom it names. Who may not answer is told that."""
+    deps = worker_deps(store, pay_tool(Ledger()), people=[ANA, BO], profile=profile)
+    row = a_question(approvers=("role:approvers",), accept_unsigned=True, groups=(GROUP,))
+    await Questions(store).ask(row, b"{}")
+    wish = GrantRequest()
+    task = asked({"remember": wish}, accept_unsigned=True, groups=(GROUP,))
+    found = await environment().run(IdentifyActivity(deps).identify, task)
+    assert (found.allowed, found.code, found.subject) == (False, "malformed", "ana")
+    assert found.note == "`remember`: only an answer given through the gateway is remembered"
+    known = (found.person_id, found.name, found.assurance, found.entries)
+    assert known == (("ana", "Ana", "none", ("role:approvers",)) if profile == "development" else ("", "", "none", ()))
+    other = await environment().run(
+        IdentifyActivity(deps).identify, asked({"remember": wish, "subject": "bo"}, accept_unsigned=True)
+    )
+    assert (other.allowed, other.code, other.note) == (False, "not_allowed", "")
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "moment"),
+    [
+        ({}, "unsigned", NOW),
+        ({"signature": "forged"}, "forged", NOW),
+        ({"key_id": "k"}, "forged", NOW),
+        ({"signature": "forged", "key_id": "k"}, "forged", NOW),
+    ],
+)
+def test_what_claims_a_signature_and_has_none_is_forged(change: Any, kind: str, moment: datetime) -> None:
+    """Half of one as well; what claims none is unsigned, and counts from now."""
+    assert evidence_of(decision(**change), Verifier(), NOW) == SignatureEvidence(kind, moment)
+
+
+def test_a_signed_answer_counts_from_when_it_was_received() -> None:
+    """By the gateway's clock, which says in which zone it is."""
+    key = new_key(RECEIVED - HOUR)
+    signer = Signer(PrivateKeys(keys=(key,)))
+    made = signer.sign_decision(decision(received_at=RECEIVED))
+    assert evidence_of(made, signer.verifier(), NOW) == SignatureEvidence("signed", RECEIVED, RECEIVED)

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ from signoff.activities.permit_check import (
     ActivityCaller,
     PermitCheck,
     SignaturePolicy,
+    StoredApproval,
     approval_of,
     ask_if_doubted,
     caller_problem,
@@ -23,8 +25,12 @@ from signoff.activities.permit_check import (
     is_expired,
     voter_set,
 )
-from signoff.contracts.activity_messages import Tally
-from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Question
+from signoff.approvals.binding import digest_with
+from signoff.approvals.digest import question_hash
+from signoff.approvals.machine import vote_of
+from signoff.approvals.request_state import StoredAnswer
+from signoff.contracts.activity_messages import Authority, Tally
+from signoff.contracts.approval import AppliedTerm, ApprovalRequest, ApproverGroup, Question
 from signoff.contracts.call import REQUESTER_RULE, Permit
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
@@ -35,7 +41,7 @@ from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.people.directory import FixedDirectory
 from signoff.people.eligibility import ApproverSpec
 from signoff.people.voter_set import Escalation, VoterSet
-from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policy.approval_policy import ApprovalPolicy, ShownArguments
 from signoff.policy.terms import Terms
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import judge
@@ -50,6 +56,7 @@ LEDGER = Ledger()
 GATED = pay_tool(LEDGER)
 CALLER = ActivityCaller("ActorTurn", TURN.workflow_id, "pay", "c1.1")
 APPROVERS = (a_person("approver"), a_person("ana"))
+PEOPLE = (*APPROVERS, a_person("guest", roles=()))
 LENIENT = SignaturePolicy(Verifier(), development=True)
 
 
@@ -345,7 +352,7 @@ def question(**fields: Any) -> Question:
 def voters(terms: Terms, *questions: Question, policy: Any = True, **ctx: Any) -> VoterSet:
     """Who may answer for a call on these terms, asked about by these questions."""
     found = catalog_of([pay_tool(LEDGER, policy)])
-    return voter_set(found, FixedDirectory(APPROVERS), pinned(**ctx), "pay", terms, OPENED, questions)
+    return voter_set(found, FixedDirectory(PEOPLE), pinned(**ctx), "pay", terms, OPENED, questions)
 
 
 def test_who_answers_is_named_by_the_policy_of_now_and_by_each_question() -> None:
@@ -443,3 +450,387 @@ def test_a_change_by_somebody_it_was_escalated_to_keeps_them() -> None:
 def test_a_turn_is_asked_for_until_a_moment(user: dict[str, Any], expired: bool) -> None:
     """A moment without a zone is none; only what nobody signed may leave it out."""
     assert is_expired(GUEST.model_copy(update=user), OPENED) is expired
+
+
+SIGNER = Signer(PrivateKeys(keys=(new_key(OPENED - timedelta(days=1)),)))
+STRICT = SignaturePolicy(SIGNER.verifier(), development=False)
+MINUTE = timedelta(seconds=60)
+APPROVED = permit_for(GATED, kind="approved", decisions=())
+
+
+def bound(**fields: Any) -> Question:
+    """The question about the one call as it is, that asks any approver."""
+    return a_question(**{"digest": APPROVED.digest, "approvers": ("role:approvers",), "opened_at": OPENED} | fields)
+
+
+def yes(asked: Question, subject: str = "approver", *, unsigned: bool = False, **fields: Any) -> Decision:
+    """A yes to that question a minute later, as the gateway vouches for it."""
+    given: dict[str, Any] = {
+        "approval_id": asked.id,
+        "revision": asked.revision,
+        "question_hash": question_hash(asked),
+        "verdict": "approved",
+        "subject": subject,
+        "assurance": "session",
+        "received_at": OPENED + MINUTE,
+        "delivery_id": f"of {subject}",
+    }
+    made = Decision(**given | fields)
+    return made if unsigned else SIGNER.sign_decision(made)
+
+
+def checked(
+    asked: Question,
+    *decisions: Decision,
+    rules: ApprovalPolicy | None = None,
+    terms: Terms | None = None,
+    after: float = 120.0,
+    found: LocalGateDecision | None = None,
+    **stored: Any,
+) -> PermitCheck:
+    """What a permit is worth by these answers, so many seconds after it was asked; `stored` is the approval's."""
+    rules, terms = rules or ApprovalPolicy(), terms or Terms(approvers=("role:approvers",))
+    tool = pay_tool(LEDGER, rules)
+    given: dict[str, Any] = {"completed_at": OPENED + MINUTE} | stored
+    return check_permit(
+        APPROVED,
+        APPROVED.digest,
+        found or LocalGateDecision(call="c1.1", kind="ask", tool=tool),
+        catalog_of([tool]).policy("pay"),
+        terms,
+        signature_policy=STRICT,
+        voters=voters(terms, asked, policy=rules),
+        approval=StoredApproval(asked, question_hash(asked), decisions or (yes(asked),), **given),
+        now=OPENED + timedelta(seconds=after),
+    )
+
+
+def test_a_card_that_would_show_something_else_by_now_is_shown_again() -> None:
+    """What it masks and what it is cut to are the tool's and the policy's of now; whose tool is gone has no card."""
+    changed = PermitCheck("again", "what the card shows of this has changed", "stale")
+    assert checked(bound()) == RUN
+    assert checked(bound(secrets=("to",))) == changed
+    assert checked(bound(show=("to",))) == changed
+    assert checked(bound(), found=LocalGateDecision(call="c1.1", kind="ask")) == changed
+    masks = pay_tool(LEDGER, ApprovalPolicy(show=ShownArguments(secret=("to",))), effect="Pay")
+    masked = LocalGateDecision(call="c1.1", kind="ask", tool=masks)
+    assert checked(bound(), found=masked) == changed
+    assert checked(bound(secrets=("to",)), found=masked) == RUN
+    cut = ApprovalPolicy(show=ShownArguments(only=("amount",)))
+    assert checked(bound(), rules=cut) == changed
+    assert checked(bound(show=("amount",)), rules=cut) == RUN
+
+
+def test_what_is_asked_again_says_why() -> None:
+    """In the store's own words for it, else that the tool is another."""
+    assert checked(bound(), stale="this was asked again") == PermitCheck("again", "this was asked again", "stale")
+    changed = PermitCheck("again", "the tool changed while you were asked", "stale")
+    assert checked(bound(digest="other")) == changed
+    assert checked(bound(), problem="this was withdrawn") == PermitCheck("refuse", "this was withdrawn")
+
+
+@pytest.mark.parametrize(
+    ("mode", "proposers", "runs"),
+    [
+        ("off", (), False),
+        ("off", ("ana",), False),
+        ("propose", (), False),
+        ("propose", ("ana",), True),
+        ("approve", (), True),
+        ("approve", ("ana",), True),
+    ],
+)
+def test_changed_arguments_need_a_policy_that_lets_them_be_changed(
+    mode: Any, proposers: tuple[str, ...], runs: bool
+) -> None:
+    """As it is by now: one that has changes proposed takes those alone that were proposed to others."""
+    rules = ApprovalPolicy(edit=mode)
+    stricter = PermitCheck("again", "the policy on changed arguments is stricter now", "policy")
+    changed = bound(revision=2, edit_of=1, proposers=proposers)
+    assert checked(changed, rules=rules) == (RUN if runs else stricter)
+    assert checked(bound(proposers=proposers), rules=rules) == RUN
+
+
+def test_arguments_that_were_changed_in_another_question_are_none_of_this() -> None:
+    """A signed change counts where it was made in the very question that this one follows."""
+    rules, changed = ApprovalPolicy(edit="approve"), bound(revision=2, edit_of=1)
+    changed = changed.model_copy(update={"digest": digest_with(changed)(ARGS)})
+    permit = APPROVED.model_copy(update={"digest": changed.digest})
+
+    def worth(change: Decision, edited: str) -> PermitCheck:
+        terms = Terms(approvers=("role:approvers",))
+        tool = pay_tool(LEDGER, rules)
+        return check_permit(
+            permit,
+            permit.digest,
+            LocalGateDecision(call="c1.1", kind="ask", tool=tool),
+            catalog_of([tool]).policy("pay"),
+            terms,
+            signature_policy=SignaturePolicy(SIGNER.verifier(), development=True),
+            voters=voters(terms, changed, policy=rules),
+            approval=StoredApproval(changed, question_hash(changed), (change,), edited=edited),
+            now=OPENED,
+        )
+
+    change = yes(changed, revision=1, question_hash="of the first", edited_args=ARGS)
+    assert worth(change, "of the first") == RUN
+    assert worth(change, "of another") == PermitCheck("refuse", OTHER)
+    # What nobody signed names no question that could be compared.
+    raw = yes(changed, unsigned=True, revision=1, question_hash="", edited_args=ARGS)
+    assert worth(raw, "of the first") == RUN
+    other = yes(changed, revision=1, question_hash="of the first", edited_args={"amount": 1})
+    assert worth(other, "of the first") == PermitCheck("refuse", OTHER)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_terms_that_people_did_not_meet_are_asked_anew_where_they_changed(count: int) -> None:
+    """Fewer than the question wanted never approved it. Fewer than now: asked again, unless the policy is the same."""
+    two = Terms(approvers=("role:approvers",), quorum=2)
+    mine = catalog_of([pay_tool(LEDGER, ApprovalPolicy())]).policy("pay").hash
+    asked = bound(quorum=count)
+    few, more = PermitCheck("refuse", FEW), PermitCheck("again", "more people have to approve this now", "policy")
+    assert checked(asked, terms=two) == (few if count == 2 else more)
+    same = bound(policy_hash=mine)
+    assert checked(same, terms=two) == few
+    # Its own rules are the same, and want more of this call by now: as of another policy.
+    added = dataclasses.replace(two, applied=(AppliedTerm(quorum=2),))
+    assert checked(same, terms=added) == more
+    assert checked(asked, yes(asked), yes(asked, "ana"), terms=two) == RUN
+
+
+@pytest.mark.parametrize("allowed_now", [True, False])
+@pytest.mark.parametrize("allowed_then", [True, False])
+def test_nobody_approves_their_own_call_unless_it_was_so_and_is(*, allowed_now: bool, allowed_then: bool) -> None:
+    """Both the question and the policy of now let the requester decide, or their answer is asked of others again."""
+    rules = ApprovalPolicy(allow_self_approval=allowed_now)
+    asked = bound(approvers=("user:guest",), allow_self=allowed_then)
+    terms = Terms(approvers=("user:guest",))
+    own = PermitCheck("again", "somebody else than who asked has to approve this now", "policy")
+    found = checked(asked, yes(asked, "guest"), rules=rules, terms=terms)
+    assert found == (RUN if allowed_now and allowed_then else own)
+
+
+def test_every_signed_answer_is_as_sure_as_question_and_terms_want() -> None:
+    """One that is not is enough. What nobody signed may claim any assurance, so none of it is looked at."""
+    weak = PermitCheck("again", "this needs a stronger sign-in now", "policy")
+    asked, sure = bound(), bound(min_assurance="mfa")
+    strong = Terms(approvers=("role:approvers",), min_assurance="mfa")
+    assert checked(asked, yes(asked, assurance="mfa"), terms=strong) == RUN
+    assert checked(asked, yes(asked), terms=strong) == weak
+    assert checked(asked, yes(asked, assurance="mfa"), yes(asked, "ana"), terms=strong) == weak
+    assert checked(sure, yes(sure, assurance="mfa")) == RUN
+    assert checked(sure, yes(sure)) == weak
+    rules = ApprovalPolicy(accept_unsigned=True)
+    assert checked(asked, yes(asked, unsigned=True, assurance="none"), rules=rules, terms=strong) == RUN
+
+
+def test_an_answer_of_somebody_who_may_not_answer_now_is_asked_of_others() -> None:
+    """Somebody the directory does not list among those who are asked."""
+    gone = PermitCheck("again", "not everybody who approved this may decide it now", "policy")
+    asked = bound()
+    assert checked(asked, yes(asked, "stranger")) == gone
+    refused = PermitCheck("refuse", "a decision in the permit is not signed")
+    assert checked(asked, yes(asked, unsigned=True)) == refused
+    # One answer that is nobody's spoils what another person approved.
+    assert checked(asked, yes(asked), yes(asked, "")) == PermitCheck("refuse", OTHER)
+    assert checked(asked, yes(asked, verdict="denied")) == PermitCheck("refuse", OTHER)
+    assert checked(asked, yes(asked, approval_id="main.s.t.c1.2")) == PermitCheck("refuse", OTHER)
+
+
+@pytest.mark.parametrize(
+    ("terms", "asked", "answered", "runs"),
+    [
+        ({"timeout": 59.0}, {}, {}, False),
+        ({"timeout": 60.0}, {}, {}, True),
+        ({"timeout": 59.0}, {"timeout": 60.0}, {}, False),
+        ({"timeout": 59.0}, {"timeout": 59.0}, {}, True),
+        ({"timeout": 59.0}, {"timeout": 58.0}, {}, True),
+        ({"timeout": 59.0}, {"opened_at": None}, {}, True),
+        ({"timeout": 59.0}, {}, {"unsigned": True}, True),
+        ({"timeout": 30.0, "on_timeout": "escalate"}, {}, {}, True),
+        ({"timeout": 29.5, "on_timeout": "escalate"}, {}, {}, False),
+    ],
+)
+def test_a_signed_answer_came_while_the_terms_of_now_leave_time(
+    terms: dict[str, Any], asked: dict[str, Any], answered: dict[str, Any], runs: bool
+) -> None:
+    """From the opening to their deadline, which an escalation puts off once. Terms that leave no less time than the
+    question did say nothing new.
+    """
+    late = PermitCheck("again", "it has to be approved sooner now", "policy")
+    question = bound(**asked)
+    given = yes(question, **answered)
+    rules = ApprovalPolicy(accept_unsigned=True)
+    found = checked(question, given, rules=rules, terms=Terms(approvers=("role:approvers",), **terms))
+    assert found == (RUN if runs else late)
+
+
+@pytest.mark.parametrize(
+    ("span", "after", "runs"),
+    [(30.0, 90.0, True), (30.0, 90.001, False), (29.5, 90.0, False)],
+)
+def test_an_approval_is_good_for_its_span_from_the_answer_that_completed_it(
+    span: float, after: float, runs: bool
+) -> None:
+    """To the very end of it: of the question's and the policy's the shorter."""
+    late = PermitCheck("again", f"it was approved more than {span:g} seconds ago and not begun", "policy")
+    expected = RUN if runs else late
+    assert checked(bound(grant_ttl=span), after=after) == expected
+    assert checked(bound(), rules=ApprovalPolicy(grant_ttl=span), after=after) == expected
+    longer = ApprovalPolicy(grant_ttl=span * 2)
+    assert checked(bound(grant_ttl=span), rules=longer, after=after) == expected
+    # Of what no store knows the time, no span has an end.
+    assert checked(bound(grant_ttl=span), after=after, completed_at=None) == RUN
+
+
+# What the rows say
+
+
+def read(*questions: Question, answered: Sequence[Decision] = (), after: float = 120.0) -> ApprovalRows:
+    """The rows of one approval, whose answers came a second after each other."""
+    moments = [OPENED + MINUTE + timedelta(seconds=number) for number in range(len(answered))]
+    answers = tuple(
+        StoredAnswer(
+            each.revision or 1,
+            number,
+            vote_of(each, Authority(allowed=True, subject=each.subject, assurance="session"), at),
+            at,
+        )
+        for number, (each, at) in enumerate(zip(answered, moments, strict=True), 1)
+    )
+    return ApprovalRows(questions, answers, OPENED + timedelta(seconds=after))
+
+
+def claimed(rows: ApprovalRows | None, *, unsigned: bool = False, **permit: Any) -> StoredApproval | None:
+    """What the store has of the approval that a permit claims."""
+    return approval_of(APPROVED.model_copy(update=permit), rows, accept_unsigned=unsigned)
+
+
+def test_a_call_is_approved_by_the_last_question_about_it() -> None:
+    """Not by one about what became of it; where nobody was asked about the call, there is no approval."""
+    first, doubt = bound(), bound(revision=2, kind="in_doubt", doubt_of=1)
+    assert claimed(None) is None
+    assert claimed(read(doubt)) is None
+    given = yes(first)
+    found = claimed(read(first, doubt, answered=[given]))
+    assert found == StoredApproval(first, question_hash(first), (given,), OPENED + MINUTE)
+    second = bound(revision=3)
+    assert claimed(read(first, doubt, second, answered=[given]), revision=3) == StoredApproval(
+        second, question_hash(second), ()
+    )
+
+
+def test_the_answer_that_completed_it_is_the_last_yes() -> None:
+    """To the question as it is asked, not what else was answered later."""
+    asked = bound(quorum=2, veto=False)
+    given = [yes(asked), yes(asked, "ana"), yes(asked, "bo", verdict="denied")]
+    found = claimed(read(asked, answered=given))
+    assert found is not None
+    assert (found.decisions, found.completed_at) == (tuple(given[:2]), OPENED + MINUTE + timedelta(seconds=1))
+
+
+@pytest.mark.parametrize(
+    ("fields", "revision", "stale"),
+    [
+        ({}, 1, ""),
+        ({}, 2, "this was asked again"),
+        ({"revision": 2}, 1, "this was asked again"),
+        ({"ended_at": OPENED + MINUTE * 2, "ended_as": "lapsed"}, 1, "this is not asked any more"),
+        ({"ended_at": OPENED + MINUTE * 2, "ended_as": "unsigned"}, 1, ""),
+        ({"judged_at": OPENED - MINUTE}, 1, ""),
+        ({"judged_at": OPENED + MINUTE}, 1, ""),
+        (
+            {"judged_at": OPENED - MINUTE - timedelta(microseconds=1)},
+            1,
+            "this was judged at another moment than it was asked",
+        ),
+    ],
+)
+def test_a_question_that_is_not_the_one_asked_now_is_stale(fields: dict[str, Any], revision: int, stale: str) -> None:
+    """One asked again, ended by its turn, or judged at a moment that somebody chose; not one answered raw."""
+    asked = bound(**fields)
+    found = claimed(read(asked, answered=[yes(asked)]), revision=revision)
+    assert found is not None
+    assert (found.stale, found.problem) == (stale, "")
+
+
+@pytest.mark.parametrize("ended", [{}, {"ended_at": OPENED + MINUTE * 2, "ended_as": "unsigned"}])
+def test_a_no_to_this_very_action_holds_for_each_question_about_it(ended: dict[str, Any]) -> None:
+    """Whatever is asked and answered after it; a no to other arguments holds for those."""
+    first, other = bound(), bound(digest="other")
+    second = bound(revision=2, **ended)
+    no = yes(first, "ana", verdict="denied")
+    found = claimed(read(first, second, answered=[no, yes(second)]), revision=2)
+    assert found == StoredApproval(second, question_hash(second), (), problem="somebody denied this")
+    stale = claimed(read(first, second, answered=[no, yes(second)]))
+    assert stale is not None
+    assert (stale.problem, stale.stale) == ("somebody denied this", "this was asked again")
+    elsewhere = claimed(read(other, second, answered=[yes(other, "ana", verdict="denied"), yes(second)]), revision=2)
+    assert elsewhere is not None
+    assert (elsewhere.problem, elsewhere.decisions) == ("", (yes(second),))
+
+
+@pytest.mark.parametrize(
+    ("answered", "after", "problem"),
+    [
+        ("denied", 120.0, "somebody denied this"),
+        ("withdrawn", 120.0, "this was withdrawn"),
+        ("", 86_401.0, "nobody approved this in time"),
+        ("", 86_399.0, ""),
+    ],
+)
+def test_no_yes_counts_for_a_question_that_ended_without_one(answered: str, after: float, problem: str) -> None:
+    """By a no, by who took it back, or by its deadline; where only its turn knows what was said, no row ends it."""
+    asked = bound()
+    words = [yes(asked, "ana", verdict=answered)] if answered else []
+    raw = decision(delivery_id="raw")
+    found = claimed(read(asked, answered=words, after=after), unsigned=True, decisions=(raw,))
+    assert found == StoredApproval(asked, question_hash(asked), () if problem else (raw,), problem=problem)
+    if not words:
+        return
+    ended = bound(ended_at=OPENED + MINUTE * 2, ended_as="unsigned")
+    late = claimed(read(ended, answered=words, after=after), unsigned=True, decisions=(raw,))
+    assert late == StoredApproval(ended, question_hash(ended), (raw,))
+
+
+def test_of_a_permit_those_answers_count_that_claim_no_signature() -> None:
+    """Where such are taken, and once: what lies in the store as well is there already. They need not name the call."""
+    asked = bound()
+    kept = yes(asked)
+    rows = read(asked, answered=[kept])
+    short = Decision(approval_id="", verdict="approved", subject="ana", delivery_id="of ana")
+    claims = (
+        short,
+        kept.model_copy(update={"signature": "", "key_id": ""}),
+        short.model_copy(update={"signature": "s"}),
+        short.model_copy(update={"key_id": "k"}),
+        kept,
+    )
+    whole = short.model_copy(update={"approval_id": asked.id})
+    taken = claimed(rows, unsigned=True, decisions=claims)
+    assert taken is not None
+    assert taken.decisions == (kept, whole)
+    strict = claimed(rows, decisions=claims)
+    assert strict is not None
+    assert strict.decisions == (kept,)
+    # Another delivery of the same person, or the same delivery of another one, is another answer.
+    others = (
+        short.model_copy(update={"subject": "approver"}),
+        short.model_copy(update={"delivery_id": kept.delivery_id}),
+    )
+    found = claimed(rows, unsigned=True, decisions=others)
+    assert found is not None
+    assert len(found.decisions) == 3
+
+
+def test_a_question_with_changed_arguments_knows_in_which_they_were_changed() -> None:
+    """By the hash of that question; of one whose row is gone it knows nothing."""
+    first, second = bound(digest="first"), bound(revision=2, edit_of=1)
+    found = claimed(read(first, second), revision=2)
+    assert found is not None
+    assert found.edited == question_hash(first)
+    alone = claimed(read(second), revision=2)
+    plain = claimed(read(first, bound(revision=2)), revision=2)
+    assert alone is not None
+    assert plain is not None
+    assert (alone.edited, plain.edited) == ("", "")
