@@ -1,7 +1,8 @@
 """Checks who scheduled Signoff's own activities: only the turn that they are about may.
 
 Whoever holds a Temporal credential may schedule any activity of a task queue, from a workflow of their own or by
-itself. Tools and `signoff.outcome` refuse such callers with an outcome; all others fail here before they begin.
+itself. Tools and `signoff.outcome` refuse such callers with an outcome; all others fail here before they begin, but for
+handlers of events, which no turn schedules.
 """
 
 from collections.abc import Sequence

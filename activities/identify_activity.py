@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class IdentifyActivity:
-    """Looks the author up in the directory at the moment of the decision; never fails."""
+    """Says whose answer it is: by what the gateway stored, else by the directory as it is now; never fails."""
 
     def __init__(self, deps: WorkerDeps) -> None:
         self._deps = deps

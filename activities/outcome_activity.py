@@ -1,4 +1,6 @@
-"""Activity `signoff.outcome`: finds out what became of a call whose activity timed out or was lost."""
+"""Activity `signoff.outcome`: finds out what became of a call whose activity timed out or was lost, and reads in the
+store what an external agent has reported of one.
+"""
 
 from temporalio import activity
 

@@ -5,7 +5,8 @@
     approved --> lapsed            (not started within `grant_ttl`; asked again as a new revision)
 
 What a call in doubt came to is asked by the same rules; its answers are `happened`, approved (run it) and denied.
-Every function takes a request and returns the next one; none reads a clock. What time brings: `deadlines`.
+Functions that change a request take it and return the next one; the others say what may be done to it. None reads a
+clock. What time brings: `deadlines`.
 """
 
 from datetime import datetime

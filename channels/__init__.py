@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from signoff.channels.channel_errors import Malformed as Malformed
     from signoff.channels.channel_errors import NotDelivered as NotDelivered
     from signoff.channels.envelopes import ChannelReply as ChannelReply
+    from signoff.channels.envelopes import CheckFinding as CheckFinding
     from signoff.channels.envelopes import ClosedCard as ClosedCard
     from signoff.channels.envelopes import DeliveryStatus as DeliveryStatus
     from signoff.channels.envelopes import InboundAction as InboundAction
@@ -50,6 +51,7 @@ _MODULES = {
     "InboundRequest": "signoff.channels.envelopes",
     "InboundBatch": "signoff.channels.envelopes",
     "ChannelReply": "signoff.channels.envelopes",
+    "CheckFinding": "signoff.channels.envelopes",
     "SentCard": "signoff.channels.envelopes",
     "DeliveryStatus": "signoff.channels.envelopes",
     "VendorAnswer": "signoff.channels.vendor_http",

@@ -1,7 +1,8 @@
 """Hooks: the functions that a developer gives a tool beside its handler.
 
-Each is declared once, as a `Hook`: what it takes, how long it has, what it may answer. A new one is a field of `Tool`
-and a `Hook` here, and the activity that asks it; gates are handed its answer.
+Each is declared once, as a `Hook`: what it takes, how long it has, what it may answer. A new one of a tool is a field
+of `Tool` and a `Hook` here, and the activity that asks it; gates are handed its answer. Others belong to actors,
+policies and destinations of results (`select`, `FILTER`, `SINK`, ...).
 """
 
 import inspect

@@ -145,7 +145,7 @@ async def _readable(deps: GatewayDeps, approval_id: str, person: Person) -> bool
 def eligibility_for(request: ApprovalRequest, person: Person, people: Directory, now: datetime) -> Eligibility:
     """Says whose answer the person may give to a request, or why none.
 
-    A hint for pages; the workflow asks the directory again at the moment of the decision.
+    Pages offer answers by it, and `decide` refuses by it; `check_authority` says it again as the answer is written.
     """
     spec = approver_spec_of(request)
     return resolve_eligibility(person, people, spec, now)
