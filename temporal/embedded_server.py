@@ -56,7 +56,9 @@ POLL_RATE: Final = 500
 
 Measured on two cores, medians of three interleaved rounds of a workflow with one activity, on a file in WAL mode,
 p50 one at a time and throughput 50 at a time: 20: 100 ms, 44/s; 100: 41 ms, 39/s; 500: 39 ms, 44/s; 1000: 42 ms, 42/s.
-The timer and visibility rates stay as they are: raised with it to 1000 they gave 47 ms, 27/s.
+The timer and visibility rates stay as they are: raised with it to 1000 they gave 47 ms, 27/s. A lower one for
+visibility spares short turns most of their writes there, but takes nothing off the way to a turn's end, and makes
+Temporal's lists late.
 """
 
 _TYPES: Final[Mapping[str, IndexedValueType.ValueType]] = {
