@@ -370,6 +370,9 @@ def test_who_answers_is_named_by_the_policy_of_now_and_by_each_question() -> Non
     assert found.now == OPENED
     assert not voters(terms).specs[0].allow_self
     assert not voters(terms, policy=False).specs[0].allow_self
+    # The human behind the entry by which the turn was asked for is who may not answer by another one.
+    human = GUEST.model_copy(update={"person_id": "human"})
+    assert voters(terms, user=human).specs[0].requester_person == "human"
 
 
 @pytest.mark.parametrize(
