@@ -1,6 +1,6 @@
 """Runs tools as activities: derives the right to run, claims a ticket, calls the handler once, records the outcome.
 
-What only reads claims no ticket; what is idempotent is called again, with its key, where nobody knows what became of it.
+What only reads claims no ticket; what is idempotent is called again, with its key, where nobody knows what came of it.
 
 It trusts no caller: whatever a permit claims is checked here again by the present catalog, people and store.
 """
