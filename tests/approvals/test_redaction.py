@@ -6,7 +6,15 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from signoff.approvals.card import render_card
-from signoff.approvals.redaction import HIDDEN, redact_arguments, redact_secrets, redact_value, secret_values, texts_of
+from signoff.approvals.redaction import (
+    HIDDEN,
+    hide,
+    redact_arguments,
+    redact_secrets,
+    redact_value,
+    secret_values,
+    texts_of,
+)
 from signoff.contracts.limits import REDACTION_CHARS
 
 SECRET = 'Sé "cret"\n& more'
@@ -50,6 +58,44 @@ def test_a_secret_argument_is_known_by_its_path() -> None:
     args = {"card": {"pin": "9400x"}, "pin": "9400x", "memos": ["9400x"]}
     found = redact_arguments(args, ("card.pin",), {"9400x"})
     assert found == {"card": {"pin": "9400x"}, "pin": HIDDEN, "memos": [HIDDEN]}
+
+
+def test_a_nested_value_is_hidden_by_its_path_alone() -> None:
+    """Items of a list by their list's name; what has the same name elsewhere stays."""
+    args = {"card": {"pin": "9400x", "no": "4111"}, "pin": "open", "logins": [{"pin": "abcd", "user": "ana"}]}
+    names = ("card.pin", "logins.pin")
+    assert hide(args, names, lambda _: "***") == {
+        "card": {"pin": "***", "no": "4111"},
+        "pin": "open",
+        "logins": [{"pin": "***", "user": "ana"}],
+    }
+    assert hide(args["card"], names, lambda _: "***", "card") == {"pin": "***", "no": "4111"}
+    assert secret_values(args, names) == {"9400x", "abcd"}
+    assert hide(args, (), lambda _: "***") is args
+
+
+def test_what_lies_at_a_path_of_the_arguments_is_redacted_by_that_path() -> None:
+    """Deeper as well, and in lists; of a part alone, which says where it lies."""
+    args = {"card": {"pin": "9400x", "memo": "is 9400x"}, "logins": [{"pin": "9400x", "note": "9400x"}], "memo": None}
+    names = ("card.pin", "logins.pin")
+    assert redact_arguments(args, names, {"9400x"}) == {
+        "card": {"pin": "9400x", "memo": f"is {HIDDEN}"},
+        "logins": [{"pin": "9400x", "note": HIDDEN}],
+        "memo": None,
+    }
+    part = redact_arguments(args["card"], names, {"9400x"}, "card")
+    assert part == {"pin": "9400x", "memo": f"is {HIDDEN}"}
+
+
+def test_the_longer_of_two_secrets_goes_first() -> None:
+    """Where one is part of another, nothing of the other stays in the text."""
+    assert redact_secrets("a 9400-extra b 9400", {"9400", "9400-extra"}) == f"a {HIDDEN} b {HIDDEN}"
+
+
+def test_texts_in_every_container_and_of_three_characters_are_found() -> None:
+    """Tuples and sets, which handlers return, and broken bytes, whose rest is a text all the same."""
+    value = {"a": ("one", {"two"}), "b": frozenset({"six"}), "c": bytearray(b"ten\xff"), "d": 123, "e": 12, "f": False}
+    assert set(texts_of(value)) == {"one", "two", "six", "ten", "123"}
 
 
 def test_short_texts_and_truth_are_no_secrets() -> None:
