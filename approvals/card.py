@@ -42,7 +42,6 @@ _TIGHT_VALUE_CHARS: Final = 120
 _LEAST_VALUE_CHARS: Final = 12
 _PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 _HIDDEN: Final = "hidden"
-_ABSENT: Final = object()
 
 
 class _Entry(NamedTuple):
@@ -158,8 +157,8 @@ def _plain_sentence(name: str, args: Mapping[str, Any], secrets: Collection[str]
 def _argument(name: str, args: Mapping[str, Any], secrets: Collection[str], limit: int) -> str:
     if is_secret(name, secrets):
         return _HIDDEN
-    value = find(args, name, _ABSENT)
-    return MISSING if value is _ABSENT or value is None else value_line(value, limit).text
+    value = find(args, name, None)
+    return MISSING if value is None else value_line(value, limit).text
 
 
 def _cut_sentence(pieces: Sequence[str]) -> str:
@@ -221,12 +220,12 @@ def _hidden_text(value: Any) -> str:
     return f"{_HIDDEN}, {plural(len(value), 'character')}" if isinstance(value, str) else _HIDDEN
 
 
-def _remark(text: str, kind: str = "", count: int = 0, label: str = "") -> CardRow:
+def _remark(text: str, kind: str, count: int, label: str = "") -> CardRow:
     """Makes a row of the card's own, which alone has no name; `kind` and `count` say what `text` says in English."""
     return CardRow(name="", label=label, value=text, format=kind, length=count)
 
 
-_UNDRAWN: Final = _remark("")
+_UNDRAWN: Final = _remark("", "", 0)
 
 
 def _shrunk(base: Card, entries: Sequence[_Entry], tail: Sequence[CardRow]) -> Card:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from signoff.approvals.card import CARD_BYTES, ROWS, ROWS_PER_ARGUMENT, draw_card, render_card
+from signoff.approvals.card import CARD_BYTES, ROWS, ROWS_PER_ARGUMENT, draw_card, effect_sentence, render_card
 from signoff.contracts.approval import Card
 from signoff.contracts.limits import CARD_VALUE_CHARS, EFFECT_CHARS
 from signoff.testing.builders import a_question
@@ -111,6 +111,15 @@ def test_the_effect_sentence_is_filled_from_the_arguments() -> None:
     template = "Book flight {flight}, {totalCost} EUR, for {who.name} / {who.tags.1} ({absent}{none}), card {card}"
     args = {**BOOK, "who": {"name": "Ana", "tags": [{}, "vip"]}, "none": None}
     assert effect(template, args, secrets=["card"]) == "Book flight TP 531, 420 EUR, for Ana / vip (——), card hidden"
+
+
+@pytest.mark.parametrize(
+    ("template", "sentence"), [("Pay {to}", "Pay Ana [hidden]"), ("", "pay: to Ana [hidden], pin hidden")]
+)
+def test_the_sentence_alone_repeats_no_secret(template: str, sentence: str) -> None:
+    """Pages that show it without a card have it hidden, too, where another argument says it."""
+    args = {"to": "Ana 9400x", "pin": "9400x"}
+    assert effect_sentence(template, title="", tool="pay", args=args, secrets=("pin",)) == sentence
 
 
 @pytest.mark.parametrize(
