@@ -33,6 +33,7 @@ PASSWORDS: Final = {f"{name}_PASSWORD": f"{name.lower()}0123456789abcdef" for na
 """What `.env` holds."""
 _VARIABLE: Final = re.compile(r"\$(?:\$|\{(\w+)(?:(:[-+?])([^}]*))?\})")
 _ENTRYPOINT: Final = re.compile(r"^ENTRYPOINT (\[.*\])$", re.MULTILINE)
+_LOOKS_AT: Final = re.compile(r"http://127\.0\.0\.1:(\d+)/")
 METRICS: Final = "9464"
 PUBLISHED: Final = ("8300", "8301", "8080")
 """The ports by which processes are reached in their containers; each container has one more of its own, `METRICS`."""
@@ -124,8 +125,15 @@ class Box:
             return Running(await self._begin(name, self.command(name), words, more), log)
 
     async def healthy(self, name: str, running: "Running", **more: str) -> None:
-        """Waits until a service's own health check says that it is well."""
+        """Waits until a service's own health check says that it is well.
+
+        A check is a program: it is run once somebody listens where it looks, not again and again during a start.
+        """
+        port = int(_LOOKS_AT.findall(" ".join(self.check_command(name)))[0])
         async with asyncio.timeout(_READY_SECONDS):
+            while not await _listens(port):
+                assert running.process.returncode is None, running.log.read_text()
+                await asyncio.sleep(0.05)
             while True:
                 check = await self._begin(name, self.check_command(name), PIPE, more)
                 output = (await check.communicate())[0].decode()
@@ -190,6 +198,15 @@ async def running_box(folder: Path, **env: str) -> AsyncIterator[Box]:
     with running_postgres("postgres", PASSWORDS["POSTGRES_PASSWORD"]) as address:
         async with run_server(options) as server:
             yield Box(folder, address, server, dict(env))
+
+
+async def _listens(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 def _programs() -> list[Path]:

@@ -43,7 +43,7 @@ start_all() {
 decide() {
   asked="$(SIGNOFF_TOKEN="$(head -n 1 rui.token)" signoff ask "give Ana $1 % off" --no-wait --json)"
   turn="$(echo "$asked" | python -c 'import json, sys; print(json.load(sys.stdin)["turn"])')"
-  until SIGNOFF_TOKEN="$(head -n 1 ana.token)" signoff inbox | grep "$1 %"; do sleep 0.1; done
+  until SIGNOFF_TOKEN="$(head -n 1 ana.token)" signoff inbox | grep "$1 %"; do sleep 0.5; done
   code="$(SIGNOFF_TOKEN="$(head -n 1 ana.token)" signoff inbox --json |
     python -c "import json, sys; print(next(each['id'] for each in json.load(sys.stdin) if each['turn'] == '$turn'))")"
   SIGNOFF_TOKEN="$(head -n 1 ana.token)" signoff approve "$code"

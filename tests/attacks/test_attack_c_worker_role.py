@@ -95,10 +95,18 @@ async def insider(site_of_roles: AttackSite) -> AsyncIterator[Impostor]:
         yield found
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def taken(role_urls: RoleUrls) -> AsyncIterator[asyncpg.Connection]:
     """A connection with the worker's credential."""
     connection = await asyncpg.connect(role_urls.worker)
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture(scope="module")
+async def owner(role_urls: RoleUrls) -> AsyncIterator[asyncpg.Connection]:
+    """A connection with the owner's credential."""
+    connection = await asyncpg.connect(role_urls.owner)
     yield connection
     await connection.close()
 
@@ -114,19 +122,17 @@ async def test_the_database_refuses_what_is_the_gateways(taken: asyncpg.Connecti
 
 
 @pytest.mark.parametrize("statement", FORBIDDEN)
-async def test_the_owner_could(role_urls: RoleUrls, statement: str) -> None:
+async def test_the_owner_could(owner: asyncpg.Connection, statement: str) -> None:
     """Every one of them is a statement that does something: with the owner's credential none is refused.
 
     With the worker's credential in the place of the owner's each was refused.
     """
-    connection = await asyncpg.connect(role_urls.owner)
-    change = connection.transaction()
+    change = owner.transaction()
     await change.start()
     try:
-        done = await connection.execute(statement)
+        done = await owner.execute(statement)
     finally:
         await change.rollback()
-        await connection.close()
     assert done.split()[0] == statement.split()[0]
 
 
