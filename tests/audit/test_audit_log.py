@@ -15,35 +15,43 @@ from signoff.audit.record import FIRST
 from signoff.contracts.errors import Refused, StoreUnavailable
 from signoff.store.store import Store, open_store
 
-_APPENDER = """
-import asyncio, sys
+_APPENDERS = """
+import asyncio, os, sys, traceback
 from datetime import UTC, datetime
 from signoff.audit.log import AuditLog
 from signoff.contracts.audit import AuditEntry
 from signoff.store.store import open_store
-async def main():
+there_read, there = os.pipe()
+begun, begin = os.pipe()
+async def append(number):
     async with open_store(sys.argv[1]) as store:
-        sys.stdin.readline()
+        os.write(there, b"x")
+        os.read(begun, 1)
         for n in range(20):
             for stream in ("turn/a/b/c", "admin/a"):
-                await AuditLog(store).append([AuditEntry(stream=stream, key=f"{sys.argv[2]}/{n}", kind="attempt",
+                await AuditLog(store).append([AuditEntry(stream=stream, key=f"{number}/{n}", kind="attempt",
                     at=datetime.now(UTC), tenant="a"), AuditEntry(stream=stream, key=f"shared/{n}", kind="attempt",
                     at=datetime.now(UTC), tenant="a")])
-asyncio.run(main())
+children = []
+for number in range(3):
+    child = os.fork()
+    if child == 0:
+        os.close(begin)
+        code = 1
+        try:
+            asyncio.run(append(number))
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        os._exit(code)
+    children.append(child)
+os.close(there)
+for _ in children:
+    os.read(there_read, 1)
+os.close(begin)
+sys.exit(any([os.waitpid(child, 0)[1] for child in children]))
 """
-
-
-def _race(url: str) -> None:
-    """Three processes that begin to write when they are all there."""
-    command = [sys.executable, "-c", _APPENDER, url]
-    processes = [subprocess.Popen([*command, str(number)], stdin=subprocess.PIPE) for number in range(3)]
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write(b"\n")
-        process.stdin.flush()
-    for process in processes:
-        process.communicate()
-        assert process.returncode == 0
+"""Three processes, forks of one that has imported, that begin to write when they are all there."""
 
 
 async def test_records_stand_in_the_order_of_writing_each_bound_to_the_one_before(store: Store) -> None:
@@ -86,7 +94,9 @@ async def test_appending_at_once_from_two_stores_keeps_every_entry_and_one_chain
 
 async def test_appending_processes_keep_one_chain(store: Store, store_url: str) -> None:
     """Processes that write to the same streams neither lose an entry nor fork a chain."""
-    await asyncio.to_thread(_race, store_url)
+    program = [sys.executable, "-c", _APPENDERS, store_url]
+    ran = await asyncio.to_thread(subprocess.run, program, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
     for stream in ("turn/a/b/c", "admin/a"):
         records = await AuditLog(store).stream(stream)
         assert {record.key for record in records} == {f"{p}/{n}" for p in (0, 1, 2, "shared") for n in range(20)}

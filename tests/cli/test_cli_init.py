@@ -35,19 +35,24 @@ async def test_init_writes_a_project_and_no_second_one(cli: Cli, tmp_path: Path)
     assert (tmp_path / "shop" / "clerk_script.py").read_text(encoding="utf-8") == FILES["clerk_script.py"]
 
 
+async def run_pytest(folder: Path, file: str) -> subprocess.CompletedProcess[str]:
+    """Runs tests that were written, by pytest without any of the plugins that are installed here."""
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", file)
+    env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return await asyncio.to_thread(
+        subprocess.run, command, cwd=folder, env=env, capture_output=True, text=True, check=False
+    )
+
+
 async def test_the_test_that_it_writes_passes(cli: Cli, tmp_path: Path) -> None:
     """By pytest alone; with a looser rule it fails."""
     await cli("init")
-    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_discounts.py")
-
-    def tried() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-
-    passed = await asyncio.to_thread(tried)
+    passed = await run_pytest(tmp_path, "test_discounts.py")
     assert (passed.returncode, "2 passed" in passed.stdout) == (0, True), passed.stdout
     manifest = tmp_path / "signoff.yaml"
     manifest.write_text(manifest.read_text(encoding="utf-8").replace("<= 5", "<= 50"), encoding="utf-8")
-    assert (await asyncio.to_thread(tried)).returncode == 1
+    failed = await run_pytest(tmp_path, "test_discounts.py")
+    assert (failed.returncode, "1 failed, 1 passed" in failed.stdout) == (1, True), failed.stdout
 
 
 async def test_a_tool_of_ones_own_takes_a_function_an_entry_and_a_line_of_the_script(cli: Cli, tmp_path: Path) -> None:
@@ -80,8 +85,7 @@ async def test_a_tool_of_ones_own_is_written_whole(cli: Cli, tmp_path: Path) -> 
     exec((tmp_path / "own_script.py").read_text(encoding="utf-8"), namespace)
     proposed = namespace["react"](CompletionRequest("", "", (user_message("refund_order B9 12"),), (None,), ()))
     assert [(each.tool, each.args) for each in proposed.calls] == [("refund_order", {"order": "B9", "euro": 12.0})]
-    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_own_tools.py")
-    passed = await asyncio.to_thread(subprocess.run, command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    passed = await run_pytest(tmp_path, "test_own_tools.py")
     assert (passed.returncode, "2 passed" in passed.stdout) == (0, True), passed.stdout
 
 

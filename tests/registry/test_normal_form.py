@@ -61,9 +61,11 @@ def test_the_hash_is_the_recorded_one(tmp_path: Path) -> None:
 
 
 def test_every_process_writes_the_same_bytes(tmp_path: Path) -> None:
-    """Whatever the seed of hashes is, and wherever the manifest lies."""
+    """Whatever the seed of hashes is, that of this process, which is another in each run, included; and wherever the
+    manifest lies.
+    """
     forms = set()
-    for seed in ("0", "1", "4711"):
+    for seed in ("0", "4711"):
         folder = tmp_path / seed
         folder.mkdir()
         done = subprocess.run(

@@ -1,14 +1,17 @@
 """Store and Temporal's database restored from backups of other moments: what ran is not run again without a question.
 
-Temporal's file is copied while nothing runs, and SQLite's; PostgreSQL is dumped and restored by its own programs. The
-server and everything else are started again over the copies.
+Backups are made as operators make them: of SQLite's files by its own interface, while the server runs, of PostgreSQL's
+by its own programs. No worker runs meanwhile: what it had begun would first have to run out of time after a
+restoration. A server is started over what is restored of Temporal's database; where the store alone is restored, the
+server goes on as it is. Worker and gateway begin anew each time.
 """
 
 import contextlib
 import shutil
+import sqlite3
 import subprocess
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -22,42 +25,50 @@ from signoff.store.claim_conditions import add_restoration
 from signoff.store.questions.answers import Answers
 from signoff.store.questions.request_lists import RequestLists
 from signoff.store.store import open_store
-from signoff.temporal.embedded_server import ServerOptions, free_port, run_server
+from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
 
 pytestmark = pytest.mark.timeout(300)
 
 
 @dataclass
 class Installation:
-    """A store, and a folder with the server's file."""
+    """A store, a server, and a folder for copies."""
 
     folder: Path
     store_url: str
+    server: ServerHandle
+    task_queue: str
     ledger: Ledger
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[GatewayRig]:
-        """Server, worker and gateway over the files that are there."""
-        options = ServerOptions(self.folder / "temporal.db", port=free_port(), ui_port=None)
-        async with run_server(options) as server, open_store(self.store_url) as store:
-            client = await server.connect()
+        """Worker and gateway over the store that is there, at the server."""
+        async with open_store(self.store_url) as store:
+            client = await self.server.connect()
             catalog = rig_catalog(self.ledger)
-            async with gateway_rig(client, store, "restored", catalog_of_ledger=lambda _: catalog) as rig:
+            async with gateway_rig(client, store, self.task_queue, catalog_of_ledger=lambda _: catalog) as rig:
                 yield rig
 
+    @contextlib.asynccontextmanager
+    async def running_restored(self, name: str) -> AsyncIterator[GatewayRig]:
+        """The same at a server of its own, over a copy of Temporal's database."""
+        options = ServerOptions(self.folder / name, port=free_port(), ui_port=None)
+        async with run_server(options) as server, replace(self, server=server).running() as rig:
+            yield rig
+
     def back_up(self, name: str, to: str) -> None:
-        """Copies one of the two databases, whose writer was stopped."""
+        """Copies one of the two databases."""
         if name == "store" and self.store_url.startswith("postgresql"):
             dump = [postgres_program("pg_dump"), "-Fc", "-f", self.folder / to, self.store_url]
             subprocess.run(dump, check=True, timeout=60)
             return
-        for file in self.folder.glob(f"{name}.db*"):
-            (self.folder / to).mkdir(exist_ok=True)
-            shutil.copy(file, self.folder / to / file.name)
+        file = self._store_file if name == "store" else self.server.options.db_file
+        with contextlib.closing(sqlite3.connect(file)) as source, contextlib.closing(_file(self.folder / to)) as copy:
+            source.backup(copy)
 
-    def restore(self, name: str, of: str) -> None:
-        """Puts a copy in the place of one of the two."""
-        if name == "store" and self.store_url.startswith("postgresql"):
+    def restore_store(self, of: str) -> None:
+        """Puts a copy in the place of the store, which nobody has open."""
+        if self.store_url.startswith("postgresql"):
             load = [
                 postgres_program("pg_restore"),
                 "--clean",
@@ -68,10 +79,13 @@ class Installation:
             ]
             subprocess.run(load, check=True, timeout=60)
             return
-        for file in self.folder.glob(f"{name}.db*"):
+        for file in self._store_file.parent.glob(f"{self._store_file.name}*"):
             file.unlink()
-        for file in (self.folder / of).glob(f"{name}.db*"):
-            shutil.copy(file, self.folder / file.name)
+        shutil.copy(self.folder / of, self._store_file)
+
+    @property
+    def _store_file(self) -> Path:
+        return Path(self.store_url.removeprefix("sqlite:///"))
 
     async def say_restored(self) -> None:
         """As `signoff store restored` does."""
@@ -79,10 +93,24 @@ class Installation:
             await store.run(lambda connection: add_restoration(connection, by="an operator"))
 
 
+@pytest.fixture(scope="module")
+async def first_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServerHandle]:
+    """The server of before any restoration: no other file's turns are in its database, which is copied whole."""
+    file = tmp_path_factory.mktemp("temporal") / "temporal.db"
+    async with run_server(ServerOptions(file, port=free_port(), ui_port=None)) as handle:
+        yield handle
+
+
 @pytest.fixture
-def place(tmp_path: Path, store_url: str) -> Installation:
+def place(tmp_path: Path, store_url: str, first_server: ServerHandle, task_queue: str) -> Installation:
     """Nothing yet."""
-    return Installation(tmp_path, store_url, Ledger())
+    return Installation(tmp_path, store_url, first_server, task_queue, Ledger())
+
+
+def _file(path: Path) -> sqlite3.Connection:
+    """A new database."""
+    assert not path.exists()
+    return sqlite3.connect(path)
 
 
 def postgres_program(name: str) -> str:
@@ -125,14 +153,14 @@ async def test_what_ran_after_the_backup_is_asked_about_before_it_runs_again(
     async with place.running() as rig:
         approval = await rig.asked("pay")
     for name in which:
-        place.back_up(name, f"{name}-before")
+        place.back_up(name, f"{name}-before.db")
     async with place.running() as rig:
         await ran(rig, approval)
     assert len(place.ledger.rows) == 1
-    for name in which:
-        place.restore(name, f"{name}-before")
+    place.restore_store("store-before.db")
     await place.say_restored()
-    async with place.running() as rig:
+    restored = place.running_restored("temporal-before.db") if "temporal" in which else place.running()
+    async with restored as rig:
         if "temporal" not in which:
             await rig.turns.reset(turn_of(approval))
         await rig.turns.waiting(turn_of(approval))
@@ -147,26 +175,30 @@ async def test_what_ran_after_the_backup_is_asked_about_before_it_runs_again(
     assert len(place.ledger.rows) == 2
 
 
+async def listed_as_lost(rig: GatewayRig, approval: str) -> bool:
+    """Whether a request's turn is among those whose question the store lacks."""
+    lists = RequestLists(rig.deps.store)
+    lost = [each.workflow_id async for each in lost_questions(rig.turns.client, lists)]
+    return turn_of(approval).workflow_id in lost
+
+
 async def test_a_turn_that_waits_for_a_question_which_the_store_lost_is_listed_and_asked_anew(
     place: Installation,
 ) -> None:
     """A store of before the question: nobody can answer it. Reset, the turn asks; what did not happen then runs."""
-    async with place.running():
-        pass
-    place.back_up("store", "empty")
     async with place.running() as rig:
+        place.back_up("store", "empty.db")
         approval = await rig.asked("pay")
         await rig.turns.suspended(turn_of(approval))
-    place.restore("store", "empty")
+        assert not await listed_as_lost(rig, approval)
+    place.restore_store("empty.db")
     await place.say_restored()
     async with place.running() as rig:
-        lists = RequestLists(rig.deps.store)
-        lost = [each async for each in lost_questions(rig.turns.client, lists)]
-        assert [each.workflow_id for each in lost] == [turn_of(approval).workflow_id]
+        assert await listed_as_lost(rig, approval)
         assert (await rig.decide(approval, verdict="approved", revision=1)).status_code == 404
         await rig.turns.reset(turn_of(approval))
         await rig.turns.waiting(turn_of(approval))
-        assert [each async for each in lost_questions(rig.turns.client, lists)] == []
+        assert not await listed_as_lost(rig, approval)
         await rig.decide(approval, verdict="approved", revision=1)
         again = await rig.decide(approval, verdict="approved", revision=await in_doubt(rig, approval))
         assert again.status_code == 200, again.text
@@ -178,12 +210,11 @@ async def test_a_history_that_is_older_than_the_store_takes_what_ran_from_it(pla
     """The answer is brought again, and the ticket gives the outcome: nothing runs, and nobody is asked."""
     async with place.running() as rig:
         approval = await rig.asked("pay")
-    place.back_up("temporal", "before")
+    place.back_up("temporal", "before.db")
     async with place.running() as rig:
         await ran(rig, approval)
-    place.restore("temporal", "before")
     await place.say_restored()
-    async with place.running() as rig:
+    async with place.running_restored("before.db") as rig:
         await rig.turns.until(turn_of(approval), lambda view: view.state == "suspended")
         # As `RequestSweep` does for turns that wait though nothing of them does in the store.
         await Answers(rig.deps.store).owe_turn(turn_of(approval), 0.0)
