@@ -7,6 +7,7 @@ from typing import Literal
 
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from polling import pauses
 from temporalio.client import Client
 from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, withdrawn, yes
 
@@ -99,14 +100,16 @@ class Played:
         self.turns, self.key = turns, await turns.start()
         self.started.set()
         ending = asyncio.create_task(turns.signoff.result(self.key))
-        rest = iter(self.plan.rest)
+        rest, waits = iter(self.plan.rest), pauses()
         while not ending.done():
             if self.plan.cancelled:
                 await turns.until(self.key, lambda view: view.result is not None or bool(view.calls))
                 await turns.signoff.cancel_turn(self.key)
                 break
-            await self.answer(0, next(rest, "approved"))
-            await asyncio.sleep(0.02)
+            if await self.answer(0, next(rest, "approved")):
+                waits = pauses()
+            # Each look is a query, which costs the worker a workflow task.
+            await asyncio.wait((ending,), timeout=next(waits))
         return await ending
 
 
