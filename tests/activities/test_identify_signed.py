@@ -61,18 +61,24 @@ async def identified(
 FOUND = Authority(allowed=True, subject="ana", person_id="ana", name="Ana", assurance="session", received_at=RECEIVED)
 
 
-async def taken(store: Store, **fields: Any) -> Decision:
-    """A signed answer that lies in the store, as the gateway takes it."""
+async def taken(store: Store, *, authority: Authority = FOUND, **fields: Any) -> Decision:
+    """A signed answer that lies in the store, as the gateway takes it from that author."""
     tool = pay_tool(Ledger())
     request = await asked(worker_deps(store, tool), tool)
     decision = SIGNER.sign_decision(about(request, **GIVEN | fields))
-    await answer(store, decision, authority=FOUND)
+    await answer(store, decision, authority=authority)
     return decision
 
 
 async def test_what_the_gateway_vouched_for_counts(store: Store) -> None:
     """Who, how surely and when, as the gateway found it when it took the answer; where nothing unsigned counts."""
     assert await identified(store, await taken(store), SIGNER.verifier()) == FOUND
+
+
+async def test_for_whom_somebody_answered_is_the_gateways_word(store: Store) -> None:
+    """In whose place, and under which entries: nobody is looked up for it again."""
+    given = FOUND.model_copy(update={"on_behalf": "cy", "entries": ("role:finance",)})
+    assert await identified(store, await taken(store, authority=given), SIGNER.verifier()) == given
 
 
 async def test_a_signed_answer_that_is_not_stored_counts_nowhere(store: Store) -> None:
