@@ -9,12 +9,15 @@ from typing import Any, get_args
 
 import pytest
 from documents import PAGES, ROOT, anchors, links, marked_rows, named, names, page, row_markers, shell_lines, tables
+from fastapi.routing import APIRoute
 
 from signoff.cli.main import COMMANDS, _load_command
 from signoff.contracts import limits
 from signoff.contracts.names import ENV_PREFIX
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt, ReceiptCode
+from signoff.gateway.app import ROUTERS
+from signoff.gateway.auth.route_table import access_of
 from signoff.gateway.errors import receipt_status
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.gates.local_decision import GateName
@@ -215,6 +218,20 @@ def test_every_code_of_a_receipt_is_explained_with_its_http_status() -> None:
     listed = {names(row[0])[0]: int(row[1]) for row in tables("docs/approvals.md", "Receipts")}
     codes = [code for code in get_args(ReceiptCode) if code]
     assert listed == {code: receipt_status(Receipt(status="refused", code=code)) for code in codes}
+
+
+def test_every_operation_is_listed_with_its_scope() -> None:
+    """Each route that the description of the API has and no other, with its summary and what its token needs."""
+    routes = [route for router in ROUTERS for route in router.routes if getattr(route, "include_in_schema", False)]
+    operations = [(route, access_of(route)) for route in routes if isinstance(route, APIRoute)]
+    wanted = [
+        [f"`{method} {route.path}`", route.summary, "none" if access.scope is None else f"`{access.scope}`"]
+        for route, access in operations
+        for method in sorted(route.methods)
+    ]
+    stands = "\n".join(f"| {' | '.join(row)} |" for row in wanted)
+    assert tables("docs/http-api.md", "Every operation") == wanted, stands
+    assert len(wanted) > 50
 
 
 def test_each_concept_is_explained_once() -> None:
