@@ -90,6 +90,8 @@ class IdentifyActivity:
                 "requester": question.requester.user,
                 "requester_person": question.requester.person_id,
                 "allow_self": question.allow_self,
+                # Without a say as long as what is unsigned is refused or waives it; never the turn's word all the same.
+                "min_assurance": question.min_assurance,
                 "accept_unsigned": task.accept_unsigned and question.accept_unsigned,
                 "proposers": question.proposers,
                 "groups": question.groups,
