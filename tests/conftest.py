@@ -185,11 +185,11 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Twice as many processes as there are cores: a test often waits for a server, a browser, a disk or a time limit.
+    """Half as many processes again as there are cores: a test often waits for a server, a browser or a disk.
 
-    Not more: tests of what happens in time would all be tried on a machine that has none.
+    Not more: with four on two cores three tests of what happens in time ran out of it.
     """
-    return (os.cpu_count() or 1) * 2
+    return (os.cpu_count() or 1) * 3 // 2
 
 
 @pytest.hookimpl(wrapper=True)
