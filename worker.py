@@ -17,6 +17,7 @@ from temporalio.converter import DataConverter
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import (
     PollerBehaviorAutoscaling,
+    UnsandboxedWorkflowRunner,
     Worker,
     WorkerConfig,
     WorkerDeploymentConfig,
@@ -70,15 +71,12 @@ from signoff.workflows.actor_turn import ActorTurn
 from signoff.workflows.handler_run import HandlerRun
 from signoff.workflows.session import Session
 
-PASSED_THROUGH = ("signoff",)
-"""What workflow instances share instead of loading it anew, `ActorTurn`'s own module included: it holds no state.
-
-Loaded anew, our own modules cost 3.3 ms of each turn; shared, 0.2 ms. `tests/test_sandbox.py` runs turns with
-nothing of `workflows/` shared, so that the sandbox still sees what a workflow may not do.
-"""
+PASSED_THROUGH: Final = ("signoff",)
+"""What the workflows of an embedder share of ours instead of loading it anew with each instance."""
 
 _UPGRADING: Final = (names.SESSION, names.HANDLER_RUN)
 """Workflows that go on with the current version also where turns are pinned: they outlive it, or wait for nobody."""
+_SDK_RUNNERS: Final = (SandboxedWorkflowRunner, UnsandboxedWorkflowRunner)
 _MARK_KEY = "card-mark"
 _BUILD_HEX = 8
 """Hex digits of the catalog's hash by which Temporal's UI tells which declarations a task was done by."""
@@ -229,7 +227,7 @@ async def create_worker(
 
 
 class SignoffPlugin(SimplePlugin):
-    """Everything Signoff adds to a Temporal client and worker: workflows, activities, converter, sandbox."""
+    """Everything Signoff adds to a Temporal client and worker: workflows, activities, converter, runners."""
 
     @classmethod
     @asynccontextmanager
@@ -290,22 +288,28 @@ class SignoffPlugin(SimplePlugin):
         return super().configure_client(config)
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
-        """See `SimplePlugin`; chooses the quicker sandbox where nothing needs the other.
+        """See `SimplePlugin`; fences the runners of our workflows, which need no sandbox, and of the embedder's.
 
         Raises `ConfigError` where the installation encrypts and the worker's client does not.
         """
         config = super().configure_worker(config)
-        runner, client = config.get("workflow_runner"), config.get("client")
+        client = config.get("client")
         if self._encryption is not None and self._encryption.writes and client is not None:
             require_codec(client)
-        if runner is not None and client is not None:
-            # The very class: of somebody else's runner nobody here knows what its contexts are good for.
-            contexts = _wanted_contexts(client) if type(runner) is SandboxedWorkflowRunner else "all"
+        if client is not None:
             deployment = config.get("deployment_config")
             # A pinned session would begin every later run, and every turn, with the version of its first.
             upgrading = _UPGRADING if deployment is not None and deployment.use_worker_versioning else ()
-            fenced = FencedRunner(runner, self._fence, contexts=contexts, upgrading=upgrading)
-            config["workflow_runner"] = fenced
+
+            def fence(runner: WorkflowRunner) -> FencedRunner:
+                # The very class: of somebody else's runner nobody here knows what its contexts are good for.
+                contexts = _wanted_contexts(client) if type(runner) in _SDK_RUNNERS else "all"
+                return FencedRunner(runner, self._fence, contexts=contexts, upgrading=upgrading)
+
+            config["workflow_runner"] = fence(config.get("workflow_runner") or SandboxedWorkflowRunner())
+            config["unsandboxed_workflow_runner"] = fence(
+                config.get("unsandboxed_workflow_runner") or UnsandboxedWorkflowRunner()
+            )
         return config
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:

@@ -1,4 +1,4 @@
-"""Runs workflow instances in the SDK's sandbox, so that a history read anew gives the order of events that happened.
+"""Runs workflow instances so that a history read anew gives the order of events that happened.
 
 The SDK's core answers queries while local activities of the same task still run. An activity that ends before such an
 answer is given is written to history with that task, but the workflow gets its result with the next task only, together
@@ -30,10 +30,10 @@ _APART: Final = "legacy_query"
 
 
 class FencedRunner(WorkflowRunner):
-    """Wraps another runner, usually the SDK's sandbox, so that its instances get the events known to `fence` in order.
+    """Wraps another runner of the SDK, so that its instances get the events known to `fence` in order.
 
-    For every payload the SDK asks an instance three to four times in which context it is to be encoded, and sets up its
-    sandbox for each answer: a tenth of all our work. Only a codec or external storage makes use of the answer, so
+    For every payload the SDK asks an instance three to four times in which context it is to be encoded, and makes a
+    converter for each answer: a tenth of all our work. Only a codec or external storage makes use of the answer, so
     `contexts` says which are told: `none`; those of a `workflow`, for a codec that reads nothing but whose payload it
     is; or `all`, as the inner runner tells them.
 

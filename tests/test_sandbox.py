@@ -1,4 +1,4 @@
-"""The sandbox as a lint: workers share `workflows/` among their turns, the replay here does not."""
+"""The sandbox as a lint: workers run our workflows without one, the replay here does not."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from real_time import let_pass
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 from temporalio.converter import PayloadCodec
-from temporalio.worker import Replayer, WorkerConfig
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkerConfig
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns
 
@@ -35,7 +35,7 @@ async def test_a_turn_does_nothing_that_the_sandbox_forbids(client: Client, stor
     light = SandboxRestrictions.default.with_passthrough_modules("signoff.contracts", "signoff.approvals")
     replayer = Replayer(
         workflows=[ActorTurn],
-        workflow_runner=SandboxedWorkflowRunner(restrictions=light),
+        unsandboxed_workflow_runner=SandboxedWorkflowRunner(restrictions=light),
         data_converter=client.data_converter,
         namespace=client.namespace,
     )
@@ -75,11 +75,14 @@ async def test_only_a_codec_makes_the_worker_tell_contexts(
     given["data_converter"] = dataclasses.replace(DATA_CONVERTER, payload_codec=codecs[codec])
     plugin = SignoffPlugin(await build_deps(catalog_of([], actors=[]), store))
     config = plugin.configure_worker(WorkerConfig(client=Client(**given), workflow_runner=SandboxedWorkflowRunner()))
-    runner = config["workflow_runner"]
-    assert isinstance(runner, FencedRunner)
-    assert runner.contexts == contexts
-    assert type(runner.inner) is SandboxedWorkflowRunner
-    assert "signoff" in runner.inner.restrictions.passthrough_modules
+    own, theirs = config["unsandboxed_workflow_runner"], config["workflow_runner"]
+    assert isinstance(own, FencedRunner)
+    assert isinstance(theirs, FencedRunner)
+    assert own.contexts == theirs.contexts == contexts
+    # Ours need no sandbox, and whatever else the worker runs keeps its own.
+    assert type(own.inner) is UnsandboxedWorkflowRunner
+    assert type(theirs.inner) is SandboxedWorkflowRunner
+    assert "signoff" in theirs.inner.restrictions.passthrough_modules
 
 
 async def test_a_turn_that_waits_for_a_processor_is_not_broken_off(

@@ -14,7 +14,6 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import TimeSkipper
 from temporalio.worker import Replayer, WorkerDeploymentConfig
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 from turn_reset import reset_turn
 
 from signoff.activities.mcp.tool_servers import tool_servers, use_servers
@@ -163,11 +162,8 @@ class RunningTurns:
     async def replays(self, key: TurnKey) -> None:
         """Read the turn's history anew, as another worker would. Raises where that comes out otherwise."""
         history = await self.client.get_workflow_handle(key.workflow_id).fetch_history()
-        light = SandboxRestrictions.default.with_passthrough_modules("signoff")
-        runner = SandboxedWorkflowRunner(restrictions=light)
         replayer = Replayer(
             workflows=[ActorTurn],
-            workflow_runner=runner,
             data_converter=self.client.data_converter,
             namespace=self.client.namespace,
         )

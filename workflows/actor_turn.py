@@ -57,7 +57,7 @@ class _Stop(Exception):
         self.error = TurnError(code=code, message=message)
 
 
-@workflow.defn(name=names.ACTOR_TURN)
+@workflow.defn(name=names.ACTOR_TURN, sandboxed=False)
 class ActorTurn:
     """The workflow of one turn, durable from the first message to the answer; while people are asked it holds only
     history.

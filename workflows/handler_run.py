@@ -15,7 +15,7 @@ _SLACK: Final = timedelta(seconds=10)
 _HEARTBEAT: Final = timedelta(seconds=20)
 
 
-@workflow.defn(name=names.HANDLER_RUN)
+@workflow.defn(name=names.HANDLER_RUN, sandboxed=False)
 class HandlerRun:
     """The workflow of one event for one handler. It is not tried again here: who is owed it has it run anew."""
 

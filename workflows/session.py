@@ -27,7 +27,7 @@ with workflow.unsafe.imports_passed_through():
     from signoff.workflows.conversation import Conversation
 
 
-@workflow.defn(name=names.SESSION)
+@workflow.defn(name=names.SESSION, sandboxed=False)
 class Session:
     """The workflow of one session, in one run after another. Holds words and states, never runs anything."""
 

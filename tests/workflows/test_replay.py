@@ -40,7 +40,7 @@ def _history(path: Path) -> WorkflowHistory:
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 async def test_a_recorded_turn_replays(path: Path, store: Store) -> None:
-    """What a turn did once it does again, in the workers' own sandbox."""
+    """What a turn did once it does again, as the workers run it."""
     deps = WorkerDeps(
         catalog=catalog_of([]), store=store, people=development_directory(), drivers={}, mark_key=b"replay" * 8
     )

@@ -90,7 +90,7 @@ async def replay(history: WorkflowHistory, client: Client) -> None:
     for _ in range(2):
         replayer = Replayer(
             workflows=[Session],
-            workflow_runner=SandboxedWorkflowRunner(restrictions=light),
+            unsandboxed_workflow_runner=SandboxedWorkflowRunner(restrictions=light),
             data_converter=client.data_converter,
             namespace=client.namespace,
         )

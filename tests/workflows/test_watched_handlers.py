@@ -14,7 +14,7 @@ from gateway_rig import SIGNER
 from session_rig import talk, words
 from temporalio.client import Client, WorkflowFailureError, WorkflowQueryFailedError
 from temporalio.service import RPCError
-from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+from temporalio.worker import Replayer
 from turn_fixtures import (
     ApprovalPolicy,
     Ledger,
@@ -334,11 +334,11 @@ async def read(site: Site, number: int, newest: float) -> None:
 
 
 async def replayed(site: Site, workflow_ids: list[str]) -> dict[str, str]:
-    """Read every history anew, in the workers' sandbox and without one; what cannot be read, and why."""
+    """Read every history anew, as the workers do and as the SDK does by itself; what cannot be read, and why."""
     histories = [await site.turns.client.get_workflow_handle(each).fetch_history() for each in workflow_ids]
     client = site.turns.client
     given: dict[str, Any] = {"data_converter": client.data_converter, "namespace": client.namespace}
-    bare = Replayer(workflows=[ActorTurn, Session], workflow_runner=UnsandboxedWorkflowRunner(), **given)
+    bare = Replayer(workflows=[ActorTurn, Session], **given)
     wrong: dict[str, str] = {}
     for replayer in (Replayer(workflows=[], plugins=[SignoffPlugin(site.turns.deps)], **given), bare):
         for history in histories:
