@@ -43,7 +43,6 @@ from signoff.contracts.ids import SessionKey, TurnKey, is_stand_in
 from signoff.contracts.limits import MAX_TOOLS_AT_ONCE, TURN_RESTS_SECONDS
 from signoff.contracts.message import CallPart
 from signoff.formats.nearest_name import cut_text
-from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policypool import ask_rules
 from signoff.registry.gates.argument_check import final_arguments
 from signoff.registry.gates.local_decision import LocalGateDecision, settled_decision
@@ -361,7 +360,7 @@ class GateActivity:
         # What is stopped, or followed by other tools, ends where the history says, and local activities do not.
         # A use is given back only by an activity that can ask what became of the call.
         inline = not (ask or aborts or tool.fallbacks or tool.usage_limit is not None)
-        policy = self._deps.catalog.policy(tool.activity).policy or ApprovalPolicy()
+        policy = self._deps.catalog.policy(tool.activity).rules
         needs_nobody = self._deps.catalog.needs_nobody(tool.activity)
         return RunOptions(
             start_to_close=tool.timeout + _START_SLACK,

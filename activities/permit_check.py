@@ -115,7 +115,7 @@ def voter_set(
     """Makes the set of people who may answer for a call of `tool`: those the policy asks by now, on these terms, and
     those of `questions`.
     """
-    policy = catalog.policy(tool).policy or ApprovalPolicy()
+    policy = catalog.policy(tool).rules
     present = ApproverSpec(
         ctx.tenant,
         terms.approvers,
@@ -288,7 +288,7 @@ def check_permit(
         return PermitCheck("refuse", "nobody was asked about this")
     if approval.problem:
         return PermitCheck("refuse", approval.problem)
-    question, rules = approval.question, policy.policy or ApprovalPolicy()
+    question, rules = approval.question, policy.rules
     if approval.stale or question.digest != digest:
         return PermitCheck("again", approval.stale or _TOOL_CHANGED, "stale")
     tool = found.tool
@@ -418,7 +418,7 @@ def has_happened(
 
 
 def _says(word: Decision, verdict: Verdict, policy: CompiledPolicy, signature_policy: SignaturePolicy) -> bool:
-    rules = policy.policy or ApprovalPolicy()
+    rules = policy.rules
     agrees = word.verdict == verdict and word.subject != ""
     return agrees and not signature_policy.decision_problem(word, accept_unsigned=rules.accept_unsigned)
 

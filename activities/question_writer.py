@@ -21,7 +21,6 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
 from signoff.contracts.message import CallPart
 from signoff.keys.signature_form import context_digest
-from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.compiled_policy import PolicyVerdict
 from signoff.policy.terms import Terms, tighten_terms
 from signoff.registry.gates.pipeline import UNREMEMBERED_RULES
@@ -169,7 +168,7 @@ class QuestionWriter:
     async def _question(self, task: GateTask, about: Subject) -> Question:
         call, args, tool, verdict, digest, note, override, judged_at, stricter = about
         catalog, ctx = self._deps.catalog, task.ctx
-        policy, terms = catalog.policy(tool.activity).policy or ApprovalPolicy(), catalog.terms(tool.activity, verdict)
+        policy, terms = catalog.policy(tool.activity).rules, catalog.terms(tool.activity, verdict)
         for more in stricter:
             terms = terms if more in terms.applied else tighten_terms(terms, policy, more)
         doubt = task.doubt > 0

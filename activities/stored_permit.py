@@ -3,7 +3,6 @@
 from signoff.activities.permit_check import SignaturePolicy, StoredApproval, words_on
 from signoff.contracts.call import Permit
 from signoff.contracts.decision import Decision
-from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.store.questions.approval_rows import ApprovalRows
@@ -66,5 +65,5 @@ def _bare(permit: Permit) -> Permit:
 
 
 def _is_vouched(decision: Decision, policy: CompiledPolicy, signature_policy: SignaturePolicy) -> bool:
-    accepts = (policy.policy or ApprovalPolicy()).accept_unsigned
+    accepts = policy.rules.accept_unsigned
     return decision.subject != "" and not signature_policy.decision_problem(decision, accept_unsigned=accepts)

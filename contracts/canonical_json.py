@@ -57,16 +57,20 @@ def _plain(value: Any) -> bool:
         item = stack.pop()
         # The exact type: to `isinstance` a boolean is an integer, and a subclass may write itself in its own way.
         kind = type(item)
+        # The most frequent first.
+        if kind is str or kind is bool or item is None:
+            continue
         if kind is dict or (issubclass(kind, dict) and kind.items is dict.items):
             # RFC 8785 sorts names by UTF-16 code units, Python by code points; below ASCII's end that is the same.
-            if not all(type(name) is str and name.isascii() for name in item):
-                return False
+            for name in item:
+                if type(name) is not str or not name.isascii():
+                    return False
             stack.extend(item.values())
         elif kind is list or kind is tuple or (issubclass(kind, list) and kind.__iter__ is list.__iter__):
             stack.extend(item)
         elif kind is int:
             if not -_SAFE_INTEGER <= item <= _SAFE_INTEGER:
                 return False
-        elif kind is not str and kind is not bool and item is not None:
+        else:
             return False
     return True

@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import (
@@ -78,8 +79,13 @@ Reference = Annotated[str, AfterValidator(_reference)]
 Name = Annotated[str, StringConstraints(min_length=1)]
 
 
+@cache
+def _names(cls: type[BaseModel]) -> Mapping[str, str]:
+    return {to_camel(name): name for name in cls.model_fields}
+
+
 def _one_spelling(cls: type[BaseModel], data: Mapping[Any, Any]) -> dict[str, Any]:
-    names = {to_camel(name): name for name in cls.model_fields}
+    names = _names(cls)
     found: dict[str, Any] = {}
     for key, value in data.items():
         name = names.get(key, str(key))

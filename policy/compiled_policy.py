@@ -23,6 +23,7 @@ from signoff.policy.terms import NO_TERMS, Terms, terms_of
 
 Effect = Literal["none", "hide", "deny", "require_approval"]
 
+_DEFAULTS: Final = ApprovalPolicy()
 _STRICTEST: Final = ("hide", "deny", "require_approval")
 # `route_to` may build its list from arguments, which a model writes; all of it goes onto the request.
 _MAX_ROUTED: Final = 100
@@ -83,7 +84,7 @@ class CompiledPolicy:
         """
         if self.policy is None:
             never = self.needs_person == "never"
-            asked = terms_of(ApprovalPolicy(), self.default)
+            asked = terms_of(self.rules, self.default)
             return self._verdict("auto", _NEVER, terms=asked) if never else self._verdict("ask", _ALWAYS, terms=asked)
         data, problem = self._facts(args, ctx, actor)
         engines: tuple[EngineAnswer, ...] = ()
@@ -110,6 +111,11 @@ class CompiledPolicy:
             return self._verdict(verdict, why, expression, engines)
         # That nothing forbids a call, and nothing demands a person for it, is no permission to skip one.
         return self._ask("the policy has no rule that lets it pass without a person", None, engines, data)
+
+    @property
+    def rules(self) -> ApprovalPolicy:
+        """The policy; one of defaults alone where the tool has none."""
+        return self.policy or _DEFAULTS
 
     @property
     def reads_now(self) -> bool:
@@ -151,7 +157,7 @@ class CompiledPolicy:
 
     def _terms(self, data: EngineInput | None, approvers: tuple[str, ...]) -> tuple[Terms, tuple[EngineAnswer, ...]]:
         """Returns the terms on which `approvers` are asked, and what the engines said of the stricter ones."""
-        policy = self.policy or ApprovalPolicy()
+        policy = self.rules
         applied: list[AppliedTerm] = []
         engines: tuple[EngineAnswer, ...] = ()
         for number, rule in enumerate(policy.terms):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from signoff.contracts.call import RuleReference
-from signoff.policy.approval_policy import ApprovalPolicy, Term
+from signoff.policy.approval_policy import Term
 from signoff.policy.compiled_policy import CompiledPolicy, PolicyVerdict
 from signoff.policy.facts import ToolFacts
 from signoff.policy.terms import Terms, terms_of, tighten_terms
@@ -112,7 +112,7 @@ def _ask(verdict: PolicyVerdict, answer: HandlerVerdict, rule: RuleReference, wh
 
 def _asked_on(policy: CompiledPolicy, terms: Terms, answer: HandlerVerdict) -> Terms:
     """Returns `terms` as the handler's answer changes them: others are asked, or more is asked of them."""
-    rules = policy.policy or ApprovalPolicy()
+    rules = policy.rules
     if answer.verdict == "ask" and answer.level == "admin":
         terms = terms_of(rules, _ADMIN, terms.applied)
     return terms if answer.stricter is None else tighten_terms(terms, rules, answer.stricter.as_applied(answer.reason))

@@ -124,7 +124,7 @@ def _common(policies: Sequence[CompiledPolicy], default: Sequence[str]) -> tuple
 def _strictest(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Sequence[str]) -> ApprovalPolicy:
     """Makes one policy that asks for no less than any of them; its rules are the nearest one's that asks at all."""
     asking = [*(() if own.needs_person == "never" else (own,)), *below]
-    given = [each.policy or ApprovalPolicy() for each in asking]
+    given = [each.rules for each in asking]
     nearest, common = given[0], _common(below, default)
     # Where the nearer one names nobody it takes over those whom it stands over.
     approvers = tuple(each for each in nearest.named_approvers if each in common) or common
@@ -151,7 +151,8 @@ def _strictest(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Se
     # Those to whom a call escalates may decide it too: unless all agree on them, there is nobody else.
     if len({(each.escalate_after, each.escalate_to, each.on_timeout, each.timeout) for each in given}) > 1:
         strict |= {"escalate_after": None, "escalate_to": (), "on_timeout": "deny"}
-    return nearest.model_copy(update=strict)
+    stricter: ApprovalPolicy = nearest.model_copy(update=strict)
+    return stricter
 
 
 def _combine_shown(given: Sequence[ShownArguments]) -> ShownArguments:

@@ -27,7 +27,7 @@ def check_approver_coverage(catalog: Catalog, people: Directory, *, by_login: Co
     """
     active = [person for person in people.all() if person.active]
     for row in inventory(catalog):
-        for field, why in _problems(row, catalog.policy(row.tool).policy or ApprovalPolicy(), active, by_login):
+        for field, why in _problems(row, catalog.policy(row.tool).rules, active, by_login):
             raise ConfigError(f"tool `{row.tool}` {why}", tool_name=row.tool, field=field)
         for actor in (catalog.actors[name] for name in row.actors if row.approvers):
             directed = direct_terms(actor, catalog.policy(row.tool), terms_of(ApprovalPolicy(), row.approvers))
@@ -50,7 +50,7 @@ def approvers_without_login(catalog: Catalog, people: Directory, issuer: str) ->
     """
     rows = inventory(catalog)
     asked = {each for row in rows for each in row.approvers}
-    asked |= {each for row in rows for each in (catalog.policy(row.tool).policy or ApprovalPolicy()).later_approvers}
+    asked |= {each for row in rows for each in catalog.policy(row.tool).rules.later_approvers}
     return tuple(
         dict.fromkeys(
             person.id

@@ -20,7 +20,7 @@ from signoff.formats.bounds import bounds_problem
 from signoff.formats.hours import read_zone
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.people.directory import DevelopmentDirectory, Directory, FixedDirectory
-from signoff.policy.approval_policy import APPROVER, ApprovalPolicy, GlobalRule
+from signoff.policy.approval_policy import APPROVER, GlobalRule
 from signoff.policy.compiled_policy import (
     CompiledPolicy,
     CompiledRules,
@@ -223,7 +223,7 @@ class Catalog:
         """Returns the terms on which people are asked about a call: those of the verdict, else the policy's own."""
         if verdict is not None and verdict.terms.approvers:
             return verdict.terms
-        policy = self.policy(tool).policy or ApprovalPolicy()
+        policy = self.policy(tool).rules
         # Never empty where there are default ones: nobody could answer, and the request would wait out its time.
         return terms_of(policy, policy.named_approvers or self.default_approvers)
 

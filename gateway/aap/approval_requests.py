@@ -142,7 +142,7 @@ class ApprovalRequests:
             # Run here and by its agent as well, one approval would be two effects.
             words = f"{quote_name(body.tool_name)} is run by Signoff itself; propose it as an external call"
             raise await self._refusal("run_by_signoff", words, body.tool_name)
-        policies = [self.deps.catalog.policy(tool.activity).policy or ApprovalPolicy() for tool in tools]
+        policies = [self.deps.catalog.policy(tool.activity).rules for tool in tools]
         policies = policies or [ApprovalPolicy()]
         window = min(seconds(body.timeout), LONGEST_SECONDS)
         edited = await self._find_edited(body, request_id)

@@ -28,7 +28,6 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.keys.signature_form import new_nonce
 from signoff.people.directory import Directory
 from signoff.people.eligibility import Eligibility, approver_spec_of, resolve_eligibility
-from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policypool import ask_rules
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.grant_match import GrantMatcher
@@ -217,7 +216,7 @@ def edited_request(request: ApprovalRequest, args: Mapping[str, Any], catalog: C
     tool = None if catalog is None else catalog.find_definition(request.tool, request.definition)
     show = _on_card(request)
     if catalog is not None and tool is not None and tool.definition == request.definition:
-        show = (catalog.policy(tool.activity).policy or ApprovalPolicy()).show.only
+        show = catalog.policy(tool.activity).rules.show.only
     card = render_card(
         effect=tool.effect if tool is not None else "",
         title=tool.title if tool is not None else "",

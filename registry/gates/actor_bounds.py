@@ -61,7 +61,7 @@ def direct_terms(actor: Actor | None, policy: CompiledPolicy, terms: Terms) -> T
 
     A policy that says itself who decides keeps them, and its own escalation: an actor widens neither.
     """
-    path, rules = None if actor is None else actor.escalation, policy.policy or ApprovalPolicy()
+    path, rules = None if actor is None else actor.escalation, policy.rules
     if path is None or not terms.approvers or rules.named_approvers or rules.route_to is not None:
         return terms
     update: dict[str, Any] = {"approvers": path.approvers}
