@@ -12,9 +12,11 @@ that runs into the time limit (an endless loop) counts as killed.
 """
 
 import argparse
+import difflib
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,13 +28,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "mutants"
 PACKAGES = {"signoff": ROOT / "src" / "signoff", "signoff_client": ROOT / "clients" / "python" / "signoff_client"}
+READ = ("docs", "examples", "tests")
 NEEDED = 90.0
 KILLED_BY_TYPES = 37
 KILLED = {1, 3}
 TIMED_OUT = {36, -24, -9}
 SKIPPED = {34, None}
-# A store of each test's own is on no disk then; and an endless loop is one test's, not that of all together.
-VARIABLES = {"PYTEST_TIMEOUT": "30"} | ({"TMPDIR": "/dev/shm"} if Path("/dev/shm").is_dir() else {})
 UNWANTED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
 
@@ -40,7 +41,8 @@ UNWANTED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 class Area:
     """What is mutated, and the tests that have to notice. Paths are relative to the package and `tests`.
 
-    `left_out` are tests that count steps or seconds: among mutants they take longer than all others together.
+    `left_out` are tests that count steps or seconds, which among mutants take longer than all others together, and
+    those of folders that have nothing to do with what is mutated.
     """
 
     sources: tuple[str, ...]
@@ -75,27 +77,8 @@ AREAS = {
                 *("results/result_processor", "results/record_distribution"),
             )
         ),
-        tuple(
-            f"activities/{each}.py"
-            for each in (
-                *("test_permit_check", "test_voters", "test_signed_permits", "test_identify", "test_identify_signed"),
-                *("test_identify_vouched", "test_gate_activity", "test_gate_questions", "test_tool_activity"),
-                *("test_handler_runner", "test_outcome_activity", "test_call_journal", "test_grant_use"),
-                *("test_frozen", "test_capability_backends", "test_tool_metrics", "test_usage_check"),
-                *("hooks/test_policy_handlers", "hooks/test_probes", "hooks/test_tool_hooks"),
-                *("hooks/test_selected_tools", "hooks/test_plugins", "results/test_record_distribution"),
-                *("test_gate_names", "test_instants", "test_context_and_data", "test_tool_settings"),
-                *("results/test_taken_updates",),
-                *("results/test_result_processor", "results/test_read_rest_tool"),
-                *(
-                    "test_caller_check",
-                    "test_stored_permit",
-                    "test_detail_cards",
-                    "hooks/test_permissions",
-                    "hooks/test_hook_caller",
-                ),
-            )
-        ),
+        ("activities",),
+        ("activities/backends", "activities/mcp"),
     ),
     "policy": Area(("policy/*.py",), ("policy",)),
     "external": Area(
@@ -119,69 +102,23 @@ AREAS = {
         ("channels/test_answer_parser.py::test_reading_takes_time_in_proportion_to_the_length",),
     ),
 }
-_DIFFS = """
-import json, sys
-from mutmut.mutation.diff_apply import get_diff_for_mutant
+# Not imported: who runs the tests alone has no mutmut, and it reads its options where it is imported.
+_GENERATE = """
+import os, sys
+from mutmut import __main__ as mutmut
+from mutmut.mutation.trampoline import set_mutant_under_test
 
-
-def diff(name):
-    try:
-        return get_diff_for_mutant(name)
-    except Exception as error:
-        return f"+{type(error).__name__}: see the mutated file"
-
-
-print(json.dumps([diff(name) for name in json.load(sys.stdin)]))
-"""
-# Shrinking a counter-example takes longer than everything else, and one failure says enough.
-_PROFILE = """
-
-import functools
-import sys
-
-from hypothesis import HealthCheck, Phase, settings
-
-settings.register_profile(
-    "mutants",
-    max_examples=25,
-    phases=(Phase.explicit, Phase.generate),
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=tuple(HealthCheck),
-    report_multiple_bugs=False,
-)
-settings.load_profile("mutants")
-
-
-def pytest_sessionstart() -> None:
-    # What was computed before the mutant was there is computed again.
-    _forget()
-
-
-@pytest.hookimpl(specname="pytest_runtest_setup")
-def pytest_forget() -> None:
-    # Where it is seen which tests run which function, all do that would, were they alone.
-    if os.environ.get("MUTANT_UNDER_TEST") == "stats":
-        _forget()
-
-
-def _forget() -> None:
-    for name, module in list(sys.modules.items()):
-        for value in vars(module).values() if name.startswith("signoff.") else ():
-            if isinstance(value, functools._lru_cache_wrapper):
-                value.cache_clear()
+os.makedirs("mutants", exist_ok=True)
+set_mutant_under_test("mutant_generation")
+mutmut.copy_src_dir()
+mutmut.copy_also_copy_files()
+mutmut.create_mutants(int(sys.argv[1]))
 """
 _CONFIG = """
 [tool.mutmut]
 source_paths = ["src"]
 only_mutate = {only}
-also_copy = ["examples"]
-pytest_add_cli_args = {args}
-pytest_add_cli_args_test_selection = {tests}
-type_check_command = {types}
-timeout_multiplier = 6.0
-timeout_constant = 5.0
+also_copy = {copied}
 use_git_change_detection = false
 track_dependencies = false
 """
@@ -192,7 +129,6 @@ def prepare_copy(name: str) -> Path:
     place = BUILD / name
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    shutil.copytree(ROOT / "examples", place / "examples", ignore=UNWANTED)
     copy_code(name, place)
     return place
 
@@ -200,27 +136,19 @@ def prepare_copy(name: str) -> Path:
 def copy_code(name: str, place: Path) -> None:
     """Bring code, tests and options of the copy up to date."""
     area = AREAS[name]
-    places = {"tests": ROOT / "tests"} | {f"src/{each}": package for each, package in PACKAGES.items()}
+    places = {each: ROOT / each for each in READ} | {f"src/{each}": package for each, package in PACKAGES.items()}
     for target, source in places.items():
         shutil.copytree(source, place / target, ignore=UNWANTED, dirs_exist_ok=True)
-    with (place / "tests" / "conftest.py").open("a") as conftest:
-        conftest.write(_PROFILE)
     only = [f"src/{area.package}/{source}" for source in area.sources]
-    types = [sys.executable, str(Path(__file__).resolve()), "--types", "mypy", *only]
-    options = ["-p", "no:cacheprovider", "-W", "ignore::pytest.PytestUnraisableExceptionWarning"]
-    text = _CONFIG.format(
-        only=json.dumps(only),
-        args=json.dumps([*options, *(f"--deselect=tests/{each}" for each in area.left_out)]),
-        tests=json.dumps([f"tests/{each}" for each in area.tests]),
-        types=json.dumps(types),
-    )
+    text = _CONFIG.format(only=json.dumps(only), copied=json.dumps([*READ, "pyproject.toml"]))
     (place / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text() + text)
 
 
 def refresh(name: str) -> Path:
     """The copy of the last run with code and tests as they are now, in which what was killed is not tried again."""
     place = BUILD / name
-    shutil.rmtree(place / "tests")
+    for tests in (place / "tests", place / "mutants" / "tests"):
+        shutil.rmtree(tests)
     copy_code(name, place)
     for path in metas(place):
         meta = json.loads(path.read_text())
@@ -235,50 +163,76 @@ def metas(place: Path) -> list[Path]:
     return sorted((place / "mutants" / "src").rglob("*.py.meta"))
 
 
-def types() -> int:
-    """What mutmut asks for type errors: those of mypy that lie in one mutant, as JSON lines."""
-    found = sorted({str(path) for pattern in sys.argv[3:] for path in Path().glob(pattern)})
-    # mypy takes minutes over so many copies and caches no file with errors: the same code is asked about once.
-    result = BUILD / f".types-{_digest(sorted(Path('src').rglob('*.py')))}"
-    if not result.exists():
-        cache = str(BUILD / ".mypy_cache")
-        command = [sys.executable, "-m", "mypy", "--output", "json", "--cache-dir", cache, *_modules(found)]
-        shown = subprocess.run(command, capture_output=True, text=True, check=False)
-        result.write_text(shown.stdout)
-    within = {path: _mutant_lines(path) for path in found}
-    for line in result.read_text().splitlines():
+def generate(place: Path, children: int) -> None:
+    """Write the mutants of a copy, beside each function, to its folder `mutants`; what has not changed stays."""
+    subprocess.run([sys.executable, "-c", _GENERATE, str(children)], cwd=place, stdout=subprocess.DEVNULL, check=True)
+
+
+def reject(name: str, place: Path) -> None:
+    """Mark the mutants of which mypy reports an error."""
+    area, folder = AREAS[name], place / "mutants"
+    only = sorted({path for source in area.sources for path in folder.glob(f"src/{area.package}/{source}")})
+    errors: dict[Path, list[int]] = {}
+    for line in _types(folder, only).splitlines():
         error = json.loads(line) if line.startswith("{") else {}
-        if error.get("line") in within.get(error.get("file", ""), ()):
-            sys.stdout.write(line + "\n")
-    return 0
+        if error.get("severity") == "error":
+            errors.setdefault(folder / error["file"], []).append(error["line"])
+    for path, lines in errors.items():
+        if path.with_name(f"{path.name}.meta").exists():
+            _mark(path, lines)
 
 
-def _digest(paths: list[Path]) -> str:
+def _mark(path: Path, lines: list[int]) -> None:
+    meta_path = path.with_name(f"{path.name}.meta")
+    meta = json.loads(meta_path.read_text())
+    module = ".".join(path.with_suffix("").parts[path.parts.index("src") + 1 :]).removesuffix(".__init__")
+    for function, (first, last) in spans(path).items():
+        mutant = f"{module}.{function}"
+        # The lines of a function as it was are in no mutant.
+        if mutant in meta["exit_code_by_key"] and any(first <= line <= last for line in lines):
+            meta["exit_code_by_key"][mutant] = KILLED_BY_TYPES
+    meta_path.write_text(json.dumps(meta))
+
+
+def spans(path: Path) -> dict[str, tuple[int, int]]:
+    """The first and the last line of each function, and of each of its mutants, in a mutated file."""
+    found: dict[str, tuple[int, int]] = json.loads(path.with_name(f"{path.name}.spans").read_text())["spans"]
+    return found
+
+
+def _types(folder: Path, only: list[Path]) -> str:
+    """What mypy says of mutated files, as JSON lines."""
+    # It takes minutes over so many copies and caches no file with errors: the same code is asked about once.
+    result = BUILD / f".types-{_digest(folder)}"
+    if not result.exists():
+        names = [str(path.relative_to(folder / "src").with_suffix("")).removesuffix("/__init__") for path in only]
+        modules = [option for each in names for option in ("-m", each.replace("/", "."))]
+        cache = str(BUILD / ".mypy_cache")
+        command = [sys.executable, "-m", "mypy", "--output", "json", "--cache-dir", cache, *modules]
+        result.write_text(subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, check=False).stdout)
+    return result.read_text()
+
+
+def _digest(folder: Path) -> str:
     result = hashlib.sha256()
-    for path in paths:
-        result.update(f"{path}\0".encode() + path.read_bytes() + b"\0")
+    for path in sorted((folder / "src").rglob("*.py")):
+        result.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes() + b"\0")
     return result.hexdigest()[:16]
 
 
-def _modules(paths: list[str]) -> Iterator[str]:
-    for path in paths:
-        yield from ("-m", path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__").replace("/", "."))
-
-
-def _mutant_lines(path: str) -> set[int]:
-    """Line numbers that belong to a mutated copy of a function (not to the original or to the file around it)."""
-    lines: set[int] = set()
-    inside, depth = False, 0
-    for number, line in enumerate(Path(path).read_text().splitlines(), 1):
-        indent = len(line) - len(line.lstrip())
-        if line.lstrip().startswith(("def ", "async def ", "@", "class ")) and (not inside or indent <= depth):
-            name = line.split("(")[0]
-            inside, depth = "__mutmut_" in name and "__mutmut_orig" not in name, indent
-        elif inside and line.strip() and indent <= depth and not line.lstrip().startswith(")"):
-            inside = False
-        if inside:
-            lines.add(number)
-    return lines
+def try_mutants(name: str, place: Path, children: int) -> None:
+    """Run what was not tried yet against the area's tests, see `mutant_runs`."""
+    folder, area = place / "mutants", AREAS[name]
+    paths = [str(folder / each) for each in ("tests", "src")]
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "--rootdir=.", "-p", "mutant_runs"]
+    command += ["-p", "no:cacheprovider", "-W", "ignore::pytest.PytestUnraisableExceptionWarning"]
+    command += [f"--mutant-children={children}", *(f"--deselect=tests/{each}" for each in area.left_out)]
+    command += [f"tests/{each}" for each in area.tests]
+    variables = {"PYTHONPATH": os.pathsep.join(paths), "PYTEST_TIMEOUT": "30"} | (
+        # A store of each test's own is on no disk then.
+        {"TMPDIR": "/dev/shm"} if Path("/dev/shm").is_dir() else {}
+    )
+    subprocess.run(command, cwd=folder, env=os.environ | variables, stdin=subprocess.DEVNULL, check=False)
 
 
 @dataclass(frozen=True)
@@ -322,24 +276,25 @@ def _kind(code: int | None) -> str:
 
 def describe(place: Path, survivors: tuple[tuple[str, str], ...]) -> Iterator[str]:
     """Each survivor as its file and name, then the lines it takes away and puts there."""
-    names = json.dumps([name for _, name in survivors])
-    command = [sys.executable, "-c", _DIFFS]
-    shown = subprocess.run(command, cwd=place, input=names, capture_output=True, text=True, check=True).stdout
-    for (file, name), diff in zip(survivors, json.loads(shown), strict=True):
-        yield f"{file} {name.rpartition('.')[2]}"
-        changed = (line for line in diff.splitlines() if line[:1] in ("-", "+"))
-        yield from (f"    {line}" for line in changed if not line.startswith(("---", "+++")))
+    for file, name in survivors:
+        mutant = name.rpartition(".")[2]
+        path = next((place / "mutants" / "src").glob(f"*/{file}"))
+        lines, found = path.read_text().splitlines(), spans(path)
+        original = f"{mutant.partition('__mutmut_')[0]}__mutmut_orig"
+        before, after = (lines[first - 1 : last] for first, last in (found[original], found[mutant]))
+        yield f"{file} {mutant}"
+        for line in difflib.ndiff(*([re.sub(r"__mutmut_\w+", "", each) for each in side] for side in (before, after))):
+            if line[:1] in ("-", "+"):
+                yield f"    {line[0]}{line[2:]}"
 
 
 def main() -> int:
     """Run what was asked for; 0 when every area reached the score."""
-    if sys.argv[1:2] == ["--types"]:
-        return types()
     parser = argparse.ArgumentParser(description="mutation tests of the areas that decide")
     parser.add_argument("areas", nargs="*", help=f"any of {', '.join(AREAS)}; all by default")
     parser.add_argument("--again", action="store_true", help="try what survived the last run against the present tests")
     parser.add_argument("--report", action="store_true", help="show the last run only")
-    parser.add_argument("--children", default=str(os.cpu_count() or 1), help="mutants tried at a time")
+    parser.add_argument("--children", type=int, default=os.cpu_count() or 1, help="mutants tried at a time")
     given = parser.parse_args()
     unknown = [name for name in given.areas if name not in AREAS]
     if unknown:
@@ -347,12 +302,9 @@ def main() -> int:
     chosen = given.areas or list(AREAS)
     for name in chosen if not given.report else ():
         place = refresh(name) if given.again else prepare_copy(name)
-        subprocess.run(
-            [sys.executable, "-m", "mutmut", "run", "--max-children", given.children],
-            cwd=place,
-            env=os.environ | VARIABLES,
-            check=False,
-        )
+        generate(place, given.children)
+        reject(name, place)
+        try_mutants(name, place, given.children)
     return report(chosen)
 
 

@@ -24,7 +24,7 @@ from sqlalchemy import text
 from temporalio.exceptions import ApplicationError
 from turn_fixtures import Ledger, pay_tool
 
-from signoff.activities.call_journal import RecordActivity
+from signoff.activities.call_journal import Journal, RecordActivity
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.outcome_activity import OutcomeActivity
 from signoff.approvals.audit_events import attempt_entry, fingerprint
@@ -39,6 +39,9 @@ from signoff.contracts.message import CallPart
 from signoff.contracts.names import RECORD
 from signoff.contracts.receipt import Receipt
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
+from signoff.registry.actor import Actor, ExternalAgent
+from signoff.registry.handler_adapters import run_elsewhere
+from signoff.store.questions.questions import Questions
 from signoff.store.refusal_counts import refusals_since
 from signoff.store.store import Store
 
@@ -225,6 +228,95 @@ async def test_the_end_of_a_turn_writes_what_it_saw_and_nothing_for_others(store
         record.record, RecordTask(audit=(SEEN.model_copy(update={"key": "attempt/late"}),))
     )
     assert [each.key for each in await written(store)] == [f"{TURNS_KEYS}{SEEN.key}"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "named", "state"),
+    [
+        ("ending", "own", "cancelled"),
+        ("attempt", "own", "pending"),
+        ("ending", "other", "pending"),
+        ("ending", "none", "pending"),
+    ],
+)
+async def test_a_turn_tells_how_its_own_question_ended(store: Store, kind: str, named: str, state: str) -> None:
+    """Of the entries it saw only an ending counts, and only of an approval of its own; each is recorded."""
+    tool = pay_tool(Ledger(), ApprovalPolicy(require_approval_if="true"))
+    deps = worker_deps(store, tool)
+    question = await asked(deps, tool)
+    other = await asked(deps, tool, ctx=pinned(turn="t2"))
+    approval = {"own": question.id, "other": other.id, "none": 7}[named]
+    facts = {"approval": approval, "revision": 1, "state": "cancelled"}
+    seen = SEEN.model_copy(update={"key": "e", "kind": kind, "data": facts})
+    await environment(RECORD).run(RecordActivity(deps).record, RecordTask(audit=(seen,)))
+    rows = [await Questions(store).read(each.id) for each in (question, other)]
+    assert [each is not None and each.request(each.latest).state for each in rows] == [state, "pending"]
+    assert f"{TURNS_KEYS}e" in [each.key for each in await AuditLog(store).stream(TURN.workflow_id)]
+
+
+async def test_what_a_turn_says_is_marked_as_its_word(store: Store) -> None:
+    """Under a key of its own, in its own stream and tenant, whatever the entry names."""
+    foreign = SEEN.model_copy(update={"stream": "", "tenant": "other", "data": {"by": "gateway", "note": "n"}})
+    await environment(RECORD).run(
+        RecordActivity(worker_deps(store, pay_tool(Ledger(), FREE))).record, RecordTask(audit=(foreign,))
+    )
+    (record,) = await written(store)
+    assert (record.key, record.tenant) == (f"{TURNS_KEYS}{SEEN.key}", "main")
+    assert (record.facts["by"], record.facts["note"]) == ("turn", "n")
+
+
+@pytest.mark.parametrize(
+    ("facts", "at_once"),
+    [
+        ({"kind": "ending", "approval": "another"}, True),
+        ({"kind": "ending", "approval": "own"}, False),
+        ({"kind": "attempt", "approval": "another"}, False),
+    ],
+)
+async def test_only_endings_of_other_questions_are_written_before_the_call(
+    store: Store, facts: dict[str, str], at_once: bool
+) -> None:
+    """What else was seen goes with the next entry, in its transaction."""
+    entry = SEEN.model_copy(update={"kind": facts["kind"], "data": {"approval": facts["approval"]}})
+    deps, tool = worker_deps(store, free(Ledger())), free(Ledger())
+    journal = Journal(deps, tool)
+
+    async def receive() -> None:
+        await journal.receive((entry,), "own")
+
+    await environment().run(receive)
+    assert len(await written(store)) == int(at_once)
+    await environment().run(journal.settle)
+    assert len(await written(store)) == 1
+
+
+@pytest.mark.parametrize("vouched", [True, False])
+async def test_a_refused_run_is_the_workers_word_where_the_gateway_signed_for_the_turn(
+    store: Store, vouched: bool
+) -> None:
+    """Else all that is known of it comes from whoever asked, and is marked so."""
+    tool = free(Ledger())
+    journal = Journal(worker_deps(store, tool), tool)
+
+    async def refuse() -> None:
+        await journal.record_refusal(permit_for(tool), "not today", **({} if vouched else {"vouched": False}))
+
+    await environment().run(refuse)
+    (record,) = await written(store)
+    assert (record.key.startswith(TURNS_KEYS), record.facts.get("by")) == (not vouched, None if vouched else "turn")
+    assert record.facts["refused"] == "not today"
+
+
+@pytest.mark.parametrize("external", [True, False])
+async def test_what_its_agent_runs_is_recorded_as_run_by_it(store: Store, external: bool) -> None:
+    """That it ran as it was approved is the agent's promise then, and nobody's here."""
+    fields = {"runs": "external", "handler": run_elsewhere} if external else {}
+    agent = ExternalAgent(acts_for=("user:guest",)) if external else None
+    tool = free(Ledger(), **fields)
+    deps = worker_deps(store, tool, actors=[Actor(name="desk", model="" if external else "scripted", external=agent)])
+    await run(deps, tool, task_for(tool))
+    started = next(record for record in await written(store) if record.kind == "execution")
+    assert started.facts.get("run_by") == (pinned().actor if external else None)
 
 
 async def test_a_call_does_not_begin_unless_what_was_seen_is_written(store: Store) -> None:

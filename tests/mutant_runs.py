@@ -1,0 +1,430 @@
+"""Runs the tests of an area once for each of its mutants: a plugin of pytest for `mutants.try_mutants`.
+
+Tests are collected once. A first child sees which lines each test runs, and how long it takes; a second one, without
+a mutant, shows that they all pass so; and then there is a child for each mutant, in which the tests that run the lines
+that it changes run until the first fails. A child is a fork of a process that has done nothing but collect, so no
+mutant finds what another has left behind, and none waits for imports.
+"""
+
+import ast
+import asyncio
+import contextlib
+import functools
+import inspect
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from coverage import Coverage
+from hypothesis import HealthCheck, Phase, settings
+from mutmut.configuration import config as mutmut_config
+from mutmut.mutation.trampoline import set_mutant_under_test
+
+from signoff.store.store import open_store
+
+SURVIVED: Final = 0
+KILLED: Final = 1
+UNTESTED: Final = 33
+ODD: Final = 35
+TIMED_OUT: Final = 36
+"""What is written down of a mutant, in mutmut's numbers."""
+TESTS_SECONDS: Final = 3.0
+"""How long the tests of one mutant take together, at most; what comes after these does not try it."""
+CHILD_BYTES: Final = 4 << 30
+SAVE_SECONDS: Final = 5.0
+SAY_SECONDS: Final = 30.0
+_PASSED, _FAILED = 100, 101
+"""How a child ends, so that a program under test that ends the process is neither."""
+_NOTICED_BY: Final = "noticed-by"
+_SERVERS: Final = frozenset({"server", "postgres_server"})
+_PROGRAMS: Final = ("cerbos", "chromium", "dovecot", "long", "mcp_packages", "openid", "postgres", "promtool", "vercel")
+
+
+class MutatedFile:
+    """A file with its mutants, and what became of them."""
+
+    def __init__(self, meta_path: Path) -> None:
+        self.path = meta_path.with_suffix("")
+        self.meta: dict[str, Any] = json.loads(meta_path.read_text())
+        self.codes: dict[str, int | None] = self.meta["exit_code_by_key"]
+        self._meta_path = meta_path
+        self._spans = json.loads(self.path.with_name(f"{self.path.name}.spans").read_text())["spans"]
+        text = self.path.read_text()
+        self._lines = text.splitlines()
+        self._statements = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)]
+
+    def save(self) -> None:
+        """Writes down what became of the mutants: all of it or nothing, whenever a run is stopped."""
+        new = self._meta_path.with_suffix(".new")
+        new.write_text(json.dumps(self.meta))
+        new.replace(self._meta_path)
+
+    def originals(self) -> list[range]:
+        """Returns the lines of each function as it was."""
+        return [range(*_span(span)) for name, span in self._spans.items() if name.endswith("__mutmut_orig")]
+
+    def changed(self, mutant: str) -> range:
+        """Returns the lines of the function as it was that a mutant changes, with those of the same statement.
+
+        A test that runs none of them cannot notice. All of the function's where its first line is another.
+        """
+        name = mutant.rpartition(".")[2]
+        first, end = _span(self._spans[f"{name.partition('__mutmut_')[0]}__mutmut_orig"])
+        before = self._lines[first - 1 : end - 1]
+        after = self._lines[slice(*(each - 1 for each in _span(self._spans[name])))]
+        begins = next(number for number, line in enumerate(before) if "__mutmut_" in line)
+        pairs = zip(before[begins + 1 :], after[begins + 1 :], strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        line = first + begins + 1 + same
+        if before[begins].partition("(")[2] != after[begins].partition("(")[2] or line >= end:
+            return range(first, end)
+        return self._statement(line, range(first, end))
+
+    def _statement(self, line: int, function: range) -> range:
+        # The function itself is the first.
+        around = [each for each in self._statements if each.lineno in function and _holds(each, line)]
+        inner = max(around, key=lambda each: (each.lineno, -(each.end_lineno or 0)))
+        if inner is around[0]:
+            # In the signature, which nobody runs.
+            return function
+        body = getattr(inner, "body", None)
+        if body and line < body[0].lineno:
+            return range(inner.lineno, body[0].lineno)
+        return range(inner.lineno, (inner.end_lineno or line) + 1)
+
+
+@dataclass(frozen=True)
+class TestReach:
+    """How many seconds each test takes, by its number, and which tests run each line of each file."""
+
+    __test__ = False
+    seconds: list[float]
+    lines: dict[str, dict[str, list[int]]]
+
+    def of(self, path: Path, lines: range) -> set[int]:
+        """Returns the tests that run one of the lines."""
+        found = self.lines.get(str(path), {})
+        return {test for line in lines for test in found.get(str(line), ())}
+
+
+@dataclass
+class RunningMutant:
+    """A mutant whose tests are running in a child."""
+
+    name: str
+    file: MutatedFile
+    folder: Path
+    deadline: float
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How many mutants are tried at a time."""
+    parser.addoption("--mutant-children", type=int, default=1)
+
+
+def pytest_sessionstart() -> None:
+    """Has properties tried on few examples, always the same, and no counter-example shrunk: one failure says enough."""
+    settings.register_profile(
+        "mutants",
+        max_examples=25,
+        phases=(Phase.explicit, Phase.generate),
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=tuple(HealthCheck),
+        report_multiple_bugs=False,
+    )
+    settings.load_profile("mutants")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leaves out the tests that need a server or a program: each mutant would start one."""
+    items[:] = [item for item in items if not (_SERVERS & set(_fixtures(item)) or _needs_program(item))]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool:
+    """Runs the mutants in place of the tests."""
+    runs = MutantRuns(session, session.config.getoption("--mutant-children"))
+    session.config.pluginmanager.register(runs)
+    runs.run()
+    return True
+
+
+class MutantRuns:
+    """Tries the mutants of the files in this folder that were not tried yet, and writes down what became of each."""
+
+    def __init__(self, session: pytest.Session, children: int) -> None:
+        self._session = session
+        self._children = children
+        self._folders = Path(tempfile.mkdtemp(prefix="mutants-"))
+        self._files = [MutatedFile(path) for path in sorted(Path().resolve().rglob("*.py.meta"))]
+        self._failing = -1
+        self._failure = ""
+        self._kills: Counter[tuple[str, int]] = Counter()
+        self._caches: list[Any] = []
+        self._running: dict[int, RunningMutant] = {}
+        self._started = 0
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keeps why a test failed."""
+        if report.failed:
+            self._failure = f"{report.nodeid}\n{report.longreprtext}"
+
+    def run(self) -> None:
+        """Runs all; ends pytest where the tests do not pass without a mutant, or do not notice any."""
+        try:
+            self._prepare()
+            reach = self._measure()
+            used = {test for file in self._files for lines in file.originals() for test in reach.of(file.path, lines)}
+            self._check(sorted(used, key=lambda test: reach.seconds[test]))
+            self._try_all(reach)
+        finally:
+            for pid in self._running:
+                os.killpg(pid, signal.SIGKILL)
+            self._save()
+            shutil.rmtree(self._folders, ignore_errors=True)
+
+    def _prepare(self) -> None:
+        """Makes what all children share: fixtures of the whole session, imports, the first store."""
+        mutmut_config()
+        set_mutant_under_test("")
+        plain = [item for item in self._session.items if not _is_async(item)]
+        first = min(plain, key=lambda item: len(_fixtures(item)))
+        other = next((item for item in self._session.items if item.path != first.path), plain[-1])
+        self._session.config.hook.pytest_runtest_protocol(item=first, nextitem=other)
+        asyncio.run(_open_a_store())
+        for thread in set(threading.enumerate()) - {threading.main_thread()}:
+            thread.join(timeout=60)
+        if self._failure or threading.active_count() > 1:
+            pytest.exit(f"no child can be made of this process: {self._failure or threading.enumerate()}", 1)
+        for name, module in list(sys.modules.items()):
+            values = vars(module).values() if name.startswith(("signoff.", "signoff_client.")) else ()
+            self._caches += [value for value in values if isinstance(value, functools._lru_cache_wrapper)]
+
+    def _measure(self) -> TestReach:
+        result = self._folders / "reach.json"
+        paths = [str(file.path) for file in self._files]
+
+        def measure() -> int:
+            seen = Coverage(data_file=None, config_file=False, include=paths)
+            seen.start()
+            rows = [self._measure_one(number, item, seen) for number, item in enumerate(self._session.items)]
+            seen.stop()
+            found = {path: seen.get_data().contexts_by_lineno(path) for path in paths}
+            lines = {
+                path: {line: [int(each) for each in tests if each] for line, tests in by_line.items()}
+                for path, by_line in found.items()
+            }
+            result.write_text(json.dumps({"rows": rows, "lines": lines}))
+            return _PASSED
+
+        code = _wait(self._fork(measure))
+        if code != _PASSED:
+            pytest.exit(f"which tests run which line was not seen: the child ended with {code}", 1)
+        found = json.loads(result.read_text())
+        failed = [failure for _, failure in found["rows"] if failure]
+        if failed:
+            pytest.exit("tests fail without a mutant:\n" + "\n".join(failed), 1)
+        reach = TestReach([seconds for seconds, _ in found["rows"]], found["lines"])
+        _say(f"{len(reach.seconds)} tests take {sum(reach.seconds):.0f} s")
+        return reach
+
+    def _measure_one(self, number: int, item: pytest.Item, seen: Coverage) -> tuple[float, str]:
+        # As if it were alone: what it finds computed, or set up, another test would have run.
+        self._forget()
+        self._failure = ""
+        seen.switch_context(str(number))
+        begun = time.perf_counter()
+        other = next((each for each in self._session.items if each.path != item.path), None)
+        self._session._setupstate.teardown_exact(item)
+        self._session.config.hook.pytest_runtest_protocol(item=item, nextitem=other)
+        return time.perf_counter() - begun, self._failure
+
+    def _check(self, used: Sequence[int]) -> None:
+        """Without a mutant all tests have to pass in a child, and where every function raises, some has to fail."""
+        failure = self._folders / "failure"
+
+        def run_clean() -> int:
+            code = self._run_tests("", used)
+            failure.write_text(self._failure)
+            return code
+
+        if (code := _wait(self._fork(run_clean))) != _PASSED:
+            why = failure.read_text() if failure.exists() else ""
+            pytest.exit(f"tests fail in a child without a mutant (it ended with {code}): {why}", 1)
+        if (code := _wait(self._fork(lambda: self._run_tests("fail", used)))) != _FAILED:
+            pytest.exit(f"no test notices that every function of the area raises: the child ended with {code}", 1)
+
+    def _try_all(self, reach: TestReach) -> None:
+        untried = [(file, name) for file in self._files for name, code in file.codes.items() if code is None]
+        saved = shown = time.monotonic()
+        for number, (file, name) in enumerate(untried):
+            tests = self._tests(file, name, reach)
+            if not tests:
+                file.codes[name] = UNTESTED
+                continue
+            while len(self._running) >= self._children:
+                self._collect()
+            self._start(name, file, tests, sum(reach.seconds[each] for each in tests))
+            now = time.monotonic()
+            if now - saved > SAVE_SECONDS:
+                self._save()
+                saved = now
+            if now - shown > SAY_SECONDS:
+                _say(f"{number} of {len(untried)} mutants tried")
+                shown = now
+        while self._running:
+            self._collect()
+
+    def _tests(self, file: MutatedFile, name: str, reach: TestReach) -> list[int]:
+        """Returns the tests of a mutant, of which those that will soonest notice it come first, for `TESTS_SECONDS`."""
+        function, own = name.partition("__mutmut_")[0], f"test_{file.path.name}"
+
+        def rank(test: int) -> tuple[float, bool, float]:
+            # What has noticed others of the function, then the tests of the module itself, then what is quick.
+            seconds = reach.seconds[test]
+            return -self._kills[function, test] / seconds, self._session.items[test].path.name != own, seconds
+
+        left, tests = TESTS_SECONDS, list[int]()
+        for test in sorted(reach.of(file.path, file.changed(name)), key=rank):
+            if left <= 0:
+                break
+            tests.append(test)
+            left -= reach.seconds[test]
+        return tests
+
+    def _start(self, name: str, file: MutatedFile, tests: Sequence[int], seconds: float) -> None:
+        self._started += 1
+        folder = self._folders / str(self._started)
+        folder.mkdir()
+
+        def run() -> int:
+            # An endless loop, or one that takes all memory, is one mutant's.
+            limit = int(6 * seconds + 5)
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
+            resource.setrlimit(resource.RLIMIT_AS, (CHILD_BYTES, CHILD_BYTES))
+            code = self._run_tests(name, tests)
+            (folder / _NOTICED_BY).write_text(str(self._failing))
+            return code
+
+        self._running[self._fork(run, folder)] = RunningMutant(name, file, folder, time.monotonic() + 12 * seconds + 60)
+
+    def _collect(self) -> None:
+        """Waits for a child to end, or ends one that has had its time, and writes down what became of its mutant."""
+        while True:
+            for pid, mutant in list(self._running.items()):
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                late = not ended and time.monotonic() > mutant.deadline
+                if late:
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+                if ended or late:
+                    code = TIMED_OUT if late else _verdict(os.waitstatus_to_exitcode(status))
+                    mutant.file.codes[mutant.name] = code
+                    if code == KILLED:
+                        test = int((mutant.folder / _NOTICED_BY).read_text())
+                        self._kills[mutant.name.partition("__mutmut_")[0], test] += 1
+                    del self._running[pid]
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(pid, signal.SIGKILL)
+                    shutil.rmtree(mutant.folder, ignore_errors=True)
+                    return
+            time.sleep(0.002)
+
+    def _fork(self, work: Callable[[], int], folder: Path | None = None) -> int:
+        pid = os.fork()
+        if pid:
+            return pid
+        code = ODD
+        try:
+            os.setpgid(0, 0)
+            null = os.open(os.devnull, os.O_RDWR)
+            os.dup2(null, 1)
+            os.dup2(null, 2)
+            if folder is not None:
+                # What tests leave goes with the child.
+                tempfile.tempdir = os.environ["TMPDIR"] = str(folder)
+                self._session.config._tmp_path_factory._basetemp = folder  # type: ignore[attr-defined]
+            code = work()
+        finally:
+            os._exit(code)
+
+    def _run_tests(self, mutant: str, tests: Sequence[int]) -> int:
+        """Runs tests in this process until one fails."""
+        set_mutant_under_test(mutant)
+        self._forget()
+        self._failure = ""
+        items = [self._session.items[each] for each in tests]
+        self._session._setupstate.teardown_exact(items[0])
+        for number, item, following in zip(tests, items, [*items[1:], None], strict=True):
+            self._session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self._failure:
+                self._failing = number
+                return _FAILED
+        return _PASSED
+
+    def _forget(self) -> None:
+        """What was computed before the mutant was there is computed again."""
+        for cache in self._caches:
+            cache.cache_clear()
+
+    def _save(self) -> None:
+        for file in self._files:
+            file.save()
+
+
+def _span(span: Sequence[int]) -> tuple[int, int]:
+    """The first line, and the one behind the last."""
+    return span[0], span[1] + 1
+
+
+def _holds(statement: ast.stmt, line: int) -> bool:
+    return statement.lineno <= line <= (statement.end_lineno or 0)
+
+
+def _verdict(code: int) -> int:
+    # Whatever else a child ends with proves nothing; ended by a signal, it ran into a limit or was torn to pieces.
+    return {_PASSED: SURVIVED, _FAILED: KILLED}.get(code, code if code < 0 else ODD)
+
+
+def _wait(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _is_async(item: pytest.Item) -> bool:
+    function = getattr(item, "function", None)
+    return inspect.iscoroutinefunction(function) or any("runner" in name for name in _fixtures(item))
+
+
+def _fixtures(item: pytest.Item) -> list[str]:
+    return list(getattr(item, "fixturenames", ()))
+
+
+def _needs_program(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) is not None for name in _PROGRAMS)
+
+
+async def _open_a_store() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        async with open_store(f"sqlite:///{folder}/signoff.db"):
+            pass
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
