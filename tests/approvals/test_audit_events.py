@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from signoff.approvals import audit_events
+from signoff.approvals.audit_buffer import fold_facts, unfold_facts
 from signoff.contracts.activity_messages import Authority, GateDecision
 from signoff.contracts.approval import AppliedTerm, ApprovalRequest, ApproverGroup, Card, CardRow, Vote
 from signoff.contracts.audit import AuditEntry, AuditKind
@@ -203,6 +204,55 @@ def became(code: str) -> dict[str, Any]:
 def test_a_question_is_told_with_who_may_answer_and_what_binds_the_answer(built: Built, expected: AuditEntry) -> None:
     """Whom it went to, by which rule, under which digests; the arguments are in none of it."""
     assert built() == expected
+
+
+def test_a_question_names_its_actor_and_as_whom_the_directory_knows_the_requester() -> None:
+    """Where both are known."""
+    known = request(actor="desk", requester=Principal(user="guest", person_id="u7"))
+    facts = audit_events.question_entry(known, AT).data
+    assert (facts["actor"], facts["requester"], facts["person_id"]) == ("desk", "guest", "u7")
+
+
+RESOLUTION = {"name": "pay", "won": {"level": "session"}}
+
+
+@pytest.mark.parametrize(
+    ("built", "expected"),
+    [
+        (
+            lambda: audit_events.proposed_entry(CTX, CALL, "t" * 300, AT),
+            entry("proposal", f"proposed/{CALL}", approval=ID, call=CALL, tool="t" * 200, actor="desk"),
+        ),
+        (
+            lambda: audit_events.trace_entry(CTX, CALL, "t" * 300, RESOLUTION, "its session won", AT),
+            entry(
+                "trace", f"trace/{CALL}/{sha256(RESOLUTION)[:16]}",
+                approval=ID, call=CALL, tool="t" * 200, actor="desk", resolution=RESOLUTION, line="its session won",
+            ),
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_model_proposed_and_what_it_meant_are_told(built: Built, expected: AuditEntry) -> None:
+    """The name is the model's word, of any length: its beginning is told."""
+    assert built() == expected
+
+
+def test_what_a_worker_knows_of_a_begin_and_an_end_is_left_out_and_given_back() -> None:
+    """Whatever else an entry tells stays, and one that tells otherwise is whole."""
+    ctx = CTX.model_copy(update={"channel": "slack", "user": Principal(user="guest", key_id="k1")})
+    known = {"actor": "desk", "channel": "slack", "unsigned": True, "key_id": "k1"}
+    begin = audit_events.turn_entry("acme", "s1", "t1", AT, subject="guest", **known, more="m")
+    end = audit_events.ended_entry(request(state="denied"), AT)
+    other = audit_events.turn_entry("acme", "s1", "t1", AT, subject="guest", **known | {"actor": "clerk"})
+    for facts, whole, left in (
+        (audit_events.facts_of_begin(ctx), begin, begin.data.keys() - known.keys()),
+        (audit_events.facts_of_end(PERMIT), end, end.data.keys() - {"digest"}),
+    ):
+        folded = fold_facts((whole, other), facts)
+        assert folded == (whole.model_copy(update={"data": {name: whole.data[name] for name in left}}), other)
+        assert unfold_facts(folded, facts) == (whole, other)
+    signed = ctx.model_copy(update={"user": ctx.user.model_copy(update={"signature": "c2ln"})})
+    assert audit_events.facts_of_begin(signed).known["unsigned"] is False
 
 
 VOTE = Vote(

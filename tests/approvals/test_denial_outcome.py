@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from signoff.approvals.denial_outcome import denial_from_request, denied_outcome, repeated_denial
+from signoff.approvals.denial_outcome import denial_from_request, denied_outcome, repeated_denial, repeated_outcome
 from signoff.contracts.call import REQUIRES_APPROVAL, CallOutcome, ToolDenied
 from signoff.contracts.content import Content
 from signoff.contracts.turn import Denial
@@ -102,3 +102,11 @@ def test_the_same_action_is_denied_again_by_the_same_decision() -> None:
     )
     silent = denial.model_copy(update={"reason": ""})
     assert repeated_denial(silent, "c2.1", "pay").reason == "Denied by user."
+    assert repeated_outcome(silent, "c2.1", "pay") == CallOutcome(
+        call="c2.1",
+        tool="pay",
+        code="denied",
+        gate="approval",
+        value=Content(inline=repeated_denial(silent, "c2.1", "pay").model_dump(mode="json")),
+        denied=repeated_denial(silent, "c2.1", "pay"),
+    )

@@ -1,7 +1,7 @@
 """How a request stands follows from its call alone, also where clocks differ or an answer came late."""
 
 import dataclasses
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -9,7 +9,11 @@ from aap_schemas import answer_problems
 
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.aap.approval_request import ApprovalRequestView, GivenRequest
+from signoff.store.questions.approval_rows import ApprovalRows
+from signoff.store.request_reader import LoadedRequest
 from signoff.store.tickets import Ticket
+from signoff.testing import a_request
+from signoff.testing.builders import a_question
 
 AT = datetime(2026, 11, 26, 12, 0, tzinfo=UTC)
 BODY = {"tool": "refund", "arguments": {"euro": 20}, "timeout": "10m"}
@@ -71,3 +75,45 @@ def test_what_was_given_is_kept_as_it_was() -> None:
     assert GivenRequest.load(ID, GIVEN.dump()) == GIVEN
     more = dataclasses.replace(GIVEN, body=BODY | {"context": {"ü": [1.5, None]}})
     assert GivenRequest.load(ID, more.dump()) == more
+    # As the protocol's canonical JSON has it: nothing escaped, no blanks.
+    assert more.dump().startswith(
+        '[{"tool":"refund","arguments":{"euro":20},"timeout":"10m","context":{"ü":[1.5,null]}}'
+    )
+
+
+def asked_view(call: dict[str, Any], args: dict[str, Any], **request: Any) -> dict[str, Any]:
+    """What an adapter is told of a call about which people were asked."""
+    rows = ApprovalRows((a_question(),), (), AT)
+    asked = LoadedRequest(a_request(**request), args, {}, rows)
+    found = ApprovalRequestView(GIVEN, CALL.model_copy(update=call), asked, None).as_json()
+    assert answer_problems(200, {"x-request-id": ID}, found) == []
+    return found
+
+
+@pytest.mark.parametrize(
+    ("after", "told"),
+    [(5, "2026-11-26T12:00:05.000000Z"), (-5, "2026-11-26T12:00:00.000000Z")],
+)
+@pytest.mark.parametrize("state", ["approved", "denied"])
+def test_an_answer_was_given_when_it_was_but_not_before_it_was_asked_for(state: str, after: int, told: str) -> None:
+    """Another request of the same call may have been answered before this one; times are told in UTC."""
+    at = (AT + timedelta(seconds=after)).astimezone(timezone(timedelta(hours=2)))
+    call = {"state": "permitted"} if state == "approved" else {"state": "denied", "source": "human"}
+    found = asked_view(call, BODY["arguments"], state=state, decided_at=at, grant_ttl=60.0)
+    assert (found["decision"]["status"], found["decision"]["decided_at"]) == (state, told)
+
+
+@pytest.mark.parametrize(("ttl", "until"), [(60.0, "12:00:55.000000Z"), (1.0, "12:00:00.000001Z")])
+def test_what_was_approved_can_be_used_for_its_time_and_ends_after_its_decision(ttl: float, until: str) -> None:
+    """Also where that was over before this request was made, as the protocol wants the one later than the other."""
+    before = AT - timedelta(seconds=5)
+    found = asked_view({"state": "permitted"}, BODY["arguments"], state="approved", decided_at=before, grant_ttl=ttl)
+    assert found["decision"]["expires_at"] == f"2026-11-26T{until}"
+
+
+def test_an_adapter_learns_which_other_arguments_were_approved() -> None:
+    """Its own are denied, and with these the call runs without asking."""
+    args = {"euro": 20, "note": "für Ana"}
+    found = asked_view({"state": "permitted"}, args, state="approved", decided_at=AT, grant_ttl=60.0)
+    assert found["status"] == "denied"
+    assert found["decision"]["note"].endswith(': {"euro": 20, "note": "für Ana"}')

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from aap_rig import Adapter, asking
 
+from signoff.contracts.canonical_json import canonical_json
+from signoff.contracts.limits import ARGUMENTS_BYTES
 from signoff.gateway.aap.problems import ApprovalProblem
 from signoff.gateway.aap.request_body import CONTEXT_BYTES, CreateBody, OutcomeReport, parse_body
 
@@ -24,7 +26,7 @@ GOOD: dict[str, Any] = {"tool": "refund", "arguments": {"euro": 20}, "timeout": 
         ({"tool": ""}, "tool"),
         ({"tool": 7}, "tool"),
         ({"arguments": []}, "arguments"),
-        ({"timeout": 600}, "timeout"),
+        ({"timeout": 600}, "positive whole number of seconds, minutes or hours, as `30s`, `30m` or `24h`"),
         ({"timeout": "0m"}, "timeout"),
         ({"timeout": "10"}, "timeout"),
         ({"timeout": "1h30m"}, "timeout"),
@@ -42,22 +44,41 @@ def test_what_is_no_request_is_refused(change: dict[str, Any], words: str) -> No
     assert (refused.value.status, words in refused.value.message) == (400, True), refused.value.message
 
 
+NO_JSON = "the body is not JSON"
+INEXACT = "a number has more digits than can be carried; send it as a string"
+
+
 @pytest.mark.parametrize(
-    "sent",
+    ("sent", "words"),
     [
-        b"", b"{", b"[]", b"null", b"[" * 50_000,
-        b'{"tool": "refund", "arguments": {"x": NaN}, "timeout": "1m"}',
-        b'{"tool": "refund", "arguments": {"x": 1e999}, "timeout": "1m"}',
-        b'{"tool": "refund", "arguments": {"x": 0.12345678901234567890123}, "timeout": "1m"}',
-        b'{"tool": "refund", "arguments": {"x": 1, "x": 2}, "timeout": "1m"}',
-        b'{"tool": "refund", "arguments": {"x": "\\ud800"}, "timeout": "1m"}',
+        (b"", NO_JSON), (b"{", NO_JSON), (b"[]", ""), (b"null", ""), (b"[" * 50_000, NO_JSON),
+        (b'{"tool": "refund", "arguments": {"x": NaN}, "timeout": "1m"}', ""),
+        (b'{"tool": "refund", "arguments": {"x": 1e999}, "timeout": "1m"}', INEXACT),
+        (b'{"tool": "refund", "arguments": {"x": 0.12345678901234567890123}, "timeout": "1m"}', INEXACT),
+        (b'{"tool": "refund", "arguments": {"x": 1, "x": 2}, "timeout": "1m"}', "an object names something twice"),
+        (b'{"tool": "refund", "arguments": {"x": "\\ud800"}, "timeout": "1m"}', ""),
     ],
 )  # fmt: skip
-def test_what_could_not_be_told_again_is_refused(sent: bytes) -> None:
+def test_what_could_not_be_told_again_is_refused(sent: bytes, words: str) -> None:
     """Such as a number that would be rounded: an adapter compares what comes back with what it sent."""
     with pytest.raises(ApprovalProblem) as refused:
         parse_body(CreateBody, sent)
     assert (refused.value.status, refused.value.code) == (400, "malformed")
+    assert refused.value.message == words or not words
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_arguments_of_just_the_largest_size_are_taken(more: int) -> None:
+    """One byte more is too large; fractions count as they were written."""
+    sent = {"part": 0.5, "text": ""}
+    sent["text"] = "x" * (ARGUMENTS_BYTES - len(canonical_json(sent)) + more)
+    body = json.dumps(GOOD | {"arguments": sent}).encode()
+    if more:
+        with pytest.raises(ApprovalProblem, match="`arguments` is larger than 64 KiB; send less") as refused:
+            parse_body(CreateBody, body)
+        assert refused.value.code == "too_large"
+    else:
+        assert parse_body(CreateBody, body).arguments == sent
 
 
 def test_what_was_left_out_is_not_told() -> None:
