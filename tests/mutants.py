@@ -78,7 +78,7 @@ AREAS = {
             )
         ),
         ("activities",),
-        ("activities/backends", "activities/mcp"),
+        ("activities/mcp",),
     ),
     "policy": Area(("policy/*.py",), ("policy",)),
     "external": Area(

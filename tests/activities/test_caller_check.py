@@ -1,16 +1,20 @@
 """Signoff's own activities know who may have them run: the turn that their task names."""
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
-from activity_kit import TURN, decision, pinned
+from activity_kit import TURN, decision, environment, pinned
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
-from signoff.activities.caller_check import own_problem
+from signoff.activities.caller_check import CallerInterceptor, own_problem
 from signoff.activities.permit_check import ActivityCaller
 from signoff.contracts import names
-from signoff.contracts.activity_messages import GateTask, IdentifyTask, ModelTask, RecordTask
+from signoff.contracts.activity_messages import AnswersTask, GateTask, IdentifyTask, ModelTask, RecordTask
 from signoff.contracts.audit import AuditEntry
+from signoff.contracts.ids import ApprovalKey
 
 ENTRY = AuditEntry(stream=TURN.workflow_id, key="k", kind="turn", at=datetime.now(UTC), tenant="main")
 
@@ -34,6 +38,7 @@ TASKS = {
     names.GATE: GateTask(ctx=pinned(), calls=()),
     names.IDENTIFY: identified(),
     names.RECORD: RecordTask(audit=(ENTRY,)),
+    names.ANSWERS: AnswersTask(approval=ApprovalKey(TURN, "c1.1").id, revision=1),
 }
 
 
@@ -51,7 +56,7 @@ def test_nothing_but_a_turn_may(name: str, kind: str) -> None:
     assert problem == "this activity runs only inside a turn"
 
 
-@pytest.mark.parametrize("name", [names.MODEL, names.GATE, names.IDENTIFY])
+@pytest.mark.parametrize("name", [names.MODEL, names.GATE, names.IDENTIFY, names.ANSWERS])
 def test_no_turn_may_for_another(name: str) -> None:
     """Else one could ask who may decide in another's name, or have its calls judged."""
     problem = own_problem(ActivityCaller(names.ACTOR_TURN, "turn/main/s/other", name, "1"), [TASKS[name]])
@@ -64,6 +69,7 @@ def test_no_turn_may_for_another(name: str) -> None:
         [identified(tenant="other")],
         [identified(decision=decision(approval_id="main.s.other.c1.1"))],
         [identified(decision=decision(approval_id="nothing"))],
+        [AnswersTask(approval="nothing", revision=1)],
         [{"ctx": {}}],
         [],
         [TASKS[names.MODEL], TASKS[names.MODEL]],
@@ -72,6 +78,44 @@ def test_no_turn_may_for_another(name: str) -> None:
 def test_what_names_no_turn_of_the_caller_is_refused(args: list[Any]) -> None:
     """Fails closed, also for a task of a shape that nobody has thought of yet."""
     assert own_problem(ActivityCaller(names.ACTOR_TURN, TURN.workflow_id, names.IDENTIFY, "1"), args) != ""
+
+
+class Reached(ActivityInboundInterceptor):
+    """What would run the activity."""
+
+    def __init__(self) -> None:
+        self.tasks: list[Any] = []
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        """Keep what it was to run with."""
+        self.tasks += input.args
+        return "ran"
+
+
+@pytest.mark.parametrize(
+    ("info", "problem"),
+    [
+        ({}, ""),
+        ({"workflow_id": "turn/main/s/other"}, "its task names another turn"),
+        ({"workflow_type": None}, "this activity runs only inside a turn"),
+        ({"workflow_id": None}, "its task names another turn"),
+    ],
+)
+async def test_what_is_refused_is_not_run_nor_tried_again(
+    info: dict[str, Any], problem: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each of a worker's activities goes through the check; the operator reads in the log what was refused."""
+    reached, task = Reached(), TASKS[names.GATE]
+    checked = CallerInterceptor().intercept_activity(reached)
+    execute = partial(checked.execute_activity, ExecuteActivityInput(print, [task], None, {}))
+    if not problem:
+        assert await environment(names.GATE).run(execute) == "ran"
+        assert reached.tasks == [task]
+        return
+    with pytest.raises(ApplicationError, match=problem) as refused:
+        await environment(names.GATE, **info).run(execute)
+    assert (refused.value.type, refused.value.non_retryable, reached.tasks) == ("Refused", True, [])
+    assert f"refused to run an activity: {problem}" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["pay", names.OUTCOME])

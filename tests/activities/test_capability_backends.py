@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from signoff.activities.capability_backends import (
     HttpNetwork,
     TenantStorage,
     built_in_backends,
+    check_backends,
     grant_capabilities,
     handed_out_secrets,
 )
@@ -470,3 +472,24 @@ async def test_a_reply_that_cannot_be_read_is_a_lost_connection() -> None:
     with pytest.raises(ConnectionError) as failed:
         await network("api.example.com").request("GET", "https://api.example.com/garbled")
     assert str(failed.value) == "api.example.com: DecodingError"
+
+
+@pytest.mark.parametrize(
+    ("queue", "program", "refused"),
+    [
+        ("", "no-such-program", True),
+        ("here", "no-such-program", True),
+        ("elsewhere", "no-such-program", False),
+        ("here", "sh", False),
+    ],
+)
+def test_a_worker_does_not_start_without_a_program_that_its_tools_run(queue: str, program: str, refused: bool) -> None:
+    """The error names tool and field; tools of another task queue run elsewhere, and those before it are all right."""
+    tools = [tool(process=("no-such-program",)), tool(network=("example.org",)), tool(process=(program,))]
+    placed = [replace(each, task_queue=name) for each, name in zip(tools, ("elsewhere", "here", queue), strict=True)]
+    if not refused:
+        check_backends(placed, built_in_backends(), "here")
+        return
+    with pytest.raises(ConfigError, match=r"tool `pay` needs .*no-such-program") as error:
+        check_backends(placed, built_in_backends(), "here")
+    assert (error.value.context["tool_name"], error.value.context["field"]) == ("pay", "capabilities.process")

@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+import pytest
 from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import Client
 from turn_fixtures import Ledger, catalog_of, no, pay_tool, query_workflow, running_turns
@@ -13,6 +14,7 @@ from signoff.contracts.approval import ApprovalRequest, Card
 from signoff.contracts.content import BlobRef, Content
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
+from signoff.policy.approval_policy import ApprovalPolicy, ShownArguments
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
@@ -98,7 +100,7 @@ async def test_without_an_address_there_is_no_link(store: Store) -> None:
 async def test_an_id_stays_within_the_address(store: Store) -> None:
     """Nothing of an id ends the link or begins another."""
     cards = _cards(store, f"{ADDRESS}/")
-    assert cards.link("a)(b ?#c") == f"{ADDRESS}/approvals/a%29%28b%20%3F%23c"
+    assert cards.link("a)(b ?#c/d.e") == f"{ADDRESS}/approvals/a%29%28b%20%3F%23c%2Fd.e"
 
 
 async def test_what_is_not_known_here_has_no_rows(store: Store) -> None:
@@ -109,6 +111,28 @@ async def test_what_is_not_known_here_has_no_rows(store: Store) -> None:
     assert cards.card(_request("pay", stored), []) is None
     assert cards.card(_request("pay", Content(inline={"amount": 1})), [_broken()]) is None
     assert cards.card(_request("pay", Content(inline={"amount": 1})), []) is not None
+
+
+async def test_rows_are_drawn_as_the_tool_is_declared(store: Store) -> None:
+    """Titles are those of its schema, its policy says which arguments are shown, and no text repeats a secret."""
+    policy = ApprovalPolicy(show=ShownArguments(only=("amount", "pin")))
+    request = _request("pay", Content(inline={"amount": 20, "to": "Ana", "pin": "4711-9"}))
+    request = request.model_copy(update={"card": Card(effect="Pay with 4711-9")})
+    card = DetailCards(_deps_of([pay_tool(Ledger(), policy, input_schema=SCHEMA)], store)).card(request, [])
+    assert card is not None
+    assert (card.tool_title, card.effect) == ("pay", "Pay with [hidden]")
+    shown = {row.label: row.value for row in card.rows if row.name}
+    assert shown.keys() >= {"How much", "Pin"}
+    assert (shown["How much"], shown["Pin"]) == ("20", "hidden, 6 characters")
+    assert "Ana" not in card.model_dump_json()
+
+
+async def test_the_log_says_whose_arguments_could_not_be_drawn(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    """With the error: the turn goes on, and somebody may want to mend it."""
+    assert _cards(store, ADDRESS).card(_request("pay", Content(inline={"amount": 1})), [_broken()]) is None
+    (entry,) = caplog.records
+    assert entry.getMessage() == "the details of main.s.t.c1.1 lack its arguments"
+    assert entry.exc_info is not None
 
 
 async def test_arguments_are_not_drawn_where_too_many_secrets_would_be_looked_for(store: Store) -> None:

@@ -363,6 +363,17 @@ async def test_a_question_whose_answers_are_used_up_is_asked_under_a_later_revis
     assert asked == [1, 1, 2, 2]
 
 
+@pytest.mark.parametrize("lost", [True, False])
+async def test_what_people_are_asked_is_run_by_no_rule_that_came_since(store: Store, *, lost: bool) -> None:
+    """Neither where the turn has yet to hear of the question, as its worker was lost, nor where it was reset."""
+    since = datetime.now(UTC) - timedelta(minutes=1) if lost else None
+    question = request_of((await gate_decision(worker_deps(store, pay_tool(LEDGER)))).request)
+    again = await gate_decision(worker_deps(store, free(LEDGER)), asked_since=since)
+    assert (again.kind, request_of(again.request).id) == ("ask", question.id)
+    other = await gate_decision(worker_deps(store, free(LEDGER)), call="c1.2", asked_since=since)
+    assert other.kind == "run"
+
+
 async def begun(store: Store, key: str, **claimed: Any) -> None:
     """Claim a ticket of the one call."""
     await store.claim(key, **{"workflow": TURN.workflow_id, "call": "c1.1", "tool": "pay"} | claimed)
