@@ -55,14 +55,8 @@ AREAS = {
     "approvals": Area(("approvals/*.py",), ("approvals",)),
     "gates": Area(
         ("registry/gates/*.py",),
-        (
-            *("registry/test_gates.py", "registry/test_gate_words.py", "registry/test_tool_view.py"),
-            *("registry/test_actor_filters.py", "registry/test_gate_conditions.py"),
-            *("registry/test_checking.py", "registry/test_tenants.py", "registry/test_inventory.py"),
-            *("registry/test_shadows.py", "registry/test_scopes.py", "registry/test_secret_arguments.py"),
-            *("registry/test_grant_match.py", "registry/test_gate_trace.py", "registry/test_local_decision.py"),
-            *("activities/test_grant_use.py", "activities/test_gate_activity.py"),
-        ),
+        ("registry", "activities/test_grant_use.py", "activities/test_gate_activity.py"),
+        ("registry/mcp",),
     ),
     "activities": Area(
         tuple(

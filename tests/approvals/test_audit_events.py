@@ -213,6 +213,19 @@ def test_a_question_names_its_actor_and_as_whom_the_directory_knows_the_requeste
     assert (facts["actor"], facts["requester"], facts["person_id"]) == ("desk", "guest", "u7")
 
 
+@pytest.mark.parametrize(("person", "told"), [("u7", "u7"), ("ana", None)])
+def test_who_answered_is_named_as_the_directory_knows_them_where_that_says_more(person: str, told: str | None) -> None:
+    """Beside the subject that the answer is of."""
+    who = ANA.model_copy(update={"person_id": person})
+    assert audit_events.attempt_entry(ANSWER, COUNTED, AT, who).data.get("person_id") == told
+
+
+def test_the_entries_of_a_turn_name_its_requester_as_the_directory_knows_them() -> None:
+    """Where the gateway found them in it."""
+    known = CTX.model_copy(update={"user": Principal(user="guest", person_id="u7")})
+    assert audit_events.proposed_entry(known, CALL, "pay", AT).data["person_id"] == "u7"
+
+
 RESOLUTION = {"name": "pay", "won": {"level": "session"}}
 
 
@@ -758,6 +771,11 @@ HEARD = {"session": "s1", "session_event": "result", "id": "r1", "status": "refu
             lambda: audit_events.turn_end_entry("acme", "s1", "t1", AT, state="complete"),
             entry("turn", "turn/ended", "", ended="complete"),
             id="it ended well",
+        ),
+        pytest.param(
+            lambda: audit_events.turn_end_entry("acme", "s1", "t1", AT, state="complete", run="r2"),
+            entry("turn", "turn/ended/r2", "", ended="complete"),
+            id="it was reset, and this run of it ended",
         ),
         pytest.param(
             lambda: audit_events.stop_entry(TurnKey("acme", "s1", "t1"), "ana", AT),
