@@ -55,8 +55,18 @@ AREAS = {
     "approvals": Area(("approvals/*.py",), ("approvals",)),
     "gates": Area(
         ("registry/gates/*.py",),
-        ("registry", "activities/test_grant_use.py", "activities/test_gate_activity.py"),
-        ("registry/mcp",),
+        (
+            *(
+                f"registry/test_{each}.py"
+                for each in (
+                    *("gates", "gate_words", "tool_view", "actor_filters", "gate_conditions", "checking", "tenants"),
+                    *("inventory", "shadows", "scopes", "secret_arguments", "grant_match", "gate_trace"),
+                    *("local_decision", "actor_bounds", "approver_coverage", "call_parts", "context_layers"),
+                    "resolution_trace",
+                )
+            ),
+            *("activities/test_grant_use.py", "activities/test_gate_activity.py"),
+        ),
     ),
     "activities": Area(
         tuple(

@@ -49,6 +49,14 @@ def test_reminder_escalation_and_deadline_come_at_absolute_times() -> None:
     assert deadlines.next_event(late) == deadlines.DueEvent(after(2), "escalate")
 
 
+def test_what_time_brought_is_listed_up_to_a_moment_and_not_at_it() -> None:
+    """Each with the request after it, whether anybody saw it happen or not."""
+    for hours, kinds in ((1, []), (1.5, ["remind"]), (2, ["remind"]), (11, ["remind", "escalate", "deadline"])):
+        events = deadlines.list_events(waiting(**FULL), after(hours))
+        assert [event.what for event, _ in events] == kinds
+    assert [request.state for _, request in events] == ["pending", "pending", "timed_out"]
+
+
 def test_every_reminder_comes_once() -> None:
     """Of several the next one is due, and how many there were is counted."""
     request = waiting().model_copy(update={"remind_at": (after(1), after(3))})

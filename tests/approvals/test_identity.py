@@ -42,6 +42,12 @@ def test_an_author_is_asked_about_by_the_terms_of_the_request() -> None:
     )
 
 
+def test_the_requester_is_told_as_the_directory_knows_them() -> None:
+    """Who asked may be one of those who are asked, by another entry."""
+    known = a_request(**TERMS | {"requester": Principal(user="guest", person_id="u7")})
+    assert identify_task(ANSWER, known).requester_person == "u7"
+
+
 def test_who_has_voted_and_which_groups_lack_somebody_is_told() -> None:
     """A delegate of several people votes for one whose place is open: each human and each entry is named once."""
     votes = (

@@ -9,12 +9,14 @@ from registry_kit import a_call, a_tool, an_actor, pinned
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
 from signoff.policy.approval_policy import GlobalRule
-from signoff.registry.actor import Surface
+from signoff.registry.actor import ExternalAgent, Surface
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.function import tool
 from signoff.registry.gates.actor_filters import mcp_parts
+from signoff.registry.gates.inventory import inventory
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import judge
+from signoff.registry.handler_adapters import run_elsewhere
 from signoff.registry.scopes.route import Route
 from signoff.registry.tool import Tool
 
@@ -313,3 +315,15 @@ def test_a_surface_is_for_what_may_be_a_channel(channel: str) -> None:
     why = f"is for `{channel}`, which is no channel's name: it must match `^[A-Za-z0-9_-]{{1,48}}$`"
     assert caught.value.message.endswith(f": `surfaces` {why}")
     assert (caught.value.context["field"], caught.value.context["value"]) == ("surfaces", channel)
+
+
+@pytest.mark.parametrize("agent", [True, False])
+def test_what_its_agent_runs_is_seen_by_external_agents_alone(agent: bool) -> None:
+    """Of another actor nobody would ever use the permit."""
+    outside = a_tool("refund", runs="external", handler=run_elsewhere)
+    fields = {"model": "", "external": ExternalAgent(acts_for=("user:guest",))} if agent else {}
+    found = build_catalog(tools=(outside, a_tool("look")), actors=(an_actor(**fields),))
+    kinds = {name: ruled(found, name).kind for name in found.registry.list()}
+    assert kinds == {"look": "run", "refund": "run" if agent else "settled"}
+    users = {row.tool: row.actors for row in inventory(found)}
+    assert users == {"look": ("desk",), "refund": ("desk",) if agent else ()}

@@ -116,7 +116,18 @@ def test_every_layer_is_tried_from_every_one_below_it() -> None:
     assert [(each.number, each.name) for each in layers] == list(enumerate(NAMES, start=1))
     assert [each.name for each in layers if each.fixed] == ["identity", "hard constraints"]
     assert layers[2].holds == ("user.costCentre",)
+    assert layers[3].holds == ("route", "step", "transient", "project")
     assert layers[4].holds == ("data.city", "project")
+    assert layers[5].holds == ("args", "messages")
+    assert layers[1].holds[0] == "instructions, tools, policies, rules, caps"
+    assert [each.set_by for each in layers] == [
+        "the gateway, which signs it",
+        "the manifest, when it is loaded",
+        "the directory of people",
+        "who starts the turn, within `may_set`",
+        "tools, what they declare in `updates`",
+        "people's and the model's words, texts of results",
+    ]
 
 
 @pytest.mark.row("P18")

@@ -1,0 +1,55 @@
+"""A record and a line say which tool a name means, and which levels won and lost."""
+
+import pytest
+from registry_kit import a_tool, an_actor, pinned
+
+from signoff.registry.catalog import build_catalog
+from signoff.registry.gates.resolution_trace import resolution_facts, resolution_line
+from signoff.registry.scopes.route import Route, Step
+
+ROUTE = Route(name="r", tools=(a_tool(),), steps=(Step(name="q", tools=(a_tool(),)), Step(name="z")))
+DESK = an_actor(own_tools=(a_tool(),), routes=(ROUTE,), shadowing="allow")
+CATALOG = build_catalog(tools=[a_tool(), a_tool("pay")], actors=[DESK])
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "tool", "levels", "line"),
+    [
+        (
+            ("r", "q"), "book_flight", "book_flight@desk.r.q", ["step", "route", "agent", "registry"],
+            "tool `book_flight` in step q: book_flight@desk.r.q (step > route > agent > registry)",
+        ),
+        (
+            ("r", "z"), "book_flight", "book_flight@desk.r", ["route", "agent", "registry"],
+            "tool `book_flight` in step z: book_flight@desk.r (route > agent > registry)",
+        ),
+        (
+            ("r", ""), "book_flight", "book_flight@desk.r", ["route", "agent", "registry"],
+            "tool `book_flight` on route r: book_flight@desk.r (route > agent > registry)",
+        ),
+        (
+            ("", ""), "book_flight", "book_flight@desk", ["agent", "registry"],
+            "tool `book_flight`: book_flight@desk (agent > registry)",
+        ),
+        (("", ""), "pay", "pay", ["registry"], "tool `pay`: pay (registry)"),
+        (("", ""), "wire", "", [], "tool `wire`: none, no layer names it"),
+    ],
+)  # fmt: skip
+def test_a_name_means_the_tool_of_the_nearest_level(
+    place: tuple[str, str], name: str, tool: str, levels: list[str], line: str
+) -> None:
+    """The levels are those that name it, nearest first, each once."""
+    route, step = place
+    facts = resolution_facts(CATALOG.tool_view(pinned(route=route, step=step)), name)
+    assert (facts["route"], facts["step"], facts["tool"], facts["levels"]) == (route, step, tool, levels)
+    assert facts["why"] == ("" if tool else "no layer names it")
+    assert resolution_line(name, facts) == line
+
+
+def test_every_layer_says_what_became_of_it_and_why() -> None:
+    """Also the one that does not name the tool."""
+    facts = resolution_facts(CATALOG.tool_view(pinned()), "pay")
+    assert facts["layers"] == [
+        "actor `desk`: absent, does not name it",
+        "the registry: won, is the nearest that names it",
+    ]
