@@ -108,7 +108,7 @@ class MutatedFile:
 
 @dataclass(frozen=True)
 class TestReach:
-    """How many seconds each test takes, by its number, and which tests run each line of each file."""
+    """How many seconds of a processor each test takes, by its number, and which tests run each line of each file."""
 
     __test__ = False
     seconds: list[float]
@@ -249,11 +249,11 @@ class MutantRuns:
         self._forget()
         self._failure = ""
         seen.switch_context(str(number))
-        begun = time.perf_counter()
+        begun = time.process_time()
         other = next((each for each in self._session.items if each.path != item.path), None)
         self._session._setupstate.teardown_exact(item)
         self._session.config.hook.pytest_runtest_protocol(item=item, nextitem=other)
-        return time.perf_counter() - begun, self._failure
+        return time.process_time() - begun, self._failure
 
     def _check(self, used: Sequence[int]) -> None:
         """Without a mutant all tests have to pass in a child, and where every function raises, some has to fail."""
@@ -298,7 +298,11 @@ class MutantRuns:
         def rank(test: int) -> tuple[float, bool, float]:
             # What has noticed others of the function, then the tests of the module itself, then what is quick.
             seconds = reach.seconds[test]
-            return -self._kills[function, test] / seconds, self._session.items[test].path.name != own, seconds
+            return (
+                -self._kills[function, test] / max(seconds, 0.001),
+                self._session.items[test].path.name != own,
+                seconds,
+            )
 
         left, tests = TESTS_SECONDS, list[int]()
         for test in sorted(reach.of(file.path, file.changed(name)), key=rank):

@@ -298,6 +298,16 @@ def test_no_word_means_two_things(language: str) -> None:
     assert set(decision_words(language)) <= {phrase.replace("-", " ") for phrase in yes | no}
 
 
+@pytest.mark.parametrize("locale", ["de", "de-AT", "de_AT", "DE"])
+def test_a_locale_has_the_words_of_its_language_and_english(locale: str) -> None:
+    """Whichever country it names, and however it is written; words that grant and words that refuse."""
+    words = decision_words(locale)
+    assert words == decision_words("de")
+    assert {words["ja"], words["approve"]} == {"approved"}
+    assert {words["nein"], words["deny"]} == {"denied"}
+    assert "oui" not in words
+
+
 def test_no_word_that_limits_an_answer_is_part_of_one() -> None:
     """What is asked about below a sign-off never stands in a phrase that is passed over above it, but to deny."""
     for language in catalogue.LANGUAGES:
