@@ -56,7 +56,8 @@ LONG = (
     "test_compose_story.py",
     "test_operations_path.py",
 )
-"""Folders and files whose tests take real seconds, or processes and servers of their own: `make test-all` runs them."""
+"""Folders and files whose tests take real seconds or processes of their own: only `make test-all` runs them, and
+`LONGEST`."""
 LONGEST = {
     "examples/test_demo.py": 136,
     "test_operations_path.py": 110,
@@ -64,46 +65,57 @@ LONGEST = {
     "test_compose_story.py": 108,
     "attacks/test_attack_false_doubts.py": 88,
     "bench/test_week.py": 85,
-    "store/test_restored_backups.py": 79,
-    "workflows/test_while_waiting_killed.py": 72,
+    "clients/test_temporal_permits.py": 79,
+    "test_compose.py": 69,
+    "workflows/test_while_waiting_killed.py": 65,
     "cli/test_cli_dev.py": 64,
     "attacks/test_attack_b_same_call_again.py": 60,
-    "workflows/test_asked_again.py": 54,
+    "workflows/test_watched_handlers.py": 59,
     "attacks/test_attack_d2_answers_without_worker.py": 50,
     "attacks/test_bounds_of_people.py": 49,
     "security/test_kills.py": 47,
     "attacks/test_attack_many_questions.py": 47,
     "attacks/test_attack_waiting_edits.py": 44,
-    "cli/test_cli_tenants.py": 44,
+    "workflows/test_asked_again.py": 43,
+    "clients/test_temporal_gate.py": 43,
     "bench/test_bench.py": 42,
     "browser/test_inbox.py": 42,
-    "test_compose.py": 41,
+    "cli/test_cli_store_clean.py": 42,
     "attacks/test_bounds_of_models.py": 39,
-    "workflows/test_watched_handlers.py": 39,
-    "cli/test_cli_store_clean.py": 37,
-    "workflows/test_worker_versions.py": 35,
+    "store/test_restored_backups.py": 38,
+    "cli/test_documented_failures.py": 38,
+    "test_helm_chart.py": 38,
+    "channels/test_twilio.py": 38,
+    "cli/test_cli_decisions.py": 38,
+    "channels/mail/test_imap.py": 37,
+    "workflows/test_worker_versions.py": 36,
+    "engine/test_store_cleanup.py": 34,
+    "gateway/vendors/test_channel_routes.py": 33,
+    "test_left_out.py": 33,
+    "test_embedded.py": 30,
+    "gateway/events/test_event_handlers.py": 30,
     "workflows/test_many_waiting.py": 29,
+    "gateway/events/test_recorders.py": 29,
     "attacks/test_attack_d4_store_begun_anew.py": 28,
     "attacks/test_bounds_of_strangers.py": 28,
-    "gateway/events/test_recorders.py": 27,
+    "channels/test_whatsapp.py": 28,
+    "gateway/mcp/test_protocol_server.py": 28,
     "browser/test_login_windows.py": 27,
-    "cli/test_documented_failures.py": 27,
-    "test_release.py": 26,
+    "cli/test_cli_credentials.py": 27,
     "attacks/test_attack_03_spent_approvals.py": 26,
     "clients/test_frameworks.py": 25,
-    "gateway/vendors/test_channel_routes.py": 24,
     "attacks/test_attack_a_rogue_poller.py": 24,
-    "workflows/test_outcomes_told.py": 23,
+    "test_proved_rows.py": 24,
     "browser/test_answers.py": 22,
-    "workflows/test_session_runs.py": 22,
+    "workflows/test_escalation.py": 22,
+    "cli/test_cli_tenants.py": 21,
     "security/test_killed_calls.py": 21,
     "attacks/test_attack_09_endless_bodies.py": 21,
-    "test_language.py": 20,
-    "test_helm_chart.py": 14,
+    "gateway/a2a/test_peer_tasks.py": 21,
+    "workflows/test_session_runs.py": 20,
     "cli/test_cli_production.py": 13,
-    "test_embedded.py": 12,
 }
-"""Files of over 20 s by how many they take: long ones begin early, so that no process works on one alone in the end."""
+"""Files of over 20 s by how many they take: they begin early, so that no process works on one alone in the end."""
 
 
 def order_of_files(files: Sequence[Path], seconds: Mapping[Path, int]) -> list[Path]:
@@ -207,7 +219,7 @@ def pytest_collection() -> Iterator[None]:
 def pytest_longest_first(items: list[pytest.Item]) -> None:
     """Marks the long tests, before `-m` chooses among all, and puts the files in the order of `order_of_files`."""
     here = Path(__file__).parent
-    long = {here / name for name in LONG}
+    long = {here / name for name in (*LONG, *LONGEST)}
     # Once a file, not once a test: there are twenty times as many.
     marked = {path: not long.isdisjoint((path, *path.parents)) for path in dict.fromkeys(item.path for item in items)}
     for item in items:
