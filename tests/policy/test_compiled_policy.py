@@ -8,9 +8,16 @@ from hypothesis import strategies as st
 from policy_samples import SCHEMA, TOOL, arguments, compiled, context
 
 from signoff.contracts.call import REQUIRES_APPROVAL, RuleReference
+from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import ConfigError
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
-from signoff.policy.compiled_policy import CompiledPolicy, CompiledRules, compile_policy, compile_rules
+from signoff.policy.compiled_policy import (
+    CallArguments,
+    CompiledPolicy,
+    CompiledRules,
+    compile_policy,
+    compile_rules,
+)
 from signoff.policy.facts import ToolFacts
 from signoff.policy.second_engine import second_program
 
@@ -520,3 +527,101 @@ def test_the_hash_of_rules_follows_their_content() -> None:
     assert (
         len({rules_of(("hide", "true")).hash, rules_of(("deny", "true")).hash, rules_of(("hide", "false")).hash}) == 3
     )
+
+
+DESK = {"name": "desk", "scope": "", "tags": []}
+FOREIGN = {"name": "desk", "tags": [2**53]}
+"""An actor that no engine may see: JSON of ours has no integer of this size."""
+
+
+def test_a_policy_reads_call_turn_tool_and_actor() -> None:
+    """Each by its name and with its own values; a number of the schema is one also where a whole one was given."""
+    text = "tool.name == 'book_flight' && actor.name == 'desk' && args.totalCost / 8.0 == 1.5 && ctx.turn == 't1'"
+    policy = compiled(auto_approve_if=text)
+    given = arguments(totalCost=12)
+    assert policy.judge(given, context(), DESK).verdict == "auto"
+    assert policy.judge(given, context(), DESK | {"name": "other"}).verdict == "ask"
+    assert policy.judge(given, context()).verdict == "ask"
+    asked = compiled(auto_approve_if="true").judge(given, context(), FOREIGN)
+    assert asked.verdict == "ask"
+    assert "an integer outside" in asked.why
+
+
+def test_rules_over_calls_read_their_arguments() -> None:
+    """With `with_args` only; data that neither engine may see apply every rule."""
+    rule = GlobalRule(name="dear", rule="args.totalCost / 8.0 > 1.5", effect="deny")
+    rules = compile_rules([rule], with_args=True)
+    shape = compiled(False).args_shape
+
+    def effect(cost: Any, *, actor: Any = DESK, ctx: Any = None) -> str:
+        call = CallArguments(arguments(totalCost=cost), shape)
+        return rules.judge(actor=actor, tool=TOOL, ctx=context() if ctx is None else ctx, call=call).effect
+
+    assert (effect(12), effect(13)) == ("none", "deny")
+    assert effect(12, actor=FOREIGN) == "deny"
+    assert effect(12, ctx=context(id=2**53)) == "deny"
+    never = compile_rules([GlobalRule(name="never", rule="false", effect="deny")], with_args=True)
+    for actor, ctx, args in ((FOREIGN, {}, {}), (DESK, {"x": 2**53}, {}), (DESK, {}, {"x": 2**53})):
+        found = never.judge(actor=actor, tool=TOOL, ctx=ctx, call=CallArguments(args, shape))
+        assert found.effect == "deny"
+        assert "an integer outside" in str(found.engines)
+    assert never.judge(actor=DESK, tool=TOOL, ctx={}, call=CallArguments({}, shape)).effect == "none"
+
+
+def test_a_verdict_tells_the_rule_and_every_answer_that_led_to_it() -> None:
+    """The rule by which people are asked, and the answers of both engines to each rule and term up to it."""
+    policy = compiled(
+        deny_if="args.flag",
+        require_approval_if="args.count > 1",
+        auto_approve_if="true",
+        terms=[{"when": "args.count > 2", "quorum": 2}, {"when": "args.count > 5", "quorum": 3}],
+    )
+    asked = policy.judge(arguments(count=3), context())
+    assert (asked.verdict, asked.rule, asked.rule_text) == (
+        "ask",
+        RuleReference(name="require_approval_if"),
+        "args.count > 1",
+    )
+    assert [each.kind for each in asked.engines] == [*["false"] * 2, *["true"] * 4, *["false"] * 2]
+    assert asked.terms.quorum == 2
+    passed = policy.judge(arguments(count=1), context())
+    assert (passed.verdict, passed.terms.quorum) == ("auto", 1)
+    assert [each.kind for each in passed.engines] == [*["false"] * 4, *["true"] * 2, *["false"] * 4]
+    assert (
+        compiled(auto_approve_if="args.flag")
+        .judge(arguments(), context())
+        .why.startswith("`auto_approve_if` is false, so ")
+    )
+
+
+def test_also_who_need_not_be_asked_is_told_whom_it_would_have_been() -> None:
+    """A gate after the policy may ask all the same: on the policy's terms, and by its route."""
+    routed = compiled(auto_approve_if="true", route_to="['user:ana']", approvers=["role:finance"])
+    assert routed.judge(arguments(), context()).terms.approvers == ("user:ana",)
+    for requires in (True, False):
+        found = compile_policy(requires, tool=TOOL, input_schema=SCHEMA, default=("role:finance",))
+        verdict = found.judge({}, {})
+        assert verdict.terms.approvers == ("role:finance",)
+        assert verdict.rule_text == ""
+
+
+def test_the_hash_is_one_of_what_the_policy_says_alone() -> None:
+    """Remembered answers hold for it: neither a new field nor a default may change it."""
+    terms = [{"when": "args.count > 2", "quorum": 2}]
+    policy = compiled(auto_approve_if=" args.flag ", terms=[{"when": " args.count > 2", "quorum": 2}])
+    assert policy.hash == sha256_hex({"requires_approval": {"auto_approve_if": "args.flag", "terms": terms}})
+    assert compiled(True).hash == sha256_hex({"requires_approval": True})
+
+
+@pytest.mark.parametrize("field", ["only", "secret"])
+def test_a_name_in_show_that_is_no_argument_is_told_by_its_field(field: str) -> None:
+    """An editor marks the line by it."""
+    with pytest.raises(ConfigError) as refused:
+        compiled(show={field: ["curency"]})
+    assert (refused.value.context["field"], refused.value.context["value"]) == (f"show.{field}", "curency")
+
+
+def test_a_handler_alone_may_let_a_call_pass() -> None:
+    """So that nobody says of such a tool that people are always asked."""
+    assert compiled(handler="desk.rules:judge").needs_person == "maybe"
+    assert compiled(handler="desk.rules:judge", deny_if="args.flag").needs_person == "always"
