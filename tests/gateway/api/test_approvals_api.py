@@ -204,6 +204,7 @@ async def test_a_stranger_cannot_make_a_turn_longer(gateway: GatewayRig) -> None
     named = parse_approval_id(approval)
     assert named is not None
     handle = gateway.turns.client.get_workflow_handle(named.turn.workflow_id)
+    await gateway.turns.suspended(named.turn)
     before = (await handle.describe()).history_length
     for _ in range(3):
         assert (await gateway.decide(approval, verdict="approved", **{"as": "guest"})).status_code == 403
