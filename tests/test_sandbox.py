@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from real_time import let_pass
+from temporalio import workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 from temporalio.converter import PayloadCodec
@@ -20,6 +21,8 @@ from signoff.temporal.encryption import Encryption, EncryptionCodec
 from signoff.testing.scripted_model import calls, respond
 from signoff.worker import FencedRunner, SignoffPlugin, build_deps
 from signoff.workflows.actor_turn import ActorTurn
+from signoff.workflows.handler_run import HandlerRun
+from signoff.workflows.session import Session
 
 SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 
@@ -40,6 +43,12 @@ async def test_a_turn_does_nothing_that_the_sandbox_forbids(client: Client, stor
         namespace=client.namespace,
     )
     assert (await replayer.replay_workflow(history)).replay_failure is None
+
+
+@pytest.mark.parametrize("kind", [ActorTurn, Session, HandlerRun])
+def test_our_workflows_ask_for_no_sandbox(kind: type) -> None:
+    """All of their modules are shared, so it would watch nothing, and cost a twelfth of a worker's time."""
+    assert not workflow._Definition.must_from_class(kind).sandboxed
 
 
 class OwnCodec(PayloadCodec):
