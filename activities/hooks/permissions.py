@@ -86,10 +86,11 @@ class PermissionCache:
         return kept.permission if fresh else None
 
     def keep(self, key: str, found: _Kept) -> None:
-        """Keeps an answer, unless one is there that was asked for later."""
+        """Keeps an answer, unless one is there that was asked for later, or a denial at the same moment."""
         other = self._kept.get(key)
-        # Of two that were asked at once the slower one may tell of the time before a permission was taken back.
-        if other is not None and (other.began, not other.permission.allowed) > (found.began, True):
+        # Of two that were asked at once the slower one may tell of the time before a permission was taken back. Of two
+        # that began in one moment of the clock the no stands.
+        if other is not None and (other.began, not other.permission.allowed) >= (found.began, True):
             return
         self._kept.pop(key, None)
         if len(self._kept) >= _KEPT:

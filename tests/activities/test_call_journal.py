@@ -20,12 +20,13 @@ from activity_kit import (
     task_for,
     worker_deps,
 )
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 from temporalio.exceptions import ApplicationError
 from turn_fixtures import Ledger, pay_tool
 
-from signoff.activities.call_journal import Journal, RecordActivity
+from signoff.activities.call_journal import Journal, RecordActivity, make_hand_over
 from signoff.activities.gate_activity import GateActivity
+from signoff.activities.hooks.tool_hooks import judge_past_call
 from signoff.activities.outcome_activity import OutcomeActivity
 from signoff.approvals.audit_events import attempt_entry, fingerprint
 from signoff.audit.log import TURNS_KEYS, AuditLog
@@ -41,6 +42,9 @@ from signoff.contracts.receipt import Receipt
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor, ExternalAgent
 from signoff.registry.handler_adapters import run_elsewhere
+from signoff.store.questions import approval_rows
+from signoff.store.questions import questions as stored_questions
+from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions
 from signoff.store.refusal_counts import refusals_since
 from signoff.store.store import Store
@@ -234,6 +238,7 @@ async def test_the_end_of_a_turn_writes_what_it_saw_and_nothing_for_others(store
     ("kind", "named", "state"),
     [
         ("ending", "own", "cancelled"),
+        ("ending", "own, of no revision", "pending"),
         ("attempt", "own", "pending"),
         ("ending", "other", "pending"),
         ("ending", "none", "pending"),
@@ -245,13 +250,68 @@ async def test_a_turn_tells_how_its_own_question_ended(store: Store, kind: str, 
     deps = worker_deps(store, tool)
     question = await asked(deps, tool)
     other = await asked(deps, tool, ctx=pinned(turn="t2"))
-    approval = {"own": question.id, "other": other.id, "none": 7}[named]
-    facts = {"approval": approval, "revision": 1, "state": "cancelled"}
+    approval = {"other": other.id, "none": 7}.get(named, question.id)
+    facts = {"approval": approval, "state": "cancelled"} | ({} if "revision" in named else {"revision": 1})
     seen = SEEN.model_copy(update={"key": "e", "kind": kind, "data": facts})
     await environment(RECORD).run(RecordActivity(deps).record, RecordTask(audit=(seen,)))
     rows = [await Questions(store).read(each.id) for each in (question, other)]
     assert [each is not None and each.request(each.latest).state for each in rows] == [state, "pending"]
     assert f"{TURNS_KEYS}e" in [each.key for each in await AuditLog(store).stream(TURN.workflow_id)]
+
+
+async def test_questions_end_in_one_order_and_what_was_read_of_one_is_not_read_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each stays locked: two turns' writes that met in different orders would wait for each other."""
+    tool = pay_tool(Ledger(), ApprovalPolicy(require_approval_if="true"))
+    deps = worker_deps(store, tool)
+    first, second, third = [await asked(deps, tool, call=call) for call in ("c1.1", "c1.3", "c1.2")]
+    rows = await Questions(store).read(first.id)
+    locked: list[str] = []
+    anew: list[str] = []
+    lock, read = stored_questions.lock_approval, approval_rows.read_rows
+
+    def lock_approval(connection: Connection, approval: str) -> None:
+        locked.append(approval)
+        lock(connection, approval)
+
+    def read_rows(connection: Connection, approval: str) -> ApprovalRows | None:
+        anew.append(approval)
+        return read(connection, approval)
+
+    def ending(approval: str) -> AuditEntry:
+        facts = {"approval": approval, "revision": 1, "state": "cancelled"}
+        return SEEN.model_copy(update={"key": f"e/{approval}", "kind": "ending", "data": facts})
+
+    async def end() -> None:
+        journal = Journal(deps, tool)
+        await journal.receive((ending(first.id),), first.id)
+        write = journal.together([], rows)
+        assert write is not None
+        await store.run(write)
+
+    monkeypatch.setattr(stored_questions, "lock_approval", lock_approval)
+    monkeypatch.setattr(approval_rows, "read_rows", read_rows)
+    await environment().run(end)
+    assert (locked, anew) == ([first.id], [])
+    task = RecordTask(audit=(ending(second.id), ending(third.id)))
+    await environment(RECORD).run(RecordActivity(deps).record, task)
+    assert locked == [first.id, third.id, second.id]
+    monkeypatch.undo()
+    ended = [await Questions(store).read(each.id) for each in (first, second, third)]
+    assert [each is not None and each.request(each.latest).state for each in ended] == ["cancelled"] * 3
+
+
+async def test_there_is_nothing_to_write_where_nothing_of_ones_own_was_seen() -> None:
+    """So that no transaction begins for it: of another turn, or in no turn, nothing is taken; what stands beside is."""
+    other = SEEN.model_copy(update={"stream": "turn/main/s/other"})
+
+    async def writes() -> list[bool]:
+        given: list[tuple[Any, Any]] = [((SEEN,), ()), ((), ()), ((other,), ()), ((other,), (SEEN,))]
+        return [make_hand_over(seen, beside) is not None for seen, beside in given]
+
+    assert await environment().run(writes) == [True, False, False, True]
+    assert await environment(workflow_type="Foreign").run(writes) == [False, False, False, True]
 
 
 async def test_what_a_turn_says_is_marked_as_its_word(store: Store) -> None:
@@ -364,6 +424,36 @@ async def test_what_takes_no_ticket_names_none(store: Store, denied: bool) -> No
     assert kinds == ({"outcome": 1} if denied else {"auto": 1, "execution": 2, "outcome": 2})
     assert all(permit.digest[:16] in each.key for each in records)
     assert [each.facts for each in records if "ticket" in each.facts] == []
+
+
+async def test_a_call_is_recorded_under_its_ticket_and_a_read_under_each_of_its_runs(store: Store) -> None:
+    """A ticket is begun once, by whichever attempt; without one a run, an activity or an attempt more is another."""
+    kept: dict[bool, list[str]] = {}
+    runs = [{}, {"attempt": 2}, {"workflow_run_id": "another"}]
+    for read_only in (False, True):
+        tool = free(Ledger(), read_only=read_only)
+        deps, task = worker_deps(store, tool), task_for(tool)
+        for info in runs:
+            await run(deps, tool, task, environment(tool.name, **info))
+        keys = [each.key.split("/") for each in await written(store) if task.permit.digest in each.key]
+        kept[read_only] = ["/".join(["digest" if part == task.permit.digest else part for part in key]) for key in keys]
+    assert kept[False] == ["execution/c1.1/digest", "outcome/c1.1/digest/ok"]
+    tries = [key.split("/")[3] for key in kept[True] if key.startswith("execution/")]
+    assert kept[True] == [
+        key for each in tries for key in (f"execution/c1.1/digest/{each}", f"outcome/c1.1/digest/{each}/ok")
+    ]
+    assert (len(set(tries)), {len(each) for each in tries}) == (3, {16})
+
+
+async def test_a_call_that_no_rule_judged_names_no_engines(store: Store) -> None:
+    """Its record says nothing of who let it run but that nobody was asked."""
+    tool = pay_tool(Ledger(), FREE)
+    deps, permit = worker_deps(store, tool), permit_for(tool)
+    found = await judge_past_call(deps.catalog, pinned(), call_of(), SECRET, AT)
+    for verdict, engines in ((found.verdict, deps.catalog.policy("pay").evaluators), (None, None)):
+        judged = found.model_copy(update={"verdict": verdict})
+        entries = await Journal(deps, tool).start_entries(permit, judged, SECRET, permit.digest)
+        assert [entry.data.get("engines") for entry in entries] == [engines, None]
 
 
 async def test_a_stale_permit_is_recorded(store: Store) -> None:

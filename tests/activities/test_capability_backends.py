@@ -27,6 +27,7 @@ from signoff.contracts.activity_messages import OutcomeTask, ToolReply
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import OUTCOME
 from signoff.keys.secrets import SecretProvider
+from signoff.keys.tls_trust import load_trust
 from signoff.registry.capabilities import (
     KINDS,
     Backend,
@@ -314,6 +315,20 @@ async def test_a_redirect_is_told_and_not_followed(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(capability_backends, "REPLY_BYTES", 99)
     with pytest.raises(CapabilityError, match="REPLY_TOO_LARGE"):
         await hosts.request("GET", "https://api.example.com/large")
+
+
+async def test_declared_hosts_are_believed_by_the_authorities_of_all_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that the environment names: a house's own stand before no handler's call otherwise."""
+    trusts: list[Any] = []
+    client = httpx.AsyncClient
+
+    def made(**fields: Any) -> httpx.AsyncClient:
+        trusts.append(fields.get("verify"))
+        return client(**fields)
+
+    monkeypatch.setattr(httpx, "AsyncClient", made)
+    assert (await network("api.example.com").request("GET", "https://api.example.com/")).status == 200
+    assert trusts == [load_trust()]
 
 
 async def test_secrets_are_read_when_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,22 +1,39 @@
 """`signoff.outcome`: the ticket tells what became of a call that nobody heard of again."""
 
 import dataclasses
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, WHO, about, environment, free, outcome_of_lost, permit_for, summary, worker_deps
+from activity_kit import (
+    ARGS,
+    TURN,
+    WHO,
+    about,
+    environment,
+    free,
+    outcome_of_lost,
+    permit_for,
+    pinned,
+    summary,
+    worker_deps,
+)
 from activity_kit import asked as ask
+from sqlalchemy import text
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
-from turn_fixtures import Ledger, pay_tool
+from turn_fixtures import GUEST, Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.outcome_activity import OutcomeActivity
 from signoff.approvals.doubt_report import HAPPENED_NOTE
+from signoff.audit.log import TURNS_KEYS, AuditLog
 from signoff.contracts.activity_messages import GateTask, OutcomeTask, ToolReply
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
+from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.message import CallPart
 from signoff.contracts.names import OUTCOME
 from signoff.contracts.person import Person
@@ -25,9 +42,12 @@ from signoff.people.login import id_from_login
 from signoff.people.vouched_directory import vouch
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict
+from signoff.registry.actor import Actor, ExternalAgent
 from signoff.registry.capabilities import Capabilities
-from signoff.registry.hooks import HookContext, Permission
+from signoff.registry.handler_adapters import run_elsewhere
+from signoff.registry.hooks import CannotTell, HookContext, Permission
 from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
@@ -46,8 +66,10 @@ DONE = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Con
 
 async def asked(store: Store, tool: Tool = TOOL, env: ActivityEnvironment | None = None, **fields: Any) -> ToolReply:
     """What became of the one call?"""
-    deps = worker_deps(store, tool, people=fields.pop("people", ()), profile=fields.pop("profile", "development"))
-    deps = dataclasses.replace(deps, verifier=SIGNER.verifier())
+    of_catalog = {name: fields.pop(name) for name in ("people", "profile", "actors") if name in fields}
+    deps = dataclasses.replace(worker_deps(store, tool, **of_catalog), verifier=SIGNER.verifier())
+    ahead = fields.pop("ahead", timedelta(0))
+    deps = dataclasses.replace(deps, clock=lambda: datetime.now(UTC) + ahead)
     task = OutcomeTask(**{"permit": PERMIT, "tool": "pay"} | fields)
     return await outcome_of_lost(deps, task, env)
 
@@ -309,3 +331,201 @@ async def test_the_log_says_which_word_was_not_written(store: Store, caplog: pyt
     await asked(store, people=[APPROVER], **HELD | {"happened": word})
     why = "an outcome was reported for a ticket that nobody claimed"
     assert lines() == [f"that pay happened cannot be written: {why}"]
+
+
+AGENT = Actor(name="desk", model="", external=ExternalAgent(acts_for=("user:guest",)))
+OUTSIDE = free(LEDGER, runs="external", handler=run_elsewhere)
+
+
+async def reported(store: Store, report: str, tool: Tool = OUTSIDE, **fields: Any) -> ToolReply:
+    """What is said of the one call, which its agent runs, on a `look` or when it is given up."""
+    return await asked(store, tool, **{"actors": [AGENT], "permit": permit_for(tool), "report": report} | fields)
+
+
+async def endings(store: Store) -> list[tuple[str, str, dict[str, Any]]]:
+    """Kind, key and facts of what is on record of how the one call ended."""
+    records = await AuditLog(store).stream(TURN.workflow_id)
+    return [(each.kind, each.key, json.loads(each.data)) for each in records if "outcome/" in each.key]
+
+
+async def test_what_an_agent_reported_is_the_outcome_of_its_call(store: Store) -> None:
+    """Nothing is the outcome until then. Its record was written with the report, and nothing is added to it here."""
+    key = permit_for(OUTSIDE).digest
+    assert await reported(store, "look") == ToolReply()
+    await store.claim(key, **WHO)
+    assert await reported(store, "look") == ToolReply()
+    await store.record(key, DONE)
+    for report in ("look", "give_up"):
+        assert (await reported(store, report)).outcome == DONE
+    assert await endings(store) == []
+
+
+@pytest.mark.parametrize("report", ["look", "give_up"])
+@pytest.mark.parametrize(
+    ("whose", "fields"),
+    [
+        ({"workflow": "turn/main/s/other"}, {}),
+        ({"call": "c1.2"}, {}),
+        ({"tool": "other"}, {}),
+        ({}, {"tool": TOOL, "actors": [Actor(name="desk", model="scripted")]}),
+        ({}, {"tool": dataclasses.replace(OUTSIDE, name="other"), "permit": permit_for(OUTSIDE)}),
+        ({}, {"profile": "production"}),
+    ],
+)
+async def test_no_report_of_another_call_is_told(
+    store: Store, report: str, whose: dict[str, str], fields: dict[str, Any]
+) -> None:
+    """Another's ticket, a tool that its worker runs or that is gone, a turn nobody vouches for: nothing is said."""
+    key = permit_for(fields.get("tool", OUTSIDE)).digest if "permit" not in fields else fields["permit"].digest
+    await store.claim(key, **WHO | whose)
+    assert await reported(store, report, **fields) == ToolReply()
+    assert (await store.read_ticket(key)).state == "claimed"
+    await store.record(key, DONE)
+    assert await reported(store, report, **fields) == ToolReply()
+    assert await endings(store) == []
+
+
+async def test_a_call_whose_agent_is_given_up_is_in_doubt(store: Store) -> None:
+    """By its ticket and on record, with how it was dispatched; a report that comes later is believed."""
+    key = permit_for(OUTSIDE).digest
+    await store.claim(key, **WHO)
+    for _ in range(2):
+        assert summary(await reported(store, "give_up")) == ("in_doubt", IN_DOUBT_TEXT)
+    assert (await store.read_ticket(key)).outcome.code == "in_doubt"
+    ((kind, name, facts),) = await endings(store)
+    assert (kind, name) == ("in_doubt", f"outcome/c1.1/{key}/in_doubt")
+    assert (facts["ticket"], facts["actor"], facts["scope"]) == (key, "desk", "generalist")
+    await store.record(key, DONE)
+    assert (await reported(store, "look")).outcome == DONE
+
+
+async def test_a_call_is_not_given_up_without_its_record(store: Store) -> None:
+    """Ticket and record say the same: where the one cannot be written the other is not."""
+    key = permit_for(OUTSIDE).digest
+    await store.claim(key, **WHO)
+    await store.run(lambda connection: connection.execute(text("DROP TABLE audit_records")).close())
+    with pytest.raises(StoreUnavailable):
+        await reported(store, "give_up")
+    assert (await store.read_ticket(key)).state == "claimed"
+
+
+async def test_a_ticket_that_cannot_be_given_up_is_told_to_who_runs_the_worker(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is void already, as nobody began it: the turn hears nothing, and the log says of which tool and why."""
+    key = permit_for(OUTSIDE).digest
+    await store.void_unclaimed(key, **WHO)
+    assert await reported(store, "give_up") == ToolReply()
+    lines = [record.getMessage().partition(" ({")[0] for record in caplog.records if "became" in record.getMessage()]
+    why = "an outcome was reported for a ticket that nobody claimed"
+    assert lines == [f"what became of pay cannot be written: {why}"]
+    assert await endings(store) == []
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_the_outcome_is_the_turns_word_where_the_store_knows_of_no_call(store: Store, own: bool) -> None:
+    """A read has no ticket: that it was begun, and failed, only the turn says; a claimed ticket bears it out."""
+    reads = free(LEDGER, read_only=True)
+    permit = permit_for(reads)
+    if own:
+        await store.claim(permit.digest, **WHO)
+    await asked(store, reads, permit=permit, args=Content(inline=ARGS))
+    ((_, key, facts),) = await endings(store)
+    assert (key.startswith(TURNS_KEYS), facts.get("by")) == (not own, None if own else "turn")
+    assert (facts["code"], facts["actor"]) == ("execution_failed", "desk")
+
+
+async def test_a_tool_that_still_runs_is_not_looked_up_and_nobody_is_told_of_anothers(store: Store) -> None:
+    """Looked up it would be said not to have happened; a ticket of another turn reveals not even that it runs."""
+    await store.claim(PERMIT.digest, **WHO)
+    await store.record_heartbeat(PERMIT.digest)
+    with pytest.raises(ApplicationError, match="the tool may still be running") as caught:
+        await asked(store)
+    assert caught.value.type == "StillRuns"
+    other = ticket_key(PERMIT.digest, 2)
+    await store.claim(other, **WHO | {"workflow": "turn/main/s/other"})
+    await store.record_heartbeat(other)
+    assert summary(await asked(store, ticket=2)) == ("in_doubt", IN_DOUBT_TEXT)
+
+
+async def test_a_ticket_that_is_given_up_names_the_request_of_its_turn(store: Store) -> None:
+    """By the nonce of who asked, as a claimed one does: a later turn of the same id is told apart by it."""
+    permit = permit_for(TOOL, ctx=pinned(user=GUEST.model_copy(update={"nonce": "n1"})))
+    assert (await asked(store, permit=permit)).again == "lapsed"
+    assert (await store.read_ticket(permit.digest)).nonce == "n1"
+
+
+@pytest.mark.parametrize(("kind", "approver"), [("approved", "approver"), ("auto", "")])
+async def test_a_probe_is_told_of_the_settings_and_of_no_approval_that_the_call_did_not_need(
+    store: Store, kind: Any, approver: str
+) -> None:
+    """What ran by a rule ran by no person, though people were asked about it before."""
+    told: list[ToolContext] = []
+
+    async def look(args: dict[str, Any], context: ToolContext) -> CannotTell:
+        told.append(context)
+        return CannotTell()
+
+    schema = {"type": "object", "properties": {"region": {"type": "string"}}}
+    tool = pay_tool(LEDGER, probe=look, settings_schema=schema, settings={"region": "eu"})
+    await answer(store, about(await ask(worker_deps(store, tool), tool)))
+    permit = permit_for(tool, kind=kind)
+    await store.claim(permit.digest, **WHO)
+    assert summary(await asked(store, tool, permit=permit, **HELD))[0] == "in_doubt"
+    assert [(each.decided_by, each.settings) for each in told] == [(approver, {"region": "eu"})]
+
+
+def turning(words: str, **fields: Any) -> ApprovalPolicy:
+    """A policy whose rules, where they say SOON, mean an hour from now."""
+    soon = f"'{datetime.now(UTC) + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}'"
+    return ApprovalPolicy.model_validate({"route_to": words.replace("SOON", soon)} | fields)
+
+
+ANA_NOW = "ctx.now.at < SOON ? ['user:ana'] : ['role:approvers']"
+DENIED_NOW = {"deny_if": "ctx.now.at < SOON", "route_to": "ctx.now.at < SOON ? ['user:bo'] : ['user:al']"}
+
+
+@pytest.mark.parametrize(("subject", "written"), [("ana", True), ("bo", False)])
+async def test_the_word_is_of_those_who_could_give_it_when_people_were_asked(
+    store: Store, subject: str, written: bool
+) -> None:
+    """Whatever day it is by now, on which others would be asked."""
+    tool = pay_tool(LEDGER, turning(ANA_NOW))
+    word = await begun(store, tool, subject=subject)
+    given = HELD | {"permit": permit_for(tool), "happened": word}
+    reply = await asked(store, tool, people=[BOSS, BO, ANA], ahead=timedelta(hours=30), **given)
+    assert (reply.outcome is not None) == written
+
+
+@pytest.mark.parametrize(("subject", "written"), [("al", True), ("bo", False)])
+async def test_where_the_call_was_denied_when_people_were_asked_the_word_is_of_those_asked_by_now(
+    store: Store, subject: str, written: bool
+) -> None:
+    """On no terms could anybody have been asked about it then."""
+    people = [BOSS, BO, ANA, a_person("al")]
+    soon = f"'{datetime.now(UTC) + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}'"
+    policy = ApprovalPolicy.model_validate({name: rule.replace("SOON", soon) for name, rule in DENIED_NOW.items()})
+    tool = pay_tool(LEDGER, policy)
+    word = await begun(store, tool, subject=subject)
+    given = HELD | {"permit": permit_for(tool), "happened": word}
+    reply = await asked(store, tool, people=people, ahead=timedelta(hours=30), **given)
+    assert (reply.outcome is not None) == written
+
+
+@pytest.mark.parametrize(("subject", "written"), [("ana", True), ("bo", False)])
+async def test_the_word_is_of_nobody_whom_the_question_did_not_ask(store: Store, subject: str, written: bool) -> None:
+    """Those whom a deploy added since were shown no question."""
+    asks_ana = ApprovalPolicy(approvers=("user:ana",))
+    tool = pay_tool(LEDGER, ApprovalPolicy(approvers=("user:ana", "role:approvers")))
+    word = await begun(store, pay_tool(LEDGER, asks_ana), subject=subject)
+    given = HELD | {"permit": permit_for(tool), "happened": word}
+    reply = await asked(store, tool, people=[BOSS, BO, ANA], **given)
+    assert (reply.outcome is not None) == written
+
+
+async def test_a_word_about_what_nobody_was_asked_is_not_written(store: Store) -> None:
+    """Neither is it an error: the turn goes on asking."""
+    await store.claim(PERMIT.digest, **WHO)
+    word = about(await ask(worker_deps(store, TOOL), TOOL, ctx=pinned(turn="t2"), doubt=1), **SAID)
+    assert await asked(store, people=[APPROVER], **HELD | {"happened": word}) == ToolReply()
+    assert (await store.read_ticket(PERMIT.digest)).state == "claimed"

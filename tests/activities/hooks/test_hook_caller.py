@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from signoff.activities.hooks.hook_caller import NoAnswer, ask
+from signoff.activities.handler_runner import HandlerEnded
+from signoff.activities.hooks.hook_caller import NoAnswer, ask, await_within, call_function
 from signoff.registry.hooks import Hook
 
 YES = Hook[bool](
@@ -65,6 +66,27 @@ async def test_whatever_is_no_answer_is_told_in_one_form_of_words(function: Any,
     assert str(none.value) == why
 
 
+@pytest.mark.parametrize(
+    ("function", "error", "words"),
+    [
+        (cancels, HandlerEnded, "it cancelled itself"),
+        (raises(SystemExit(3)), HandlerEnded, "it tried to end the process (SystemExit)"),
+        (raises(KeyboardInterrupt()), HandlerEnded, "it tried to end the process (KeyboardInterrupt)"),
+        (raises(StopIteration()), HandlerEnded, "it raised StopIteration"),
+        (raises(ValueError("Ana owes 20")), ValueError, "Ana owes 20"),
+        (hangs, TimeoutError, "no answer within 0.05 s"),
+    ],
+)
+async def test_what_ends_more_than_itself_is_an_error_that_says_so(
+    function: Any, error: type[Exception], words: str
+) -> None:
+    """For callers that tell a developer: a function's own error comes as it is, all else as one that ends nothing."""
+    seconds = 0.05 if function is hangs else 60.0
+    with pytest.raises(error) as raised:
+        await await_within(call_function(function, {}), seconds)
+    assert (type(raised.value), str(raised.value)) == (error, words)
+
+
 async def test_who_gives_no_answer_in_time_is_left() -> None:
     """Though it takes no notice of that."""
     with pytest.raises(NoAnswer) as none:
@@ -86,6 +108,8 @@ async def test_a_plain_function_runs_in_a_thread_and_an_async_one_here() -> None
 
     assert (await ask(YES, plain, {}), await ask(YES, here, {})) == (True, False)
     assert seen[0] is not threading.current_thread()
+    # A plain one that hangs is to be found by name in a process, and keeps none from ending.
+    assert (seen[0].daemon, seen[0].name) == (True, "signoff policy handler")
     assert seen[1] is threading.current_thread()
 
 

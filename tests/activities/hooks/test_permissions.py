@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,10 @@ from signoff.contracts.decision import GrantRequest
 from signoff.contracts.errors import ConfigError, StoreUnavailable
 from signoff.contracts.grant import GrantScope
 from signoff.contracts.person import Person, Principal
+from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.directory import development_directory
+from signoff.people.login import id_from_login
+from signoff.people.vouched_directory import vouch
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import build_catalog
 from signoff.registry.hooks import HookContext, Permission
@@ -25,6 +29,7 @@ from signoff.registry.registry import ToolRegistry
 from signoff.registry.tool import Tool
 from signoff.store.grants import Grants, write_grant
 from signoff.store.store import Store
+from signoff.store.vouched_people import vouched_writer
 from signoff.testing.scripted_model import calls, respond
 
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
@@ -139,6 +144,14 @@ async def test_a_check_is_told_no_more_than_its_answer_is_kept_for(store: Store)
     assert (context.session, context.actor, context.tenant) == ("s", "desk", "main")
 
 
+async def test_a_check_is_told_the_declared_context_for_which_its_answer_is_kept(store: Store) -> None:
+    """The fields of the manifest and what the session has collected."""
+    rig = Rig(store)
+    await rig.says(extra={"user.limit": 7, "data": {"amount": 2}})
+    [(_, context)] = rig.guard.asked
+    assert (context.context, context.data) == ({"user": {"limit": 7}}, {"amount": 2})
+
+
 @pytest.mark.parametrize("people", [(), (Person(id="ana"), Person(id="guest", tier="trusted")), (Person(id="ben"),)])
 async def test_a_change_of_people_drops_what_was_kept(store: Store, people: tuple[Person, ...]) -> None:
     """Of whomever: a check may ask who leads whom. It is not kept for when the change is taken back, either."""
@@ -150,6 +163,48 @@ async def test_a_change_of_people_drops_what_was_kept(store: Store, people: tupl
     assert await rig.says(deps=before) == YES
     assert await rig.says(deps=after) == NO
     assert await rig.says(deps=before) == NO
+
+
+async def test_a_change_of_another_tenants_people_drops_nothing(store: Store) -> None:
+    """A check learns of nobody there."""
+    rig = await Rig(store).allowed()
+    people = development_directory([Person(id="ana", tenant="other")])
+    assert await rig.says(deps=dataclasses.replace(rig.deps, people=people)) == YES
+
+
+SIGNER = Signer(PrivateKeys(keys=(new_key(NOW - timedelta(days=9)),)))
+LOGIN = "https://login.example.com#7"
+CY = Person(id=id_from_login(LOGIN), tenant="other", identities={"oidc": (LOGIN,)})
+ANA = Person(id="ana", tenant="other", identities={"email": ("ana@example.com",)})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "names"),
+    [(CY, CY.model_copy(update={"roles": ("late",)}), ()), (CY, None, ()), (None, CY, ()), (None, CY, ANA.id)],
+    ids=["other roles", "signed out", "first seen", "somebody else"],
+)
+async def test_a_change_of_whom_a_login_vouches_for_drops_what_was_kept(
+    store: Store, before: Person | None, after: Person | None, names: str
+) -> None:
+    """Also where nobody declared has changed: the login turns out to be a declared person's, or makes another one."""
+    rig = Rig(store)
+    people = development_directory([ANA])
+    rig.deps = dataclasses.replace(rig.deps, people=people, verifier=SIGNER.verifier())
+
+    async def sign_in(person: Person | None) -> None:
+        claimed = ANA.identities["email"] if names else ()
+        life = timedelta(days=1 if person else -1)
+        vouched = vouch(SIGNER, person or CY, names=claimed, now=NOW, lifetime=life)
+        await store.run(vouched_writer(vouched))
+
+    asking: dict[str, Any] = {"tenant": "other", "user": Principal(user=CY.id)}
+    if before is not None:
+        await sign_in(before)
+    assert await rig.says(**asking) == YES
+    rig.guard.says = NO
+    assert await rig.says(**asking) == YES
+    await sign_in(after)
+    assert await rig.says(**asking) == NO
 
 
 async def test_what_was_asked_while_people_changed_is_not_kept(store: Store) -> None:
@@ -231,6 +286,18 @@ async def test_a_clock_that_is_set_back_lengthens_nothing(store: Store, monkeypa
     assert await rig.says() == NO
 
 
+@pytest.mark.parametrize(("seconds", "found"), [(59.5, YES), (60.0, NO)])
+async def test_an_answer_is_good_until_its_last_moment_and_not_in_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch, seconds: float, found: Permission
+) -> None:
+    """By the time since the machine's start, while the time of day stands."""
+    moments = SimpleNamespace(monotonic=lambda: 1_000.0)
+    monkeypatch.setattr(permissions, "time", moments)
+    rig = await Rig(store).allowed()
+    moments.monotonic = lambda: 1_000.0 + seconds
+    assert await rig.says() == found
+
+
 async def test_no_answer_is_not_kept(store: Store) -> None:
     """A check that fails denies the one call; the next one asks again."""
     rig = Rig(store)
@@ -240,9 +307,17 @@ async def test_no_answer_is_not_kept(store: Store) -> None:
     assert await rig.says() == YES
 
 
+@pytest.mark.parametrize("one_moment", [True, False])
 @pytest.mark.parametrize("later_first", [True, False])
-async def test_the_later_of_two_answers_counts(store: Store, later_first: bool) -> None:
-    """A slow yes of before a permission was taken back does not stand in for the quick no of after it."""
+async def test_the_later_of_two_answers_counts(
+    store: Store, monkeypatch: pytest.MonkeyPatch, later_first: bool, one_moment: bool
+) -> None:
+    """A slow yes of before a permission was taken back does not stand in for the quick no of after it.
+
+    Of two that were asked in one moment of the clock nobody knows which was later: the no counts.
+    """
+    if one_moment:
+        monkeypatch.setattr(permissions, "time", SimpleNamespace(monotonic=lambda: 1_000.0))
     rig = Rig(store)
     gates = [asyncio.Event(), asyncio.Event()]
     waiting = list(zip(gates, (YES, NO), strict=True))
@@ -275,7 +350,8 @@ async def test_without_a_store_every_call_is_asked_about(store: Store, monkeypat
         raise StoreUnavailable("the store did not answer")
 
     monkeypatch.setattr(Grants, "state_of", away)
-    assert await rig.says() == NO
+    assert [await rig.says(), await rig.says()] == [NO, NO]
+    assert [args for args, _ in rig.guard.asked] == [ARGS, ARGS, ARGS]
 
 
 async def test_the_oldest_make_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import inspect
 import json
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,16 +14,18 @@ from activity_kit import ARGS, asked, environment, permit_for, pinned, run, sent
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
-from signoff.activities.hooks.policy_handlers import verdict_of
+from signoff.activities.hooks.policy_handlers import terms_at, verdict_of
+from signoff.activities.hooks.tool_hooks import judge_past_call
 from signoff.audit.log import AuditLog
 from signoff.contracts.activity_messages import GateDecision, GateTask
-from signoff.contracts.call import RuleReference
+from signoff.contracts.call import PERMISSION_RULE, RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.message import CallPart
 from signoff.contracts.names import GATE
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, ShownArguments, Term
 from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict
+from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
 
@@ -98,7 +101,7 @@ def _fresh() -> Iterator[None]:
 
 def handled(ledger: Ledger | None = None, function: str = "answer", **fields: Any) -> Tool:
     """A tool whose policy has a handler."""
-    of_tool = {name: fields.pop(name) for name in ("secrets", "effect") if name in fields}
+    of_tool = {name: fields.pop(name) for name in ("secrets", "effect", "check_permissions") if name in fields}
     return pay_tool(ledger or Ledger(), ApprovalPolicy(handler=f"test_policy_handlers:{function}", **fields), **of_tool)
 
 
@@ -270,6 +273,67 @@ async def test_global_rules_stand_above_the_handler(store: Store, effect: Any, v
     (gate_decision,) = await gate(store, handled(), policies=[GlobalRule(name="all", rule="true", effect=effect)])
     assert (gate_decision.kind, len(SEEN)) == (verdict, asked)
     assert gate_decision.rule == (RuleReference(kind="global", name="all") if effect == "require_approval" else None)
+
+
+async def test_a_handler_lets_nothing_pass_to_which_the_permission_check_objects(store: Store) -> None:
+    """Where people may let it pass they are asked, whatever the handler says."""
+
+    async def objects(args: Any, context: HookContext) -> Permission:
+        return Permission.deny("not yours", can_override=True)
+
+    SAYS.append("auto")
+    (gate_decision,) = await gate(store, handled(check_permissions=objects))
+    assert gate_decision.request is not None
+    assert (gate_decision.kind, gate_decision.rule, gate_decision.request.rule_text) == (
+        "ask",
+        PERMISSION_RULE,
+        "not yours",
+    )
+
+
+MORNING, EVENING = (datetime(2026, 11, 3, hour, tzinfo=UTC) for hour in (9, 22))
+ARGS_ASK_ANA = ApprovalPolicy(route_to="args.amount > 10 ? ['user:ana'] : ['user:bo']")
+CLOCK_ASKS = ApprovalPolicy(route_to="ctx.now.hour < 12 ? ['user:ana'] : ['user:bo']")
+CLOCK_DENIES = ApprovalPolicy(deny_if="ctx.now.hour < 12", approvers=("user:bo",))
+HANDLER_ASKS = ApprovalPolicy(handler="test_policy_handlers:answer", approvers=("user:bo",))
+
+
+def by_hour(call: HandlerCall, context: dict[str, Any]) -> HandlerVerdict:
+    """An answer that asks administrators in the morning."""
+    return HandlerVerdict("ask", "admin" if context["now"]["hour"] < 12 else "user")
+
+
+@pytest.mark.parametrize(
+    ("policy", "judged", "at", "approvers", "handler_calls"),
+    [
+        (ARGS_ASK_ANA, MORNING, MORNING, ("user:ana",), 0),
+        (ARGS_ASK_ANA, EVENING, MORNING, ("user:ana",), 0),
+        (CLOCK_ASKS, MORNING, MORNING, ("user:ana",), 0),
+        (CLOCK_ASKS, EVENING, MORNING, ("user:ana",), 0),
+        (CLOCK_ASKS, MORNING, EVENING, ("user:bo",), 0),
+        (CLOCK_DENIES, EVENING, MORNING, None, 0),
+        (CLOCK_DENIES, MORNING, EVENING, ("user:bo",), 0),
+        (HANDLER_ASKS, MORNING, MORNING, ("role:admin",), 1),
+        (HANDLER_ASKS, EVENING, MORNING, ("role:admin",), 2),
+        (HANDLER_ASKS, MORNING, EVENING, ("user:bo",), 2),
+    ],
+)
+async def test_terms_are_of_the_instant_when_people_were_asked(
+    store: Store,
+    policy: ApprovalPolicy,
+    judged: datetime,
+    at: datetime,
+    approvers: tuple[str, ...] | None,
+    handler_calls: int,
+) -> None:
+    """Not of that at which the call is judged again; None where it was denied. Nothing is asked twice for nothing."""
+    SAYS.append(by_hour)
+    tool = pay_tool(Ledger(), policy)
+    catalog, call = worker_deps(store, tool).catalog, CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
+    found = await judge_past_call(catalog, pinned(), call, dict(ARGS), judged)
+    terms = await terms_at(catalog, pinned(), dict(ARGS), found, tool, at)
+    assert (terms and terms.approvers) == approvers
+    assert len(SEEN) == handler_calls
 
 
 async def test_a_handler_denies_what_a_global_rule_asks(store: Store) -> None:

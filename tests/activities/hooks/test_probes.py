@@ -26,13 +26,14 @@ from activity_kit import (
 from temporalio.exceptions import ApplicationError
 from turn_fixtures import Ledger, pay_tool
 
-from signoff.activities.hooks.probes import ProbeRunner
+from signoff.activities.hooks.probes import ProbeRunner, recorded_reply
 from signoff.activities.results.result_processor import ResultProcessor
 from signoff.audit.log import AuditLog
 from signoff.contracts.activity_messages import OutcomeTask, ToolReply
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.person import Principal
+from signoff.registry.actor import Actor
 from signoff.registry.hooks import CannotTell, DidNotHappen, Happened
 from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.tool import Tool
@@ -44,6 +45,7 @@ from signoff.testing.questions import answer
 
 NOTE = "The tool did not answer; it was looked up, and this happened."
 UNDONE = "it was looked up, and did not happen"
+RAN = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid"))
 
 
 class Finder:
@@ -104,6 +106,38 @@ async def test_what_is_found_to_have_happened_is_the_outcome(store: Store) -> No
     assert await words(store) == ["happened"]
 
 
+async def test_what_is_found_of_a_specialists_call_is_recorded_as_if_it_had_answered(store: Store) -> None:
+    """How it was dispatched, its arguments and its whole result; the note of a result that was cut stands as well."""
+    tool, _ = probed(Happened("booking 7"), scope="specialist", justification="only the desk looks at bookings")
+    await claimed(store, tool)
+    deps = worker_deps(store, tool, actors=[Actor(name="desk", model="scripted", read_rest=True)])
+    task = OutcomeTask(permit=permit_for(tool), tool="pay", args=Content(inline=ARGS), budget_chars=7)
+    found = (await outcome_of_lost(deps, task)).outcome
+    assert found is not None
+    assert (str(found.value.inline).partition("\n")[0], found.truncated) == ("booking", True)
+    assert found.note == f'{NOTE} The rest is read by read_rest(handle="{found.rest}", start=7).'
+    (record,) = [each for each in await AuditLog(store).stream(TURN.workflow_id) if each.kind == "outcome"]
+    facts = json.loads(record.data)
+    assert (facts["result"], facts["arguments"]) == ("booking 7", ARGS)
+    assert (facts["actor"], facts["scope"], facts["code"]) == ("desk", "specialist", "ok")
+
+
+@pytest.mark.parametrize(
+    ("claim", "reply"),
+    [
+        (Claim(kind="open"), None),
+        (Claim(kind="other", outcome=RAN), None),
+        (Claim(kind="done"), None),
+        (Claim(kind="done", outcome=RAN), ToolReply(outcome=RAN)),
+        (Claim(kind="undone"), ToolReply(again="undone", note=UNDONE)),
+        (Claim(kind="void"), ToolReply(again="lapsed", note="the approval was not used in time")),
+    ],
+)
+def test_a_ticket_says_of_its_own_call_what_became_of_it(claim: Claim, reply: ToolReply | None) -> None:
+    """One of another call, or that nobody knows of yet, says nothing."""
+    assert recorded_reply(claim) == reply
+
+
 async def test_what_is_found_to_have_failed_is_a_failure(store: Store) -> None:
     """It happened, and this is how it ended."""
     tool, _ = probed(Happened(ToolFailure("the card was declined")))
@@ -160,8 +194,8 @@ async def test_the_log_says_which_probe_gave_no_answer(
     assert lines == ([line] if line else [])
 
 
-async def test_a_probe_that_hangs_is_not_waited_for(store: Store) -> None:
-    """Then people are asked."""
+async def test_a_probe_that_hangs_is_not_waited_for(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    """Then people are asked; it has as long as its caller says."""
 
     async def hang(args: dict[str, Any], context: ToolContext) -> Happened:
         await asyncio.Event().wait()
@@ -175,6 +209,8 @@ async def test_a_probe_that_hangs_is_not_waited_for(store: Store) -> None:
         return await probing.reply(permit_for(tool), ARGS, _context(await claimed(store, tool)))
 
     assert await asyncio.wait_for(environment().run(ask), 60) is None
+    lines = [record.getMessage().partition(" ({")[0] for record in caplog.records]
+    assert "the probe of pay gave no answer within 0.05 s" in lines
 
 
 @pytest.mark.parametrize("answer", [DidNotHappen(), Happened("booking 7")])

@@ -23,7 +23,7 @@ from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.hooks.permissions import permission_of
-from signoff.activities.hooks.tool_hooks import unavailable_tools, withheld_tools
+from signoff.activities.hooks.tool_hooks import judge_call, judge_past_call, unavailable_tools, withheld_tools
 from signoff.activities.model_activity import ModelActivity
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import GateReply, GateTask, ModelReply, ModelTask
@@ -32,6 +32,7 @@ from signoff.contracts.completion import CompletionRequest
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart, user_message
 from signoff.contracts.names import GATE
+from signoff.contracts.usage import UsageLimit
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.hooks import Correction, HookContext, Permission, hook_context, override_hash
@@ -223,6 +224,50 @@ async def test_a_permission_check_is_told_who_asks_and_may_do_what_it_likes_with
     assert (asked, given["to"]) == ([hook_context(ctx)], ["Ana"])
 
 
+@pytest.mark.parametrize("cached", [True, False])
+async def test_a_call_is_judged_by_what_the_check_said_a_moment_before_where_that_is_known(
+    store: Store, cached: bool
+) -> None:
+    """By the worker's reader of permissions, where one is given; else it is asked anew, and told the same."""
+    guard = Guard(Permission.allow())
+    declared = tool(check_permissions=guard, cache_permission=60.0)
+    deps = worker_deps(store, declared, context={"user.limit": {"type": "number"}})
+    call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
+    ctx = pinned(extra={"user.limit": 7})
+    for _ in range(2):
+        reader = {"permissions": deps.permissions} if cached else {}
+        found = await judge_call(deps.catalog, ctx, call, dict(ARGS), deps.kinds, at=NOW, **reader)
+        assert found.kind == "run"
+    assert [context.context for context in guard.asked] == [{"user": {"limit": 7}}] * (1 if cached else 2)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"usage_limit": UsageLimit(9, "tenant", 60.0)},
+        {"check_permissions": Guard(Permission.deny("not now"))},
+        {"available": Switch(False)},
+    ],
+)
+@pytest.mark.parametrize(("hour", "asks"), [(9, "user:ana"), (22, "user:bo")])
+async def test_a_past_call_is_judged_at_the_instant_in_question_and_by_nothing_of_the_present(
+    store: Store, fields: dict[str, Any], hour: int, asks: str
+) -> None:
+    """Whom it asks hangs on that instant, and not on whether its tool may be used now."""
+    policy = ApprovalPolicy(route_to="ctx.now.hour < 12 ? ['user:ana'] : ['user:bo']")
+    deps = worker_deps(store, tool(requires_approval=policy, **fields))
+    call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
+    at = NOW.replace(hour=hour)
+    found = await judge_past_call(deps.catalog, pinned(), call, dict(ARGS), at)
+    assert found.verdict is not None
+    assert (found.kind, found.at, found.verdict.terms.approvers) == ("ask", at, (asks,))
+    # Nobody knows the instant: rules that read it err, and the policy's own people are asked.
+    unknown = await judge_past_call(deps.catalog, pinned(), call, dict(ARGS), None)
+    assert unknown.verdict is not None
+    assert (unknown.at, unknown.verdict.terms.approvers) == (None, ("role:approvers",))
+
+
 async def test_a_reason_is_cut_where_it_would_drown_the_rest(store: Store) -> None:
     """At 500 characters; the words are the developer's, the place they are read in is not."""
     guard = Guard(Permission.deny("n" * 501))
@@ -231,14 +276,22 @@ async def test_a_reason_is_cut_where_it_would_drown_the_rest(store: Store) -> No
 
 @pytest.mark.parametrize(
     ("says", "words"),
-    [(ValueError("secret"), "failed (ValueError)"), (1, "returned a int that is no answer"), (False, ""), (True, "")],
+    [
+        (ValueError("secret"), "failed (ValueError)"),
+        (1, "returned a int that is no answer"),
+        (forever, "gave no answer within 0.05 s"),
+        (False, ""),
+        (True, ""),
+    ],
 )
 async def test_who_runs_the_worker_reads_why_a_tool_is_away(
     store: Store, says: Any, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """By the kind of what went wrong and none of its words; a plain yes or no is no fault."""
     deps = worker_deps(store, tool(available=Switch(says)))
-    assert await unavailable_tools(deps.catalog, pinned(), ("pay",), at=NOW) == ({"pay"} if says is not True else set())
+    limit = SOON if says is forever else None
+    away = await unavailable_tools(deps.catalog, pinned(), ("pay",), limit, at=NOW)
+    assert away == ({"pay"} if says is not True else set())
     assert caplog.messages == ([f"tool pay is not available: `available` {words}"] if words else [])
 
 

@@ -1,0 +1,61 @@
+"""Who may answer for a call, as its activities read them: looked up where somebody answered, and only there."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import pytest
+from activity_kit import about, asked, decision, permit_for, pinned, worker_deps
+from turn_fixtures import Ledger, pay_tool
+
+from signoff.activities.approval_reader import ApprovalReader, doubts_of
+from signoff.contracts.decision import Decision
+from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.person import Person, Principal
+from signoff.people.directory import FixedDirectory
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.store.store import Store
+from signoff.testing.builders import a_person
+
+PEOPLE = (a_person("bo"), Person(id="ana"), Person(id="guest"))
+ANA_AND_OTHERS = ApprovalPolicy(approvers=("user:ana", "role:approvers"))
+
+
+@pytest.mark.parametrize(
+    ("asker", "answers", "away"),
+    [
+        ("stranger", (), False),
+        ("stranger", (decision(subject="bo"),), True),
+        ("guest", (decision(subject="bo"),), False),
+        ("guest", (decision(subject="bo"), decision(subject="stranger")), True),
+    ],
+)
+async def test_whoever_nobody_declared_is_looked_up_where_somebody_answered(
+    store: Store, asker: str, answers: Sequence[Decision], away: bool
+) -> None:
+    """Who asked as well, who may be one of those who answer: with a store that is away neither is a stranger."""
+    tool = pay_tool(Ledger(), ANA_AND_OTHERS)
+    deps = dataclasses.replace(worker_deps(store, tool), people=FixedDirectory(PEOPLE))
+    permit = permit_for(tool, ctx=pinned(user=Principal(user=asker)))
+    terms = deps.catalog.terms(tool.activity)
+    await store.close()
+    if away:
+        with pytest.raises(StoreUnavailable):
+            await ApprovalReader(deps).voters(permit, tool.activity, terms, answers)
+    else:
+        voters = await ApprovalReader(deps).voters(permit, tool.activity, terms, answers)
+        assert voters.count((decision(subject="bo"),)) == 1
+
+
+@pytest.mark.parametrize(("subject", "votes"), [("ana", 1), ("bo", 0)])
+async def test_who_was_not_asked_has_no_vote_on_it_though_the_policy_asks_them_now(
+    store: Store, subject: str, votes: int
+) -> None:
+    """By the questions that are given; without any the present policy alone says who may answer."""
+    before, tool = (pay_tool(Ledger(), each) for each in (ApprovalPolicy(approvers=("user:ana",)), ANA_AND_OTHERS))
+    deps = worker_deps(store, tool, people=PEOPLE)
+    word = about(await asked(worker_deps(store, before, people=PEOPLE), before, doubt=1), subject=subject)
+    reader, permit = ApprovalReader(deps), permit_for(tool)
+    questions, terms = doubts_of(await reader.of(permit)), deps.catalog.terms(tool.activity)
+    assert len(questions) == 1
+    assert (await reader.voters(permit, tool.activity, terms, (word,), questions)).count((word,)) == votes
+    assert (await reader.voters(permit, tool.activity, terms, (word,))).count((word,)) == 1
