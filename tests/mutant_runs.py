@@ -42,7 +42,7 @@ ODD: Final = 35
 TIMED_OUT: Final = 36
 """What is written down of a mutant, in mutmut's numbers."""
 TESTS_SECONDS: Final = 3.0
-"""How long the tests of one mutant take together, at most; what comes after these does not try it."""
+"""How long the tests of one mutant take together, at most, unless told; what comes after these does not try it."""
 CHILD_BYTES: Final = 4 << 30
 SAVE_SECONDS: Final = 5.0
 SAY_SECONDS: Final = 30.0
@@ -131,8 +131,9 @@ class RunningMutant:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How many mutants are tried at a time."""
+    """How many mutants are tried at a time, and for how long each."""
     parser.addoption("--mutant-children", type=int, default=1)
+    parser.addoption("--mutant-seconds", type=float, default=TESTS_SECONDS)
 
 
 def pytest_sessionstart() -> None:
@@ -159,7 +160,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool:
     """Runs the mutants in place of the tests."""
-    runs = MutantRuns(session, session.config.getoption("--mutant-children"))
+    option = session.config.getoption
+    runs = MutantRuns(session, option("--mutant-children"), option("--mutant-seconds"))
     session.config.pluginmanager.register(runs)
     runs.run()
     return True
@@ -168,9 +170,10 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
 class MutantRuns:
     """Tries the mutants of the files in this folder that were not tried yet, and writes down what became of each."""
 
-    def __init__(self, session: pytest.Session, children: int) -> None:
+    def __init__(self, session: pytest.Session, children: int, seconds: float) -> None:
         self._session = session
         self._children = children
+        self._seconds = seconds
         self._folders = Path(tempfile.mkdtemp(prefix="mutants-"))
         self._files = [MutatedFile(path) for path in sorted(Path().resolve().rglob("*.py.meta"))]
         self._failing = -1
@@ -292,7 +295,7 @@ class MutantRuns:
             self._collect()
 
     def _tests(self, file: MutatedFile, name: str, reach: TestReach) -> list[int]:
-        """Returns the tests of a mutant, of which those that will soonest notice it come first, for `TESTS_SECONDS`."""
+        """Returns the tests of a mutant, for as long as each is tried; what will soonest notice it comes first."""
         function, own = name.partition("__mutmut_")[0], f"test_{file.path.name}"
 
         def rank(test: int) -> tuple[float, bool, float]:
@@ -304,7 +307,7 @@ class MutantRuns:
                 seconds,
             )
 
-        left, tests = TESTS_SECONDS, list[int]()
+        left, tests = self._seconds, list[int]()
         for test in sorted(reach.of(file.path, file.changed(name)), key=rank):
             if left <= 0:
                 break

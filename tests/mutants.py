@@ -8,6 +8,7 @@ that runs into the time limit (an endless loop) counts as killed.
     python tests/mutants.py                  all areas, one after the other; exits 1 below 90 %
     python tests/mutants.py approvals gates  these areas only
     python tests/mutants.py --again ...      what the last run did not kill and what changed since, by the present tests
+    python tests/mutants.py --seconds 20 ... each mutant against 20 seconds of tests in place of 3
     python tests/mutants.py --report ...     the numbers of the last run, without running anything
 """
 
@@ -224,13 +225,14 @@ def _digest(folder: Path) -> str:
     return result.hexdigest()[:16]
 
 
-def try_mutants(name: str, place: Path, children: int) -> None:
-    """Run what was not tried yet against the area's tests, see `mutant_runs`."""
+def try_mutants(name: str, place: Path, children: int, seconds: float) -> None:
+    """Run what was not tried yet against the area's tests, each for so many seconds, see `mutant_runs`."""
     folder, area = place / "mutants", AREAS[name]
     paths = [str(folder / each) for each in ("tests", "src")]
     command = [sys.executable, "-m", "pytest", "-q", "-s", "--rootdir=.", "-p", "mutant_runs"]
     command += ["-p", "no:cacheprovider", "-W", "ignore::pytest.PytestUnraisableExceptionWarning"]
-    command += [f"--mutant-children={children}", *(f"--deselect=tests/{each}" for each in area.left_out)]
+    command += [f"--mutant-children={children}", f"--mutant-seconds={seconds:g}"]
+    command += [f"--deselect=tests/{each}" for each in area.left_out]
     command += [f"tests/{each}" for each in area.tests]
     variables = {"PYTHONPATH": os.pathsep.join(paths), "PYTEST_TIMEOUT": "30"} | (
         # A store of each test's own is on no disk then.
@@ -299,6 +301,7 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="try what survived the last run against the present tests")
     parser.add_argument("--report", action="store_true", help="show the last run only")
     parser.add_argument("--children", type=int, default=os.cpu_count() or 1, help="mutants tried at a time")
+    parser.add_argument("--seconds", type=float, default=3.0, help="how long the tests of one mutant take, at most")
     given = parser.parse_args()
     unknown = [name for name in given.areas if name not in AREAS]
     if unknown:
@@ -308,7 +311,7 @@ def main() -> int:
         place = refresh(name) if given.again else prepare_copy(name)
         generate(place, given.children)
         reject(name, place)
-        try_mutants(name, place, given.children)
+        try_mutants(name, place, given.children, given.seconds)
     return report(chosen)
 
 
