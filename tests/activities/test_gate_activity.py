@@ -33,9 +33,11 @@ from signoff.contracts.limits import MAX_CALLS, MAX_TOOLS_AT_ONCE, RESULT_CHARS_
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person
 from signoff.contracts.turn import Denial, WaitingCall
+from signoff.formats.json_schema import SchemaProblem
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, ShownArguments
-from signoff.registry.actor import Actor
-from signoff.registry.hooks import HookContext
+from signoff.registry.actor import Actor, ExternalAgent
+from signoff.registry.handler_adapters import run_elsewhere
+from signoff.registry.hooks import Correction, HookContext
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import BypassRouting, Tool
 from signoff.store.content_store import to_content
@@ -224,6 +226,69 @@ async def test_how_an_actors_calls_are_to_be_run(
         await gate(worker_deps(store, free(LEDGER, read_only=True, **BYPASS), actors=[actor]))
     ).gate_decisions[0]
     assert gate_decision.options == OPTIONS.model_copy(update=READS | expected)
+
+
+CONTINUES = ApprovalPolicy(while_waiting="continue")
+AGENT: dict[str, Any] = {"model": "", "external": ExternalAgent(acts_for=("user:guest",))}
+OUTSIDE: dict[str, Any] = {"runs": "external", "handler": run_elsewhere}
+
+
+@pytest.mark.parametrize(
+    ("tool", "actor", "expected"),
+    [
+        (free(LEDGER, name="other"), {"own_tools": (free(LEDGER),)}, {"activity": "pay@desk"}),
+        (free(LEDGER, return_direct=True), {}, {"return_direct": True}),
+        (pay_tool(LEDGER, CONTINUES), {}, {"while_waiting": "continue"}),
+        (pay_tool(LEDGER, CONTINUES), AGENT, {}),
+        (free(LEDGER, **OUTSIDE), AGENT, {"external": True, "report_within": 300.0}),
+        (
+            free(LEDGER, **OUTSIDE, timeout=7, unreported="ask"),
+            AGENT,
+            {"external": True, "start_to_close": 22.0, "report_within": 7.0, "ask_unreported": True},
+        ),
+    ],
+)
+async def test_where_a_call_is_run_and_what_its_actor_does_meanwhile(
+    store: Store, tool: Tool, actor: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    """An actor's own tool by its own activity, an agent's by the agent, who made one call and goes on with nothing."""
+    desk = Actor(name="desk", **{"model": "scripted"} | actor)
+    options = (await gate(worker_deps(store, tool, actors=[desk]))).gate_decisions[0].options
+    assert options == OPTIONS.model_copy(update={"attempts": options.attempts} | expected)
+
+
+@pytest.mark.parametrize(
+    ("tool", "call", "note"),
+    [
+        ("spare", "c1.1001", "this is a fallback of `pay`"),
+        ("spare", "c1.1", ""),
+        ("other", "c1.1001", ""),
+    ],
+)
+async def test_a_card_says_in_place_of_what_a_call_is_tried(store: Store, tool: str, call: str, note: str) -> None:
+    """By the catalog; a call that nobody tries in another's place says nothing of it."""
+    tools = [pay_tool(LEDGER, name=name) for name in ("spare", "other")]
+    deps = worker_deps(store, pay_tool(LEDGER, fallbacks=("spare",), idempotent=True), *tools)
+    found = (await gate(deps, proposed(tool, call=call))).gate_decisions[0]
+    assert request_of(found.request).card.note == note
+
+
+LOGIN = {"type": "object", "properties": {"pin": {"type": "string", "writeOnly": True}}, "required": ["pin"]}
+
+
+@pytest.mark.parametrize("secret", [True, False])
+async def test_a_correction_tells_no_secret_of_the_batch(store: Store, secret: bool) -> None:
+    """Its words are the tool's own; what the schema hides is taken out of them wherever it stands."""
+
+    def fix(args: Any) -> list[SchemaProblem] | Correction:
+        return [] if args["pin"] == "sesame-9" else Correction({"pin": "sesame-9"}, f"not {args['pin']}")
+
+    schema = LOGIN if secret else LOGIN | {"properties": {"pin": {"type": "string"}}}
+    tool = pay_tool(LEDGER, input_schema=schema, effect="Log in", validate_input=fix)
+    found = (await gate(worker_deps(store, tool), proposed(args={"pin": "opensesame"}))).gate_decisions[0]
+    note = request_of(found.request).card.note
+    assert ("opensesame" in note) is not secret
+    assert note.startswith("The arguments were corrected")
 
 
 async def test_what_stands_in_for_a_tool_is_recorded(store: Store) -> None:

@@ -37,7 +37,7 @@ from signoff.contracts.person import Principal
 from signoff.formats.json_schema import SchemaProblem
 from signoff.formats.tenant_limits import parse_tenant_limits
 from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.registry.hooks import Correction
+from signoff.registry.hooks import Correction, HookContext, Permission
 from signoff.store.content_store import load
 from signoff.store.freezes import Freezes
 from signoff.store.store import Store
@@ -193,6 +193,53 @@ async def test_what_a_person_wrote_is_asked_whenever_it_is_judged_again(store: S
         assert (found.kind, request.args.inline) == ("ask", {"amount": amount})
         assert request.card.note.startswith(note)
         assert (await gate_decision(deps, {"amount": 1}, call="c2.1")).kind == "run"
+
+
+def corrects(args: Any) -> list[SchemaProblem] | Correction:
+    """What a tool's own check makes of what a person wrote: something else, once."""
+    return [] if args["amount"] == 2 else Correction({"amount": 2}, "whole units only")
+
+
+async def denies(args: Any, context: HookContext) -> Permission:
+    """A permission check that lets people override it."""
+    return Permission.deny("over the budget", can_override=True)
+
+
+@pytest.mark.parametrize(
+    ("tool", "gate", "message"),
+    [
+        (
+            {"validate_input": corrects},
+            "schema",
+            "the tool would not take these arguments as they are. The arguments were corrected (`amount`): "
+            "whole units only.",
+        ),
+        ({"check_permissions": denies}, "permission", "the tool does not permit these arguments: over the budget"),
+        ({}, "schema", "the arguments of `pay` are not valid: `amount` must be of type number"),
+    ],
+)
+async def test_what_a_person_wrote_is_never_run_as_something_else(
+    store: Store, tool: dict[str, Any], gate: str, message: str
+) -> None:
+    """Nor past what a check denies, which nobody was shown; its author reads why, and nothing that is for a model."""
+    before = pay_tool(LEDGER, EDITABLE, **tool)
+    deps = worker_deps(store, before)
+    request = await asked(deps, before)
+    args = {"amount": 1} if tool else {"amount": "much"}
+    found = await gate_decision(deps, args, edit=about(request, edited_args=args))
+    assert (found.kind, found.request, code_of(found)) == ("settled", None, "input_invalid")
+    assert found.outcome is not None
+    assert (found.outcome.gate, found.outcome.value.inline) == (gate, message)
+
+
+async def test_what_a_model_wrote_is_corrected_and_may_be_overridden(store: Store) -> None:
+    """Where nobody has changed it, people are asked about what the tool makes of it, and about the objection."""
+    deps = worker_deps(store, pay_tool(LEDGER, validate_input=corrects, check_permissions=denies))
+    request = request_of((await gate_decision(deps, {"amount": 1})).request)
+    assert (request.args.inline, request.rule_text) == ({"amount": 2}, "over the budget; the tool always asks")
+    wrong = await gate_decision(deps, {"amount": "much"}, call="c1.2")
+    assert wrong.outcome is not None
+    assert str(wrong.outcome.value.inline).endswith(". Correct them and call it again")
 
 
 async def test_an_edit_that_a_rule_denies_is_settled(store: Store) -> None:
