@@ -24,6 +24,7 @@ from turn_fixtures import GUEST, Ledger, pay_tool
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.digest import digest_mark, question_hash
+from signoff.audit.log import AuditLog
 from signoff.contracts.activity_messages import GateReply, GateTask, RunOptions, Tally
 from signoff.contracts.call import REQUESTER_RULE, REQUIRES_APPROVAL, RuleReference, ToolDenied
 from signoff.contracts.content import Content
@@ -36,8 +37,9 @@ from signoff.contracts.turn import Denial, WaitingCall
 from signoff.formats.json_schema import SchemaProblem
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, ShownArguments
 from signoff.registry.actor import Actor, ExternalAgent
+from signoff.registry.capabilities import Capabilities
 from signoff.registry.handler_adapters import run_elsewhere
-from signoff.registry.hooks import Correction, HookContext
+from signoff.registry.hooks import Correction, HookContext, Permission
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import BypassRouting, Tool
 from signoff.store.content_store import to_content
@@ -451,3 +453,44 @@ async def test_a_denial_stands_before_what_waits(store: Store) -> None:
         "denied",
         "repeat",
     )
+
+
+async def test_what_was_denied_runs_by_no_rule(store: Store) -> None:
+    """The turn's own word for a denial holds for a call that nobody has to approve."""
+    deps = worker_deps(store, free(LEDGER))
+    action = (await gate(deps)).gate_decisions[0].action
+    denial = Denial(action=action, approval_id="a0", decided_by="ana")
+    found = (await gate(deps, proposed(call="c2.1"), denied=(denial,))).gate_decisions[0]
+    assert (found.kind, found.outcome and found.outcome.code) == ("settled", "denied")
+
+
+async def test_a_traced_call_is_logged_as_it_is_recorded(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    """Actor, call and the line of the record."""
+    deps = replace(worker_deps(store, free(LEDGER)), trace=True)
+    with caplog.at_level("INFO"):
+        await gate(deps)
+    (line,) = [each.facts["line"] for each in await AuditLog(store).stream(TURN.workflow_id) if each.kind == "trace"]
+    logged = [each.getMessage() for each in caplog.records if each.getMessage().startswith("actor ")]
+    assert [each.partition(" ({")[0] for each in logged] == [f"actor desk, call c1.1: {line}"]
+
+
+async def test_a_cached_permission_is_asked_for_once(store: Store) -> None:
+    """By all batches of a worker."""
+    asked: list[Any] = []
+
+    async def check(args: Any, context: HookContext) -> Permission:
+        asked.append(args)
+        return Permission.allow()
+
+    deps = worker_deps(store, free(LEDGER, check_permissions=check, cache_permission=60))
+    for call in ("c1.1", "c1.2"):
+        assert (await gate(deps, proposed(call=call))).gate_decisions[0].kind == "run"
+    assert asked == [ARGS]
+
+
+async def test_a_tool_whose_capability_the_worker_lacks_is_not_available(store: Store) -> None:
+    """And one whose capability it has is."""
+    deps = worker_deps(store, free(LEDGER, capabilities=Capabilities(network=("api.example",))))
+    missing = (await gate(deps)).gate_decisions[0]
+    assert missing.outcome is not None
+    assert missing.outcome.code == "not_available"

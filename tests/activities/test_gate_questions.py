@@ -22,7 +22,7 @@ from activity_kit import (
 from temporalio.exceptions import ApplicationError
 from turn_fixtures import GUEST, Ledger, pay_tool
 
-from signoff.activities.gate_activity import GateActivity
+from signoff.activities.gate_activity import GateActivity, is_of
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.digest import digest_mark, doubt_digest, question_hash
 from signoff.approvals.doubt_report import HAPPENED_NOTE
@@ -122,6 +122,8 @@ async def test_an_edit_is_always_asked(store: Store) -> None:
     request = request_of(found.request)
     assert (found.kind, request.revision, request.edit_of, request.edited_by) == ("ask", 2, 1, "approver")
     assert [row.value for row in request.before] == ["20", "Ana"]
+    # Nobody is asked anew: what was asked is answered by the change.
+    assert request.note == "Approver changed the arguments"
     assert request.args.blob is not None
     assert await load(store, request.args) == large
 
@@ -144,7 +146,7 @@ async def test_a_change_that_nobody_made_of_this_is_not_asked(store: Store, chan
     found = await gate_decision(deps, {"amount": 1}, edit=decision)
     assert (found.kind, found.request) == ("settled", None)
     assert found.outcome is not None
-    assert found.outcome.value.inline == why
+    assert (found.outcome.gate, found.outcome.value.inline) == ("approval", why)
 
 
 async def test_a_change_is_asked_where_changes_are_allowed_and_of_the_same_people(store: Store) -> None:
@@ -439,7 +441,9 @@ async def test_a_doubt_is_asked_of_nothing_but_what_was_begun(store: Store) -> N
     tries = [{"doubt": number, "doubt_of": digest} for number in (-1, 1, 2, 3, 4)]
     for each in (*tries, {"doubt": 1, "doubt_of": other}):
         settled = await gate_decision(deps, **each)
-        assert (settled.kind, settled.outcome and settled.outcome.code) == ("settled", "refused")
+        assert (settled.kind, code_of(settled)) == ("settled", "refused")
+        assert settled.outcome is not None
+        assert settled.outcome.value.inline == "Not executed: nobody has begun this."
 
 
 async def test_a_tool_that_still_runs_is_not_doubted(store: Store) -> None:
@@ -488,7 +492,9 @@ async def test_nobody_is_asked_for_a_turn_that_has_rested(store: Store) -> None:
 
     assert (await asks(6, "rests")).kind == "ask"
     old = await asks(8, "gone")
-    assert (old.kind, old.outcome and old.outcome.code) == ("settled", "refused")
+    assert (old.kind, code_of(old)) == ("settled", "refused")
+    assert old.outcome is not None
+    assert old.outcome.value.inline == "Not executed: it is too long ago that anything was heard of this turn."
     await begun(store, "0" * 64, workflow="turn/main/s/works", call="c0.1")
     assert (await asks(8, "works")).kind == "ask"
 
@@ -551,3 +557,104 @@ async def test_a_doubt_is_asked_though_nothing_more_may_wait(store: Store) -> No
     assert code_of(await gate_decision(deps, doubt=1, doubt_of=digest)) == "refused"
     await begun(store, digest)
     assert (await gate_decision(deps, doubt=1, doubt_of=digest)).kind == "ask"
+
+
+async def test_a_change_is_asked_of_whom_the_rule_chose(store: Store) -> None:
+    """Those whom the call's own arguments lead to, not those who are asked where nothing is said."""
+    policy = ApprovalPolicy(edit="approve", route_to="['user:ana']")
+    found = await edited(worker_deps(store, pay_tool(LEDGER, policy)), {"amount": 1})
+    assert request_of(found.request).approvers == ("user:ana",)
+
+
+async def test_a_doubt_is_asked_of_whom_the_rule_chose(store: Store) -> None:
+    """As they were about the call."""
+    tool = pay_tool(LEDGER, ApprovalPolicy(route_to="['user:ana']"))
+    deps, digest = worker_deps(store, tool), permit_for(tool).digest
+    await begun(store, digest)
+    assert request_of((await gate_decision(deps, doubt=1, doubt_of=digest)).request).approvers == ("user:ana",)
+
+
+async def test_a_question_says_when_its_call_was_judged(store: Store) -> None:
+    """Of the call and of its doubt: terms that hold by the hour are those of that moment."""
+    now = datetime.now(UTC)
+    user = GUEST.model_copy(update={"issued_at": now})
+    tool = pay_tool(LEDGER)
+    deps = dataclasses.replace(worker_deps(store, tool), clock=lambda: now)
+    asked_now = await gate_decision(deps, ctx=pinned(user=user))
+    assert request_of(asked_now.request).judged_at == now
+    digest = permit_for(tool, ctx=pinned(user=user)).digest
+    await begun(store, digest)
+    doubted = await gate_decision(deps, ctx=pinned(user=user), doubt=1, doubt_of=digest)
+    assert request_of(doubted.request).judged_at == now
+
+
+async def test_a_doubt_is_of_a_call_that_ran_by_an_earlier_definition(store: Store) -> None:
+    """Its question binds it: that the tool was changed since makes nothing of it happen less."""
+    before, now = pay_tool(LEDGER), pay_tool(LEDGER, version="2")
+    request = request_of((await gate_decision(worker_deps(store, before))).request)
+    await begun(store, request.digest)
+    found = await gate_decision(worker_deps(store, now), doubt=1, doubt_of=request.digest)
+    assert (found.kind, request_of(found.request).kind) == ("ask", "in_doubt")
+
+
+def with_terms(*approvers: str) -> Any:
+    """A tool for which each of these has to approve as well."""
+    terms = [{"when": "true", "approvers": [each], "reason": f"so says {each}"} for each in approvers]
+    return pay_tool(LEDGER, ApprovalPolicy.model_validate({"terms": terms}))
+
+
+async def test_a_doubt_is_asked_on_the_terms_on_which_this_call_was_asked_last(store: Store) -> None:
+    """Of several questions the last, and none of another call."""
+    first, last = with_terms("user:cfo"), with_terms("user:cto")
+    await gate_decision(worker_deps(store, first))
+    request = request_of((await gate_decision(worker_deps(store, last))).request)
+    await gate_decision(worker_deps(store, with_terms("user:ceo", "user:coo")), call="c1.2")
+    await begun(store, request.digest)
+    doubt = await gate_decision(worker_deps(store, pay_tool(LEDGER)), doubt=1, doubt_of=request.digest)
+    assert [each.reason for each in request_of(doubt.request).applied] == ["so says user:cto"]
+
+
+async def test_a_later_ticket_of_a_call_is_told_like_its_first(store: Store) -> None:
+    """A call that was given up and begun again is done, or in doubt, under another number."""
+    tool = pay_tool(LEDGER)
+    deps, digest = worker_deps(store, tool), permit_for(tool).digest
+    await begun(store, ticket_key(digest, 2))
+    asked_again = request_of((await gate_decision(deps)).request)
+    assert asked_again.note == "this very call was begun before, and nobody knows whether it happened"
+    done = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid"))
+    await store.record(ticket_key(digest, 2), done)
+    assert (await gate_decision(deps)).outcome == done
+
+
+async def test_people_are_told_all_that_began_under_a_call(store: Store) -> None:
+    """This very action, and the tools of others, each once."""
+    tools = [pay_tool(LEDGER), pay_tool(LEDGER, name="wire"), pay_tool(LEDGER, name="book")]
+    deps = worker_deps(store, *tools)
+    for tool, nonce in zip(tools, "abc", strict=True):
+        await begun(store, permit_for(tool).digest, tool=tool.name, nonce=nonce)
+    assert request_of((await gate_decision(deps)).request).note == (
+        "this very call was begun before, and nobody knows whether it happened; "
+        "under this call something else ran already: book, wire"
+    )
+
+
+def test_a_permit_is_of_no_arguments_that_cannot_be_written() -> None:
+    """What has no digest is bound to nothing."""
+    tool = pay_tool(LEDGER)
+    assert is_of(permit_for(tool), tool, ARGS)
+    assert not is_of(permit_for(tool), tool, {"amount": float("nan")})
+
+
+@pytest.mark.parametrize("spent", [0, 1])
+async def test_what_the_turn_has_yet_to_hear_is_asked_and_what_it_has_heard_is_not(store: Store, spent: int) -> None:
+    """By a remembered answer nothing is run that people were asked since; what a rule denies by now is denied."""
+    tool = pay_tool(LEDGER)
+    since = datetime.now(UTC) - timedelta(minutes=1)
+    request = request_of((await gate_decision(worker_deps(store, tool))).request)
+    await answer(store, about(request))
+    free_now = worker_deps(store, free(LEDGER))
+    found = await gate_decision(free_now, asked_since=since, spent=spent)
+    # Answered and heard: nothing of it bars the call any more.
+    assert found.kind == ("run" if spent else "ask")
+    denied = worker_deps(store, pay_tool(LEDGER, ApprovalPolicy(deny_if="true")))
+    assert code_of(await gate_decision(denied, asked_since=since, spent=spent)) == "denied"
