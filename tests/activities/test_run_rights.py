@@ -1,19 +1,25 @@
 """A call runs by what holds where it runs: what people agreed to, and nothing that came to be in its way since."""
 
 import dataclasses
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from activity_kit import about, asked, permit_for, run, summary, task_for, worker_deps
+from activity_kit import ARGS, TURN, about, asked, permit_for, run, summary, task_for, worker_deps
 from turn_fixtures import Ledger, pay_tool
 
+from signoff.activities.hooks.tool_hooks import judge_call
+from signoff.activities.run_rights import CHANGED, RunRights, call_of
+from signoff.audit.log import AuditLog
 from signoff.contracts.activity_messages import ToolReply
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
+from signoff.registry.actor import Actor
 from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.tool import Tool
+from signoff.store.questions.answers import Answers
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
@@ -148,3 +154,119 @@ async def test_a_rule_that_denies_by_now_ends_a_call_that_was_approved(store: St
     deps = worker_deps(store, tool, people=PEOPLE, policies=[GlobalRule(name="closed", rule="true", effect="deny")])
     reply = await run(deps, tool, task_for(tool, permit_for(tool, kind="approved", decisions=())))
     assert (reply.outcome is not None and reply.outcome.code, ledger.rows) == ("denied", [])
+
+
+def changed_once_derived(monkeypatch: pytest.MonkeyPatch, change: Callable[[], Awaitable[object]]) -> None:
+    """Has `change` happen after the right to run was derived, and before the ticket is claimed."""
+    derive = RunRights.derive
+
+    async def derived(self: RunRights, task: Any, args: Any) -> Any:
+        found = await derive(self, task, args)
+        await change()
+        return found
+
+    monkeypatch.setattr(RunRights, "derive", derived)
+
+
+@pytest.mark.parametrize("change", ["ended", "voided", "asked anew"])
+async def test_what_changes_once_the_right_was_derived_lets_nothing_run(
+    store: Store, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """It is asked again where the ticket is claimed: nothing ran, and the ticket is nobody's."""
+    ledger = Ledger()
+    tool = pay_tool(ledger)
+    deps = worker_deps(store, tool, people=PEOPLE)
+    request = await asked(deps, tool)
+    await answer(store, about(request))
+    changes: dict[str, Callable[[], Awaitable[object]]] = {
+        "ended": lambda: Questions(store).end(request.id, request.revision, "lapsed"),
+        "voided": lambda: Answers(store).void(request.id, about(request).delivery_id),
+        "asked anew": lambda: asked(deps, tool, {"amount": 21, "to": "Bo"}),
+    }
+    changed_once_derived(monkeypatch, changes[change])
+    permit = permit_for(tool, kind="approved", decisions=())
+    reply = await run(deps, tool, task_for(tool, permit))
+    assert (reply.again, reply.note) == ("stale", "this was asked again, or is not asked any more")
+    assert (ledger.rows, await store.read_ticket(permit.digest)) == ([], None)
+
+
+async def test_a_yes_that_was_taken_back_runs_nothing_whatever_the_turn_says(store: Store) -> None:
+    """Where unsigned answers are taken as well: its author was told that it does not count."""
+    ledger = Ledger()
+    tool = pay_tool(ledger)
+    deps = worker_deps(store, tool, people=PEOPLE)
+    request = await asked(deps, tool)
+    yes = about(request)
+    await answer(store, yes)
+    await Answers(store).void(request.id, yes.delivery_id)
+    permit = permit_for(tool, kind="approved", decisions=(yes,), revision=request.revision)
+    reply = await run(deps, tool, task_for(tool, permit))
+    assert (reply.outcome and reply.outcome.code, reply.note) == ("refused", "too few people have approved this")
+    assert ledger.rows == []
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+async def test_a_question_that_comes_once_a_rule_let_a_call_run_stops_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch, *, read_only: bool
+) -> None:
+    """Also a call that only reads, which claims no ticket."""
+    ledger = Ledger()
+    runs = pay_tool(ledger, ApprovalPolicy(auto_approve_if="true"), read_only=read_only)
+    deps = worker_deps(store, runs, people=PEOPLE)
+    changed_once_derived(monkeypatch, lambda: asked(deps, runs))
+    reply = await run(deps, runs, task_for(runs))
+    assert (reply.again, reply.note) == ("stale", "this was asked again, or is not asked any more")
+    assert ledger.rows == []
+
+
+async def test_an_answer_more_does_not_stop_what_was_approved(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was agreed to stands as it stood."""
+    ledger = Ledger()
+    tool = pay_tool(ledger)
+    deps = worker_deps(store, tool, people=(*PEOPLE, a_person("ana")))
+    request = await asked(deps, tool)
+    await answer(store, about(request))
+    changed_once_derived(monkeypatch, lambda: answer(store, about(request, subject="ana", delivery_id="late")))
+    assert summary(await run(deps, tool, task_for(tool, permit_for(tool, kind="approved", decisions=()))))[0] == "ok"
+
+
+async def test_a_name_that_means_another_tool_where_the_turn_stands_runs_nothing(store: Store) -> None:
+    """Nobody has approved anything of that one."""
+    ledger = Ledger()
+    tool = pay_tool(ledger, False)
+    desk = Actor(name="desk", model="scripted", shadowing="allow", own_tools=(pay_tool(ledger, False, title="Own"),))
+    reply = await run(worker_deps(store, tool, actors=[desk]), tool, task_for(tool))
+    assert (reply.again, reply.note, ledger.rows) == ("stale", CHANGED, [])
+
+
+@pytest.mark.parametrize(("kind", "times"), [("auto", 1), ("approved", 2)])
+async def test_what_people_agreed_to_is_asked_about_anew(store: Store, kind: Any, times: int) -> None:
+    """However short their answer took; what nobody is asked about goes by what the check said a moment ago."""
+    ledger, inputs = Ledger(), []
+
+    async def check(args: dict[str, Any], context: HookContext) -> Permission:
+        inputs.append(args)
+        return Permission.allow()
+
+    tool = pay_tool(ledger, kind == "approved", check_permissions=check, cache_permission=60)
+    deps = worker_deps(store, tool, people=PEOPLE)
+    task = task_for(tool, permit_for(tool, kind=kind, decisions=()))
+    call, now = call_of(task), deps.clock()
+    await judge_call(deps.catalog, task.permit.ctx, call, ARGS, deps.kinds, at=now, permissions=deps.permissions)
+    if kind == "approved":
+        await answer(store, about(await asked(deps, tool)))
+        # The question of a test is written without the gates.
+        del inputs[1:]
+    assert summary(await run(deps, tool, task))[0] == "ok"
+    assert len(inputs) == times
+
+
+async def test_a_run_in_the_name_of_nobody_is_recorded_as_the_turns_word(store: Store) -> None:
+    """Everything that is known of it comes from whoever asked."""
+    ledger = Ledger()
+    tool = pay_tool(ledger, False)
+    reply = await run(worker_deps(store, tool, profile="production"), tool, task_for(tool))
+    (record,) = await AuditLog(store).stream(TURN.workflow_id)
+    assert summary(reply)[0] == "refused"
+    assert (record.facts["by"], record.facts["refused"]) == ("turn", "nobody vouches for who asked")
+    assert ledger.rows == []

@@ -7,6 +7,7 @@ import pytest
 from activity_kit import (
     ARGS,
     PLACE,
+    TURN,
     WHO,
     MoodyStore,
     asked,
@@ -29,16 +30,24 @@ from temporalio.exceptions import ApplicationError
 from turn_fixtures import GUEST, Ledger, pay_tool
 
 from signoff.activities.handler_execution import TRANSIENT
+from signoff.activities.run_rights import CHANGED
 from signoff.activities.tool_activity import WORKERS_TRIED, ToolActivity, tool_activities
+from signoff.audit.log import AuditLog
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.limits import INLINE_BYTES, RESULT_BYTES
 from signoff.contracts.person import Person
 from signoff.contracts.usage import UsageLimit
+from signoff.formats.json_schema import SchemaProblem
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
+from signoff.registry.actor import Actor, ExternalAgent
+from signoff.registry.handler_adapters import run_elsewhere
+from signoff.registry.hooks import Correction
+from signoff.registry.registry import definition_hash
 from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.tool_context import ToolContext
 from signoff.store.content_store import load, to_content
+from signoff.store.freezes import Freezes
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.temporal.converter import DATA_CONVERTER
@@ -804,3 +813,115 @@ async def test_its_pause_before_asking_the_store_again_is_its_own(store: Store) 
     """A worker waits a second between two attempts at a store that does not answer."""
     tool = free(Ledger())
     assert ToolActivity(worker_deps(store, tool), tool)._results._pause == 1.0
+
+
+# Calls that their agents run
+
+
+AGENT = Actor(name="desk", model="", external=ExternalAgent(acts_for=("user:guest",), undeclared="ask"))
+
+
+def outside(**fields: Any) -> Any:
+    """A tool whose calls their agent runs."""
+    return free(Ledger(), runs="external", handler=run_elsewhere, **fields)
+
+
+async def test_what_its_agent_runs_is_handed_out_with_its_arguments(store: Store) -> None:
+    """With the ticket's key, the definition and what was done to the arguments; the ticket is its try's and waits."""
+
+    def fix(args: Any) -> list[SchemaProblem] | Correction:
+        return [] if args["amount"] == 2 else Correction({"amount": 2}, "whole units only")
+
+    tool = outside(validate_input=fix)
+    permit = permit_for(tool, {"amount": 2})
+    task = task_for(tool, permit, {"amount": 1}, use="try-1")
+    reply = await run(worker_deps(store, tool, actors=[AGENT]), tool, task)
+    assert reply.used is not None
+    assert await load(store, reply.used.args) == {"amount": 2}
+    assert (reply.used.key, reply.used.definition, reply.outcome) == (permit.digest, definition_hash(tool), None)
+    assert reply.used.note == "The arguments were corrected (`amount`): whole units only."
+    ticket = await store.read_ticket(permit.digest)
+    assert ticket is not None
+    assert (ticket.state, ticket.owner, ticket.seen_at) == ("claimed", "try-1", None)
+
+
+@pytest.mark.parametrize(("use", "handed"), [("try-1", True), ("try-2", False), ("", False)])
+async def test_a_permit_is_handed_out_again_to_the_try_that_used_it_alone(store: Store, use: str, handed: bool) -> None:
+    """Its answer may be lost on the way; to anybody else it is in doubt, for good."""
+    tool = outside()
+    deps = worker_deps(store, tool, actors=[AGENT])
+    first = await run(deps, tool, task_for(tool, use="try-1"))
+    again = task_for(tool, use=use)
+    if handed:
+        assert (await run(deps, tool, again)).used == first.used
+        return
+    with pytest.raises(ApplicationError, match=IN_DOUBT_TEXT) as doubt:
+        await run(deps, tool, again)
+    assert (doubt.value.type, doubt.value.non_retryable) == ("InDoubt", True)
+
+
+async def test_nothing_is_handed_out_again_in_a_frozen_tenant(store: Store) -> None:
+    """Nor to the try that used it."""
+    tool = outside()
+    deps = worker_deps(store, tool, actors=[AGENT])
+    await run(deps, tool, task_for(tool, use="try-1"))
+    await Freezes(store).freeze("main", reason="incident", by="adm")
+    with pytest.raises(ApplicationError, match=IN_DOUBT_TEXT):
+        await run(deps, tool, task_for(tool, use="try-1"))
+
+
+async def test_a_call_that_runs_here_is_seen_to_run(store: Store) -> None:
+    """From the moment in which its ticket is claimed, by whoever asks how it goes."""
+    seen: list[Any] = []
+
+    async def handler(args: Any, context: ToolContext) -> str:
+        ticket = await store.read_ticket(context.idempotency_key)
+        seen.append(None if ticket is None else ticket.seen_at)
+        return "paid"
+
+    tool = free(Ledger(), handler=handler)
+    assert summary(await run(worker_deps(store, tool), tool, task_for(tool)))[0] == "ok"
+    assert seen[0] is not None
+
+
+async def test_what_nobody_declared_is_run_under_the_name_that_its_agent_gives_it(store: Store) -> None:
+    """One activity serves all of them; a tool that was declared is never another one's name."""
+    deps = worker_deps(store, outside(), actors=[AGENT])
+    found = {each.__temporal_activity_definition.name: each for each in tool_activities(deps)}
+    bash = deps.catalog.tool_view(pinned()).tool("Bash")
+    assert bash is not None
+    permit = permit_for(bash, {"command": "ls"})
+    task = task_for(bash, permit, {"command": "ls"}, use="try-1")
+    reply = await environment("*@desk").run(found["*@desk"], task)
+    assert (reply.again, reply.note) != ("stale", CHANGED)
+    assert "names another tool" not in str(reply)
+    refused = await environment("pay").run(found["pay"], task)
+    assert "names another tool" in str(refused)
+
+
+async def test_corrected_arguments_are_told_beside_the_result(store: Store) -> None:
+    """First what was done to them, then what the handler says."""
+
+    def fix(args: Any) -> list[SchemaProblem] | Correction:
+        return [] if args["amount"] == 2 else Correction({"amount": 2}, "whole units only")
+
+    tool = answering("paid", validate_input=fix)
+    task = task_for(tool, permit_for(tool, {"amount": 2}), {"amount": 1})
+    outcome = (await run(worker_deps(store, tool), tool, task)).outcome
+    assert outcome is not None
+    assert (outcome.code, outcome.note) == ("ok", "The arguments were corrected (`amount`): whole units only.")
+    plain = (
+        await run(worker_deps(store, answering("paid")), answering("paid"), in_another_turn(answering("paid")))
+    ).outcome
+    assert plain is not None
+    assert plain.note == ""
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+async def test_the_end_of_a_specialists_call_is_recorded_with_its_result(store: Store, read_only: bool) -> None:
+    """With a ticket and without one: the model hears it otherwise than the record."""
+    tool = answering("paid", scope="specialist", justification="only the desk pays", read_only=read_only)
+    assert summary(await run(worker_deps(store, tool), tool, task_for(tool)))[0] == "ok"
+    records = await AuditLog(store).stream(TURN.workflow_id)
+    (ended,) = [each for each in records if "result" in each.facts]
+    assert (ended.facts["result"], ended.facts["arguments"]) == ("paid", ARGS)
