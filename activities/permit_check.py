@@ -232,7 +232,8 @@ def approval_of(permit: Permit, rows: ApprovalRows | None, *, accept_unsigned: b
     times = [each.answered_at for each in rows.answers if any(each.vote.decision is one for one in stored)]
     raw = tuple(_whole(each, question) for each in permit.decisions if not (each.signature or each.key_id))
     # Void ones as well: of a yes that was taken back its author was told that it does not count.
-    kept = {(each.vote.decision.subject, each.vote.decision.delivery_id) for each in rows.answers}
+    given = [each.vote.decision for each in rows.answers if each.revision == question.revision]
+    kept = {(each.subject, each.delivery_id) for each in given}
     added = tuple(each for each in raw if accept_unsigned and (each.subject, each.delivery_id) not in kept)
     old = rows.revision(question.edit_of) if question.edit_of else None
     edited = "" if old is None else question_hash(old)

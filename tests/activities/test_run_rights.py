@@ -205,6 +205,18 @@ async def test_a_yes_that_was_taken_back_runs_nothing_whatever_the_turn_says(sto
     assert ledger.rows == []
 
 
+async def test_an_answer_to_an_earlier_question_takes_the_place_of_none_to_this(store: Store) -> None:
+    """Whatever its author's channel calls both."""
+    ledger = Ledger()
+    before, tool = pay_tool(ledger, version="1"), pay_tool(ledger, version="2")
+    deps = worker_deps(store, tool, people=PEOPLE)
+    await answer(store, about(await asked(worker_deps(store, before, people=PEOPLE), before)))
+    request = await asked(deps, tool)
+    permit = permit_for(tool, kind="approved", decisions=(about(request),), revision=request.revision)
+    assert request.revision == 2
+    assert summary(await run(deps, tool, task_for(tool, permit)))[0] == "ok"
+
+
 @pytest.mark.parametrize("read_only", [True, False])
 async def test_a_question_that_comes_once_a_rule_let_a_call_run_stops_it(
     store: Store, monkeypatch: pytest.MonkeyPatch, *, read_only: bool
