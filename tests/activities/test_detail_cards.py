@@ -15,6 +15,7 @@ from signoff.contracts.content import BlobRef, Content
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
 from signoff.policy.approval_policy import ApprovalPolicy, ShownArguments
+from signoff.registry.actor import Actor
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
@@ -101,6 +102,32 @@ async def test_an_id_stays_within_the_address(store: Store) -> None:
     """Nothing of an id ends the link or begins another."""
     cards = _cards(store, f"{ADDRESS}/")
     assert cards.link("a)(b ?#c/d.e") == f"{ADDRESS}/approvals/a%29%28b%20%3F%23c%2Fd.e"
+    assert _cards(store, f"{ADDRESS}/X/").link("c") == f"{ADDRESS}/X/approvals/c"
+
+
+async def test_arguments_that_are_no_object_are_not_drawn_and_are_no_failure(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The gates refuse such a call by themselves; nobody has anything to mend."""
+    assert _cards(store, ADDRESS).card(_request("pay", Content(inline=[20])), []) is None
+    assert caplog.records == []
+
+
+async def test_where_several_tools_have_the_name_the_card_hides_what_any_of_them_does(store: Store) -> None:
+    """Which of them is meant is not known: no title is used, and no policy leaves an argument out."""
+    policy = ApprovalPolicy(show=ShownArguments(only=("amount",)))
+    own = pay_tool(Ledger(), effect="Pay {amount}", secrets=("to",))
+    actor = Actor(name="desk", model="scripted", shadowing="allow", own_tools=(own,))
+    deps = _deps_of([pay_tool(Ledger(), policy, input_schema=SCHEMA)], store, actors=[actor])
+    request = _request("pay", Content(inline={"amount": 20, "to": "Ana", "pin": "4711-9"}))
+    card = DetailCards(deps).card(request, [])
+    assert card is not None
+    assert {row.name: row.value for row in card.rows} == {
+        "amount": "20",
+        "to": "hidden, 3 characters",
+        "pin": "hidden, 6 characters",
+    }
+    assert "How much" not in {row.label for row in card.rows}
 
 
 async def test_what_is_not_known_here_has_no_rows(store: Store) -> None:
@@ -132,7 +159,8 @@ async def test_the_log_says_whose_arguments_could_not_be_drawn(store: Store, cap
     assert _cards(store, ADDRESS).card(_request("pay", Content(inline={"amount": 1})), [_broken()]) is None
     (entry,) = caplog.records
     assert entry.getMessage() == "the details of main.s.t.c1.1 lack its arguments"
-    assert entry.exc_info is not None
+    assert entry.exc_info
+    assert isinstance(entry.exc_info[1], AttributeError)
 
 
 async def test_arguments_are_not_drawn_where_too_many_secrets_would_be_looked_for(store: Store) -> None:
@@ -151,8 +179,8 @@ def _login() -> Tool:
     return pay_tool(Ledger(), name="login", input_schema=LOGIN, effect="Log in", secrets=("password",))
 
 
-def _deps_of(tools: list[Tool], store: Store, address: str = ADDRESS) -> WorkerDeps:
-    catalog = catalog_of(tools)
+def _deps_of(tools: list[Tool], store: Store, address: str = ADDRESS, **more: Any) -> WorkerDeps:
+    catalog = catalog_of(tools, **more)
     return WorkerDeps(catalog, store, catalog.people, {}, b"key", public_url=address)
 
 

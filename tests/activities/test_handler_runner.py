@@ -6,14 +6,20 @@ import sys
 from typing import Any
 
 import pytest
-from activity_kit import begun, environment, run, summary, task_for, worker_deps
+from activity_kit import begun, environment, permit_for, pinned, run, summary, task_for, worker_deps
 from turn_fixtures import Ledger, pay_tool
 
+from signoff.activities.handler_runner import tool_context_of
 from signoff.approvals.redaction import redact_secrets, secret_values
 from signoff.contracts.limits import MAX_NESTING
+from signoff.contracts.person import Principal
+from signoff.people.directory import FixedDirectory
+from signoff.registry.cel_context import context_fields
 from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
+from signoff.testing.builders import a_person
 
 PIN_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -159,3 +165,50 @@ async def test_a_structured_result_never_nests_deeper_than_a_turn_can_read(store
     assert reply.outcome.structured is not None
     kept = reply.outcome.structured.inline
     assert kept == (_nested(levels) if levels <= MAX_NESTING else "<list>")
+
+
+async def _context(ctx: Any, **fields: Any) -> ToolContext:
+    """What a handler is told of a call in this context."""
+
+    async def make() -> ToolContext:
+        given = {"people": FixedDirectory(()), "fields": context_fields(None)} | fields
+        return tool_context_of(permit_for(pay_tool(Ledger()), ctx=ctx), "key", 1_000, **given)
+
+    return await environment().run(make)
+
+
+@pytest.mark.parametrize(
+    ("user", "human"),
+    [
+        (Principal(user="ana2"), "ana"),
+        (Principal(user="ana2", person_id="bob"), "ana"),
+        (Principal(user="gone", person_id="bob"), "bob"),
+        (Principal(user="ana"), "ana"),
+        (Principal(user="stranger"), "stranger"),
+    ],
+)
+async def test_a_handler_is_told_which_human_asks(user: Principal, human: str) -> None:
+    """As the directory of their tenant has it; of an account that left it what the turn was asked for as."""
+    people = FixedDirectory(
+        [
+            a_person("ana", tenant="acme"),
+            a_person("ana2", tenant="acme", person_id="ana"),
+            a_person("eve"),
+            a_person("ana2", person_id="eve"),
+        ]
+    )
+    told = await _context(pinned(tenant="acme", user=user), people=people)
+    assert (told.user_id, told.person_id) == (user.user, human)
+
+
+async def test_a_handler_reads_what_is_declared_of_the_context_and_what_was_collected() -> None:
+    """A field of another kind than declared, or that nobody declares, is not there; collected data stand by themselves.
+
+    Data that do not fit their declaration are not there at all.
+    """
+    fields = context_fields({"project": {"type": "string"}, "floor": {"type": "integer"}})
+    ctx = pinned(extra={"project": "open", "floor": "two", "other": 1, "data": {"city": "Porto"}})
+    told = await _context(ctx, fields=fields)
+    assert (told.context, told.data) == ({"project": "open"}, {"city": "Porto"})
+    misfit = await _context(ctx, fields=context_fields({"data": {"type": "object", "required": ["street"]}}))
+    assert (misfit.context, misfit.data) == ({}, {})

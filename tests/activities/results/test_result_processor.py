@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
-from signoff.activities.results.result_processor import ResultProcessor
+from signoff.activities.results import record_distribution
+from signoff.activities.results.result_processor import ProcessedResult, ResultProcessor
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.audit_events import fingerprint
 from signoff.audit.log import AuditLog
@@ -24,10 +25,13 @@ from signoff.contracts.content import Content
 from signoff.contracts.ids import completion_of
 from signoff.contracts.limits import CALLS_PER_COMPLETION, MAX_NESTING, RESULT_BYTES, RESULT_CHARS_PER_BATCH
 from signoff.contracts.message import CallPart
+from signoff.contracts.updates import UPDATE_LOST
 from signoff.policy.approval_policy import GlobalRule
 from signoff.registry.actor import Actor
+from signoff.registry.results.annotated_record import AnnotatedRecord, RecordField, identity
+from signoff.registry.results.destinations import Delivery, Destination
 from signoff.registry.results.reducers import ReducerRegistry
-from signoff.registry.results.tool_result import ReducerInput, Result, ToolFailure, ToolResult
+from signoff.registry.results.tool_result import HandOff, ReducerInput, Result, ToolFailure, ToolResult, hand_off_result
 from signoff.registry.tool import Tool
 from signoff.store.content_store import load
 from signoff.store.store import Store, open_store
@@ -384,3 +388,158 @@ async def test_what_a_failure_wishes_to_change_hides_secrets(store: Store) -> No
     assert outcome.value.inline == "no such account: [hidden]"
     assert outcome.data_update == Content(inline={"a": "[hidden]"})
     assert outcome.context_update == Content(inline={"b": ["[hidden]", 1]})
+
+
+# What becomes of one value, without the activity around it.
+
+OWN: dict[str, Any] = {"scope": "specialist", "justification": "only the desk pays"}
+
+
+async def _processed(
+    store: Store, value: Any, *, budget: int = 1_000, key: str | None = None, to: Any = (), **fields: Any
+) -> ProcessedResult:
+    """What is made of `value`, which the one call returned; `reducer`, `actors` and `context` go to the catalog."""
+    more = {name: fields.pop(name) for name in ("actors", "context") if name in fields}
+    reducer = fields.pop("reducer", None)
+    if reducer is not None:
+        more["reducers"] = ReducerRegistry()
+        more["reducers"].register("pay", reducer)
+    tool = free(Ledger(), **fields)
+    results = ResultProcessor(worker_deps(store, tool, destinations=to, **more), tool)
+    keyed = {} if key is None else {"key": key}
+
+    async def process() -> ProcessedResult:
+        return await results.of(permit_for(tool), ARGS, value, budget, **keyed)
+
+    return await environment().run(process)
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        (ToolResult("paid"), "paid"),
+        ({"paid": 20}, '{"paid":20}'),
+        (ToolFailure("no account"), "no account"),
+        (HandOff("e1"), hand_off_result(HandOff("e1"), "pay").value),
+    ],
+)
+async def test_what_a_specialist_returned_is_kept_for_the_record_and_of_others_nothing(
+    store: Store, value: Any, kept: str
+) -> None:
+    """Whole, however little of it the model reads; a generalist's result is in the record as a digest alone."""
+    specialist = await _processed(store, value, budget=3, **OWN)
+    assert (specialist.kept, specialist.outcome.truncated) == (kept, True)
+    assert (await _processed(store, value)).kept is None
+
+
+async def test_work_that_was_handed_off_is_marked_so_whatever_the_output_schema_says(store: Store) -> None:
+    """Its result comes later, and the schema is about that one."""
+    outcome = (await _processed(store, HandOff("e1"), output_schema={"type": "integer"})).outcome
+    assert (outcome.handed, outcome.code, outcome.gate) == (True, "ok", "execute")
+    assert outcome.structured == Content(inline={"event_id": "e1"})
+    assert not (await _processed(store, ToolResult("paid"))).outcome.handed
+
+
+@pytest.mark.parametrize(("key", "told"), [("ticket", "ticket"), ("", None), (None, None)])
+async def test_a_record_is_delivered_under_the_key_of_its_ticket_or_of_its_permit(
+    store: Store, monkeypatch: pytest.MonkeyPatch, key: str | None, told: str | None
+) -> None:
+    """By which a sink knows a second delivery of the same call, also where the call has no ticket."""
+    monkeypatch.setattr(record_distribution, "SECONDS", 60.0)
+    got: list[Delivery] = []
+
+    async def take(delivery: Delivery) -> None:
+        got.append(delivery)
+
+    record = AnnotatedRecord({"fare": RecordField(120)})
+    await _processed(store, record, key=key, to=[Destination(name="cache", filter=identity, sink=take)])
+    assert [each.idempotency_key for each in got] == [told or permit_for(free(Ledger())).digest]
+
+
+async def test_secrets_are_hidden_in_all_that_a_result_holds(store: Store) -> None:
+    """In structured data and in both updates as in the text, also deep down; what is no secret stays."""
+    result = ToolResult(
+        "paid Ana",
+        {"to": ["Ana", 1]},
+        data_update={"a": {"to": "Ana"}},
+        context_update={"b": ["Ana", None]},
+    )
+    outcome = (await _processed(store, result, secrets=("to",), effect="")).outcome
+    assert outcome.value.inline == "paid [hidden]"
+    assert outcome.structured == Content(inline={"to": ["[hidden]", 1]})
+    assert outcome.data_update == Content(inline={"a": {"to": "[hidden]"}})
+    assert outcome.context_update == Content(inline={"b": ["[hidden]", None]})
+
+
+async def test_what_a_failure_wishes_is_no_plain_object_also_where_nothing_is_hidden(store: Store) -> None:
+    """Names that JSON would change are left out with or without secrets beside them."""
+    outcome = (await _processed(store, ToolFailure("no", data_update={1: "a"}, context_update={"b": 1}))).outcome
+    assert (outcome.data_update, outcome.context_update) == (None, Content(inline={"b": 1}))
+
+
+@pytest.mark.parametrize(
+    ("cost", "usd"),
+    [
+        (0.25, 0.25),
+        (2, 2.0),
+        ("2", 0.0),
+        (None, 0.0),
+        (-3.0, 0.0),
+        (float("inf"), 0.0),
+        (float("-inf"), 0.0),
+        (float("nan"), 0.0),
+        (10**400, 0.0),
+    ],
+)
+async def test_a_cost_that_is_no_amount_of_money_counts_as_none(store: Store, cost: Any, usd: float) -> None:
+    """Neither does it fail the call, whose effect has happened, nor does it move a budget."""
+    outcome = (await _processed(store, ToolResult("paid", cost=cost))).outcome
+    assert (outcome.code, outcome.cost) == ("ok", usd)
+
+
+async def test_a_reducer_reads_structured_data_cost_and_code_beside_the_text(store: Store) -> None:
+    """It may shorten by what programs get, and by how a call failed."""
+    seen: list[Result] = []
+
+    def looks(result: Result, given: ReducerInput) -> Result:
+        seen.append(result)
+        return result
+
+    for value in (ToolResult({"n": 1}, {"rows": 3}, 0.5), ToolFailure("gone", "not_available")):
+        await _processed(store, value, reducer=looks)
+    assert seen == [ToolResult('{"n":1}', {"rows": 3}, 0.5), ToolFailure("gone", "not_available")]
+
+
+@pytest.mark.parametrize(("more", "kept"), [(0, True), (1, False)])
+async def test_structured_data_of_exactly_the_size_of_a_result_are_kept(store: Store, more: int, kept: bool) -> None:
+    """One MiB of JSON, and not a byte more; the call has succeeded all the same."""
+    text = "x" * (RESULT_BYTES - len('""') + more)
+    outcome = (await _processed(store, ToolResult("paid", text))).outcome
+    assert (outcome.code, outcome.structured is not None) == ("ok", kept)
+    if outcome.structured is not None:
+        assert await load(store, outcome.structured) == text
+
+
+@pytest.mark.parametrize(
+    ("updates", "taken"),
+    [({"context_update": {"project": "open"}}, True), ({"context_update": {"project": 4}}, False)],
+)
+async def test_a_failure_keeps_its_words_and_says_that_its_updates_are_lost(
+    store: Store, updates: dict[str, Any], taken: bool
+) -> None:
+    """After the sentence on how to read on; where they fit they are taken, and nothing is said."""
+    fields: dict[str, Any] = {"updates": ("project",), "context": {"project": {"type": "string"}}, "actors": [READER]}
+    outcome = (await _processed(store, ToolFailure("no account", **updates), budget=2, **fields)).outcome
+    assert (outcome.code, outcome.gate, outcome.original_chars) == ("execution_failed", "execute", 10)
+    before, _, lost = outcome.note.partition("Nothing of what")
+    assert before.strip() == f'The rest is read by read_rest(handle="{outcome.rest}", start=2).'
+    assert (outcome.updates is not None) is taken
+    assert (outcome.context_update is not None) is taken
+    if taken:
+        assert lost == ""
+        return
+    whole = await _processed(store, ToolFailure("no account", **updates), **fields)
+    assert whole.outcome.value.inline == "no account"
+    start, end = UPDATE_LOST.format("pay", "|").split("|")
+    assert whole.outcome.note.startswith(f"{start}the value of `project` ")
+    assert whole.outcome.note.endswith(end)

@@ -1,0 +1,84 @@
+"""The run of one handler: what it is given, how long it took, and what a cancel in its middle counts as."""
+
+import asyncio
+import types
+from typing import Any
+
+import pytest
+from activity_kit import ARGS, begun, environment, free, task_for, worker_deps
+from turn_fixtures import Ledger
+
+from signoff.activities import handler_execution
+from signoff.activities.handler_execution import HandlerExecution
+from signoff.activities.results.result_processor import ProcessedResult, ResultProcessor
+from signoff.registry.results.reducers import ReducerRegistry
+from signoff.registry.tool import Tool
+from signoff.store.store import Store
+
+
+def execution_of(store: Store, tool: Tool, **fields: Any) -> HandlerExecution:
+    """What runs the handler of `tool`; `fields` go to the catalog."""
+    deps = worker_deps(store, tool, **fields)
+    return HandlerExecution(deps, tool, ResultProcessor(deps, tool))
+
+
+@pytest.mark.parametrize(
+    ("fields", "reduced", "copied"),
+    [
+        ({"read_only": True}, False, False),
+        ({"read_only": True}, True, True),
+        ({"read_only": True, "scope": "specialist", "justification": "the desk alone reads"}, False, True),
+        ({"read_only": True, "secrets": ("to",), "effect": ""}, False, True),
+        ({}, False, True),
+    ],
+)
+async def test_a_handler_gets_arguments_of_its_own_where_anything_reads_them_after_it(
+    store: Store, fields: dict[str, Any], reduced: bool, copied: bool
+) -> None:
+    """A reducer, the record, whoever hides secrets; a plain read is spared the copy."""
+    ledger, args, reducers = Ledger(), {**ARGS}, ReducerRegistry()
+    if reduced:
+        reducers.register("pay", lambda result, given: result)
+    tool = free(ledger, **fields)
+    execution = execution_of(store, tool, reducers=reducers)
+    await environment().run(execution.run, task_for(tool), args, "key")
+    ((_, given, key),) = ledger.rows
+    assert (given, key) == (args, "key")
+    assert (given is not args) is copied
+
+
+async def test_the_duration_of_a_handler_is_in_whole_milliseconds(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut, as measured by a clock that nobody sets."""
+    moments = iter((100.0, 102.5))
+    monkeypatch.setattr(handler_execution, "time", types.SimpleNamespace(monotonic=lambda: next(moments)))
+    tool = free(Ledger())
+    made = await environment().run(execution_of(store, tool).run, task_for(tool), {**ARGS}, "key")
+    assert (made.outcome.code, made.outcome.duration_ms) == ("ok", 2_500)
+
+
+async def test_a_cancel_of_both_at_once_is_one_of_the_activity(store: Store) -> None:
+    """A handler that a cancel reaches in the same moment did not cancel itself: nothing is recorded of the call."""
+    handlers: list[asyncio.Task[Any]] = []
+    started = asyncio.Event()
+
+    async def waits(args: Any, ctx: Any) -> Any:
+        handler = asyncio.current_task()
+        assert handler is not None
+        handlers.append(handler)
+        started.set()
+        await asyncio.Event().wait()
+
+    tool, env = free(Ledger(), handler=waits, read_only=True), environment()
+    execution = execution_of(store, tool)
+
+    async def process() -> ProcessedResult:
+        return await execution.run(task_for(tool), {**ARGS}, "key")
+
+    running: asyncio.Future[Any] = asyncio.ensure_future(env.run(process))
+    await begun(running, started)
+    handlers[0].cancel()
+    env.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running

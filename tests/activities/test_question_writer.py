@@ -1,0 +1,288 @@
+"""The rows of questions as they are written, and what is found of a change of arguments before it is asked."""
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from activity_kit import ARGS, about, asked, pinned, worker_deps
+from turn_fixtures import Ledger, pay_tool
+
+from signoff.activities.question_writer import Edit, QuestionWriter, Subject
+from signoff.activities.worker_deps import WorkerDeps
+from signoff.contracts.activity_messages import GateTask
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import PERMISSION_RULE, REQUESTER_RULE, RuleReference
+from signoff.contracts.canonical_json import canonical_json
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.message import CallPart
+from signoff.contracts.person import Person
+from signoff.keys.signatures import PrivateKeys, Signer, new_key
+from signoff.people.login import id_from_login
+from signoff.people.vouched_directory import vouch
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policy.compiled_policy import PolicyVerdict
+from signoff.registry.manifest.channel_sections import DeclaredChannel, RoutingRules
+from signoff.store.questions.answers import Answers
+from signoff.store.store import Store
+from signoff.store.vouched_people import vouched_writer
+from signoff.testing.builders import a_person
+from signoff.testing.questions import answer
+
+NOW = datetime.now(UTC)
+SIGNER = Signer(PrivateKeys(keys=(new_key(NOW - timedelta(days=1)),)))
+LOGIN = "https://login.example.com#7"
+AGAIN = "this was asked again; open it once more"
+OVER = "somebody answered this meanwhile, or it is over; open it once more"
+
+
+def call_of(args: Any = ARGS) -> CallPart:
+    """The one call, with these arguments."""
+    return CallPart(call="c1.1", tool="pay", args=Content(inline=args))
+
+
+def task_of(args: Any = ARGS, **fields: Any) -> GateTask:
+    """The gates' task about the one call."""
+    return GateTask(**{"ctx": pinned(), "calls": (call_of(args),)} | fields)
+
+
+def deps_of(store: Store, policy: Any = True, **fields: Any) -> WorkerDeps:
+    """A worker with one gated tool, which believes the gateway's signatures."""
+    more = {name: fields.pop(name) for name in ("clock",) if name in fields}
+    deps = worker_deps(store, pay_tool(Ledger(), policy), **fields)
+    return dataclasses.replace(deps, verifier=SIGNER.verifier(), **more)
+
+
+def subject_of(deps: WorkerDeps, args: Any = ARGS, **fields: Any) -> Subject:
+    """What is asked of the one call; by default no rule said anything of it."""
+    tool = deps.catalog.tool_view(pinned()).tool("pay")
+    assert tool is not None
+    given = {"call": call_of(args), "args": args, "tool": tool, "verdict": None, "digest": "d" * 64, "note": ""}
+    return Subject(**given | fields)
+
+
+def verdict_of(rule: RuleReference, **fields: Any) -> PolicyVerdict:
+    """A rule's word that people are to be asked."""
+    given: dict[str, Any] = {"rule_text": "true", "why": "it is so", "policy_hash": "p" * 64, "evaluators": ""}
+    return PolicyVerdict(**{"verdict": "ask", "rule": rule} | given | fields)
+
+
+async def first_of(deps: WorkerDeps, **fields: Any) -> ApprovalRequest:
+    """The question about the one call."""
+    tool = deps.catalog.tool_view(pinned()).tool("pay")
+    assert tool is not None
+    return await asked(deps, tool, **fields)
+
+
+async def edit_of(deps: WorkerDeps, decision: Decision, **fields: Any) -> Edit | str:
+    """What is found of a change of the arguments of the one call."""
+    tool = deps.catalog.tool_view(pinned()).tool("pay")
+    return await QuestionWriter(deps).edit(task_of(**fields), decision, tool)
+
+
+async def after(deps: WorkerDeps, edit: Edit | str, **fields: Any) -> ApprovalRequest:
+    """The question that takes the place of the one that was changed."""
+    assert isinstance(edit, Edit)
+    args = {"amount": 1}
+    found = await QuestionWriter(deps).ask_changed(task_of(args), subject_of(deps, args, **fields), edit)
+    assert isinstance(found, ApprovalRequest)
+    return found
+
+
+def change_of(request: ApprovalRequest, **fields: Any) -> Decision:
+    """The approver's change of the amount."""
+    return about(request, **{"edited_args": {"amount": 1}} | fields)
+
+
+def signed_change(decision: Decision) -> Decision:
+    """The change as the gateway vouches for it."""
+    return SIGNER.sign_decision(decision.model_copy(update={"received_at": NOW, "assurance": "session"}))
+
+
+EDITABLE = ApprovalPolicy(edit="approve")
+
+
+async def test_the_declaration_lies_in_the_store_under_its_hash(store: Store) -> None:
+    """Whoever draws the card later reads it there, whatever this worker declares by then."""
+    deps = deps_of(store)
+    about = subject_of(deps)
+    request = await QuestionWriter(deps).ask(task_of(), about)
+    assert await store.get_blob(request.definition) == canonical_json(about.tool.declaration)
+
+
+@pytest.mark.parametrize(("wanted", "told"), [(("ops",), ("ops",)), (None, ("mail",))])
+async def test_a_question_says_where_it_comes_from_and_goes_to(
+    store: Store, wanted: tuple[str, ...] | None, told: tuple[str, ...]
+) -> None:
+    """The channel by which the turn was asked for, and those that the policy wants, else those of the rules."""
+    channels, rules = [DeclaredChannel(each, "email") for each in ("mail", "ops")], RoutingRules(default=("mail",))
+    deps = deps_of(store, ApprovalPolicy(notify=wanted), channels=channels, routing=rules)
+    request = await QuestionWriter(deps).ask(task_of(ctx=pinned(channel="slack")), subject_of(deps))
+    assert (request.channel, request.notify) == ("slack", told)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "level", "remembered", "policy_hash"),
+    [
+        (None, "user", True, ""),
+        (verdict_of(RuleReference(name="ask_if")), "user", True, "p" * 64),
+        (verdict_of(RuleReference(name="ask_if"), level="admin"), "admin", True, "p" * 64),
+        (verdict_of(REQUESTER_RULE), "user", False, "p" * 64),
+        (verdict_of(PERMISSION_RULE), "user", False, "p" * 64),
+    ],
+)
+async def test_what_a_verdict_makes_of_a_question(
+    store: Store, verdict: PolicyVerdict | None, level: str, remembered: bool, policy_hash: str
+) -> None:
+    """Its level and policy; what is asked because of who asks, or of the tool's own check, is never remembered."""
+    deps = deps_of(store, ApprovalPolicy(allow_remember=True))
+    request = await QuestionWriter(deps).ask(task_of(), subject_of(deps, verdict=verdict))
+    assert (request.level, request.allow_remember, request.policy_hash) == (level, remembered, policy_hash)
+
+
+@pytest.mark.parametrize(("doubt", "seconds"), [(0, 60.0), (1, 86_400.0)])
+async def test_a_doubt_waits_as_long_as_the_policy_has_it(store: Store, doubt: int, seconds: float) -> None:
+    """Whoever asked for the turn may be gone by then: what has happened is still to be found out."""
+    deps = deps_of(store, clock=lambda: NOW)
+    request = await QuestionWriter(deps).ask(task_of(doubt=doubt, ask_within=60.0), subject_of(deps))
+    assert request.timeout == seconds
+
+
+@pytest.mark.parametrize(("told", "revision"), [(True, 1), (False, 2)])
+async def test_an_answer_that_its_turn_has_yet_to_hear_of_is_not_asked_over(
+    store: Store, told: bool, revision: int
+) -> None:
+    """An attempt that was lost asked it since: its question stands; any other one that was answered is asked anew."""
+    deps = deps_of(store)
+    request = await QuestionWriter(deps).ask(task_of(), subject_of(deps))
+    assert request.opened_at is not None
+    await answer(store, about(request))
+    since = request.opened_at - timedelta(seconds=1) if told else None
+    again = await QuestionWriter(deps).ask(task_of(asked_since=since), subject_of(deps))
+    assert again.revision == revision
+
+
+@pytest.mark.parametrize(
+    ("change", "signed", "found"),
+    [
+        ({}, False, None),
+        ({"question_hash": ""}, False, None),
+        ({"revision": None}, False, None),
+        ({"question_hash": "0" * 64}, False, AGAIN),
+        ({}, True, None),
+        ({"question_hash": ""}, True, AGAIN),
+    ],
+)
+async def test_which_question_a_change_has_to_name(
+    store: Store, change: dict[str, Any], signed: bool, found: str | None
+) -> None:
+    """A signed one must name its hash, as nobody else may use it for another; without a revision it is the first."""
+    deps = deps_of(store, EDITABLE)
+    decision = change_of(await first_of(deps)).model_copy(update=change)
+    if signed:
+        decision = signed_change(decision)
+        await answer(store, decision)
+    edit = await edit_of(deps, decision)
+    assert (edit if isinstance(edit, str) else None) == found
+
+
+async def test_a_signed_change_that_counts_for_nothing_is_nobodys_change(store: Store) -> None:
+    """One that never came to the store, and one that was voided there."""
+    deps = deps_of(store, EDITABLE)
+    decision = signed_change(change_of(await first_of(deps)))
+    assert await edit_of(deps, decision) == OVER
+    await answer(store, decision)
+    assert isinstance(await edit_of(deps, decision), Edit)
+    await Answers(store).void(decision.approval_id, decision.delivery_id)
+    assert await edit_of(deps, decision) == OVER
+
+
+async def test_after_a_change_was_asked_it_alone_is_found_again(store: Store) -> None:
+    """As an activity may be tried twice; what somebody else changes of the same question comes too late."""
+    deps = deps_of(store, EDITABLE)
+    request = await first_of(deps)
+    decision, other = change_of(request), change_of(request, subject="ana", delivery_id="d2")
+    asked_after = await after(deps, await edit_of(deps, decision))
+    assert (asked_after.revision, asked_after.edit_of) == (2, 1)
+    assert await after(deps, await edit_of(deps, decision)) == asked_after
+    assert await edit_of(deps, other) == AGAIN
+
+
+def of_acme(person: str, **fields: Any) -> Person:
+    """Somebody of another tenant than the default one."""
+    return a_person(person, tenant="acme", **fields)
+
+
+@pytest.mark.parametrize(
+    ("subject", "name", "human"), [("ana", "Ana", "ana"), ("ana2", "Ana B", "ana"), ("stranger", "", "stranger")]
+)
+async def test_a_change_says_whose_it_is(store: Store, subject: str, name: str, human: str) -> None:
+    """By the entry of their own tenant, and as which human; whom nobody knows has an id alone."""
+    people = [
+        of_acme("ana", name="Ana"),
+        of_acme("ana2", name="Ana B", person_id="ana"),
+        a_person("ana2", name="Another"),
+    ]
+    deps, ctx = deps_of(store, EDITABLE, people=people), pinned(tenant="acme")
+    request = await first_of(deps, ctx=ctx)
+    edit = await edit_of(deps, change_of(request, approval_id=request.id, subject=subject), ctx=ctx)
+    assert isinstance(edit, Edit)
+    assert (edit.subject, edit.name, edit.human) == (subject, name, human)
+
+
+async def test_whom_a_login_vouched_for_is_named_as_the_author_of_a_change(store: Store) -> None:
+    """Nobody declared them: they are looked up in the store, in their tenant."""
+    cy = of_acme(id_from_login(LOGIN), name="Cy", identities={"oidc": (LOGIN,)})
+    await store.run(vouched_writer(vouch(SIGNER, cy, names=(), now=NOW, lifetime=timedelta(days=7))))
+    deps, ctx = deps_of(store, EDITABLE), pinned(tenant="acme")
+    request = await first_of(deps, ctx=ctx)
+    edit = await edit_of(deps, change_of(request, approval_id=request.id, subject=cy.id), ctx=ctx)
+    assert isinstance(edit, Edit)
+    assert (edit.subject, edit.name) == (cy.id, "Cy")
+
+
+@pytest.mark.parametrize(("names", "who"), [({"ana": "Ana"}, "Ana"), ({}, "ana")])
+@pytest.mark.parametrize("note", ["", "the policy changed while you were asked"])
+async def test_the_note_of_a_changed_question_names_its_author_first(
+    store: Store, names: dict[str, str], who: str, note: str
+) -> None:
+    """By name, or by id where there is no name; what else is to be said comes after that."""
+    deps = deps_of(store, EDITABLE, people=[a_person(each, name=name) for each, name in names.items()])
+    request = await first_of(deps)
+    found = await after(deps, await edit_of(deps, change_of(request, subject="ana")), note=note)
+    assert (found.edited_by, found.edited_name) == ("ana", names.get("ana", ""))
+    assert found.note == "; ".join(filter(None, (f"{who} changed the arguments", note)))
+    assert found.card.note == found.note
+    assert [(row.name, row.value) for row in found.before] == [("amount", "20"), ("to", "Ana")]
+
+
+@pytest.mark.parametrize(("edit", "proposers"), [("propose", ("ana2", "ana")), ("approve", ())])
+async def test_who_proposes_other_arguments_is_one_who_asks(
+    store: Store, edit: Any, proposers: tuple[str, ...]
+) -> None:
+    """As the entry they came by and as the human they are; where a change is a yes nobody proposes."""
+    people = [a_person("ana"), a_person("ana2", person_id="ana")]
+    deps = deps_of(store, ApprovalPolicy(edit=edit), people=people)
+    request = await first_of(deps)
+    found = await after(deps, await edit_of(deps, change_of(request, subject="ana2")))
+    assert found.proposers == proposers
+
+
+@pytest.mark.parametrize(("late", "escalated"), [(False, False), (True, True)])
+async def test_a_change_goes_on_with_what_time_has_brought_to_its_question(
+    store: Store, late: bool, escalated: bool
+) -> None:
+    """By the later of both clocks: a question that was escalated by now has its approvers still, and is none anew."""
+    policy = ApprovalPolicy(edit="approve", escalate_after=3_600.0, escalate_to=("role:board",))
+    deps = deps_of(store, policy)
+    request = await first_of(deps)
+    moved = dataclasses.replace(deps, clock=lambda: NOW + timedelta(hours=2 if late else -2))
+    edit = await edit_of(moved, change_of(request))
+    assert isinstance(edit, Edit)
+    assert edit.old.escalated is escalated
+    found = await after(deps, edit)
+    assert (found.edit_of, found.edit_delivery) == (1, "of approver")
+    assert found.note == "Approver changed the arguments"
+    assert ("role:board" in found.approvers) is escalated
+    assert found.escalate_after == (None if escalated else 3_600.0)
