@@ -40,7 +40,7 @@ from signoff.contracts.call import DEFAULT_DENIAL, REQUIRES_APPROVAL, CallOutcom
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.grant import Grant, GrantScope
-from signoff.contracts.ids import ApprovalKey
+from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person, Principal
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
@@ -55,7 +55,7 @@ from signoff.registry.tool import Tool
 from signoff.store.grants import Grants
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
-from signoff.store.tables import GRANTS
+from signoff.store.tables import GRANTS, QUESTIONS
 from signoff.store.vouched_people import vouched_writer
 from signoff.testing.builders import a_grant, a_person
 from signoff.testing.questions import answer
@@ -601,6 +601,46 @@ async def test_a_grant_that_no_answer_bears_out_does_nothing(store: Store, name:
     assert (await ruled(deps, user=user)).kind == "run"
     await store.run(lambda connection: connection.execute(update(GRANTS).values(**INVENTED[name])))
     assert (await ruled(deps, user=user)).kind == "ask"
+
+
+@pytest.mark.parametrize(
+    ("asker", "profile", "kind"),
+    [
+        ({}, "development", "run"),
+        ({"signature": "c2lnbmVk"}, "development", "ask"),
+        ({"key_id": "k"}, "development", "ask"),
+        ({"signature": "c2lnbmVk", "key_id": "k"}, "development", "ask"),
+        ({}, "production", "ask"),
+    ],
+)
+async def test_an_answer_is_borne_out_by_whom_the_gateway_signed_for(
+    store: Store, asker: dict[str, str], profile: str, kind: str
+) -> None:
+    """Who is said to have asked the question it answered; unsigned, in development alone."""
+    tool = asking(Ledger())
+    deps = deps_with(store, tool)
+    user = GUEST.model_copy(update=asker)
+    request = await asked(deps, tool, ctx=pinned(turn="first", user=user))
+    assert request.requester == user
+    await answer(store, about(request, approval_id=request.id, remember=SMALL))
+    (grant,) = await kept(store)
+    uses = GrantUse(dataclasses.replace(deps, profile=profile))
+    found = await uses.holds(grant.id, pinned(turn="next"), CALL, ARGS, judged(deps))
+    assert found.kind == kind
+
+
+async def test_an_answer_to_a_question_that_claims_another_instant_bears_out_nothing(store: Store) -> None:
+    """Whoever writes rows could choose a day on which less is asked."""
+    tool = asking(Ledger())
+    deps = deps_with(store, tool)
+    await given(deps, tool, "first", SMALL)
+    assert (await ruled(deps)).kind == "run"
+    rows = await Questions(store).read(ApprovalKey(TurnKey("main", "s", "first"), "c1.1").id)
+    assert rows is not None
+    moved = rows.latest.model_copy(update={"judged_at": NOW - timedelta(days=2)})
+    body = update(QUESTIONS).where(QUESTIONS.c.turn == "first").values(body=moved.model_dump_json())
+    await store.run(lambda connection: connection.execute(body))
+    assert (await ruled(deps, turn="later")).kind == "ask"
 
 
 async def test_an_answer_that_the_gateway_did_not_sign_bears_out_nothing(store: Store) -> None:
