@@ -5,7 +5,8 @@ import uuid
 
 from attack_site import AttackSite, approval_id, payee, until
 from impostor import Impostor
-from temporalio.common import TypedSearchAttributes
+from temporalio.client import WorkflowExecutionDescription
+from temporalio.common import SearchAttributeKey, TypedSearchAttributes
 
 from signoff.contracts import names
 from signoff.contracts.ids import SessionKey, TurnKey, show_code
@@ -62,8 +63,14 @@ async def test_a_code_means_the_request_that_it_was_given_to(site: AttackSite, i
     async def listed() -> bool:
         return (await ana.see(show_code(code))).status == 200
 
+    async def suspended() -> WorkflowExecutionDescription | None:
+        found = await handle.describe()
+        state = found.typed_search_attributes.get(SearchAttributeKey.for_keyword(names.SA_STATE))
+        return found if state == "suspended" else None
+
     await until(listed)
-    described = await handle.describe()
+    # The question is there before the turn says that it waits: its attributes of before would never be found.
+    described = await until(suspended)
     memo, attributes = await described.memo(), described.typed_search_attributes
     other = TurnKey("main", uuid.uuid4().hex[:12], "t1")
     cards = [{"id": approval_id(other), "code": code, "approvers": ["role:approvers"]}]
