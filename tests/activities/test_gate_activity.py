@@ -490,7 +490,9 @@ async def test_a_cached_permission_is_asked_for_once(store: Store) -> None:
 
 async def test_a_tool_whose_capability_the_worker_lacks_is_not_available(store: Store) -> None:
     """And one whose capability it has is."""
-    deps = worker_deps(store, free(LEDGER, capabilities=Capabilities(network=("api.example",))))
-    missing = (await gate(deps)).gate_decisions[0]
+    lacks = free(LEDGER, capabilities=Capabilities(network=("api.example",)))
+    has = free(LEDGER, name="look", capabilities=Capabilities(secrets=("TOKEN",)))
+    reply = await gate(worker_deps(store, lacks, has), proposed(), proposed("look", call="c1.2"))
+    missing, there = reply.gate_decisions
     assert missing.outcome is not None
-    assert missing.outcome.code == "not_available"
+    assert (missing.outcome.code, there.kind) == ("not_available", "run")

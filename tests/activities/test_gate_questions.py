@@ -181,25 +181,21 @@ async def test_whom_an_escalation_added_goes_on_being_asked(store: Store) -> Non
     assert (found.approvers, found.escalate_after) == (("role:approvers", "role:board"), None)
 
 
+def corrects(args: Any) -> list[SchemaProblem] | Correction:
+    """What a tool's own check makes of what a person wrote: something else, once."""
+    return [] if args["amount"] == 2 else Correction({"amount": 2}, "whole units only")
+
+
 async def test_what_a_person_wrote_is_asked_whenever_it_is_judged_again(store: Store) -> None:
     """By no rule, and with what the tool's own check makes of it by now where the people asked can read it."""
     policy = ApprovalPolicy(auto_approve_if="true")
-
-    def whole(args: Any) -> list[SchemaProblem] | Correction:
-        return [] if args["amount"] == 2 else Correction({"amount": 2}, "whole units only")
-
-    for check, amount, note in ((None, 1, ""), (whole, 2, "The arguments were corrected (`amount`): whole ")):
+    for check, amount, note in ((None, 1, ""), (corrects, 2, "The arguments were corrected (`amount`): whole ")):
         deps = worker_deps(store, pay_tool(LEDGER, policy, validate_input=check))
         found = await gate_decision(deps, {"amount": 1}, changed_by="ana")
         request = request_of(found.request)
         assert (found.kind, request.args.inline) == ("ask", {"amount": amount})
         assert request.card.note.startswith(note)
         assert (await gate_decision(deps, {"amount": 1}, call="c2.1")).kind == "run"
-
-
-def corrects(args: Any) -> list[SchemaProblem] | Correction:
-    """What a tool's own check makes of what a person wrote: something else, once."""
-    return [] if args["amount"] == 2 else Correction({"amount": 2}, "whole units only")
 
 
 async def denies(args: Any, context: HookContext) -> Permission:
@@ -657,4 +653,5 @@ async def test_what_the_turn_has_yet_to_hear_is_asked_and_what_it_has_heard_is_n
     # Answered and heard: nothing of it bars the call any more.
     assert found.kind == ("run" if spent else "ask")
     denied = worker_deps(store, pay_tool(LEDGER, ApprovalPolicy(deny_if="true")))
-    assert code_of(await gate_decision(denied, asked_since=since, spent=spent)) == "denied"
+    ended = await gate_decision(denied, asked_since=since, spent=spent)
+    assert (ended.kind, ended.request, code_of(ended)) == ("settled", None, "denied")

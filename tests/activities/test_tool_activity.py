@@ -821,6 +821,11 @@ async def test_its_pause_before_asking_the_store_again_is_its_own(store: Store) 
 AGENT = Actor(name="desk", model="", external=ExternalAgent(acts_for=("user:guest",), undeclared="ask"))
 
 
+def corrects(args: Any) -> list[SchemaProblem] | Correction:
+    """A tool's own check, which makes something else of what it was given, once."""
+    return [] if args["amount"] == 2 else Correction({"amount": 2}, "whole units only")
+
+
 def outside(**fields: Any) -> Any:
     """A tool whose calls their agent runs."""
     return free(Ledger(), runs="external", handler=run_elsewhere, **fields)
@@ -829,10 +834,7 @@ def outside(**fields: Any) -> Any:
 async def test_what_its_agent_runs_is_handed_out_with_its_arguments(store: Store) -> None:
     """With the ticket's key, the definition and what was done to the arguments; the ticket is its try's and waits."""
 
-    def fix(args: Any) -> list[SchemaProblem] | Correction:
-        return [] if args["amount"] == 2 else Correction({"amount": 2}, "whole units only")
-
-    tool = outside(validate_input=fix)
+    tool = outside(validate_input=corrects)
     permit = permit_for(tool, {"amount": 2})
     task = task_for(tool, permit, {"amount": 1}, use="try-1")
     reply = await run(worker_deps(store, tool, actors=[AGENT]), tool, task)
@@ -902,10 +904,7 @@ async def test_what_nobody_declared_is_run_under_the_name_that_its_agent_gives_i
 async def test_corrected_arguments_are_told_beside_the_result(store: Store) -> None:
     """First what was done to them, then what the handler says."""
 
-    def fix(args: Any) -> list[SchemaProblem] | Correction:
-        return [] if args["amount"] == 2 else Correction({"amount": 2}, "whole units only")
-
-    tool = answering("paid", validate_input=fix)
+    tool = answering("paid", validate_input=corrects)
     task = task_for(tool, permit_for(tool, {"amount": 2}), {"amount": 1})
     outcome = (await run(worker_deps(store, tool), tool, task)).outcome
     assert outcome is not None

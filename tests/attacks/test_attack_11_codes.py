@@ -6,12 +6,13 @@ import uuid
 from attack_site import AttackSite, approval_id, payee, until
 from impostor import Impostor
 from temporalio.client import WorkflowExecutionDescription
-from temporalio.common import SearchAttributeKey, TypedSearchAttributes
+from temporalio.common import TypedSearchAttributes
 
 from signoff.contracts import names
 from signoff.contracts.ids import SessionKey, TurnKey, show_code
 from signoff.contracts.person import Person
 from signoff.gateway.session_names import own_session
+from signoff.workflows import temporal_metadata
 
 _LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -65,8 +66,7 @@ async def test_a_code_means_the_request_that_it_was_given_to(site: AttackSite, i
 
     async def suspended() -> WorkflowExecutionDescription | None:
         found = await handle.describe()
-        state = found.typed_search_attributes.get(SearchAttributeKey.for_keyword(names.SA_STATE))
-        return found if state == "suspended" else None
+        return found if found.typed_search_attributes.get(temporal_metadata.STATE) == "suspended" else None
 
     await until(listed)
     # The question is there before the turn says that it waits: its attributes of before would never be found.
