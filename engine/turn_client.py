@@ -51,12 +51,16 @@ PATIENCE: Final = timedelta(seconds=3)
 _WATCH_SECONDS = 0.7
 _LOOK_SECONDS = 1.0
 _LEAST_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 1.0
+"""How long a worker that has just begun may take until its first poll reaches the server."""
 _SHOWN_CHARS = 200
 _LATE_HEX = 32
 _UPDATE_HEX = 20
 _INPUT_HEX = 16
 _BROUGHT_BYTES = INLINE_BYTES - 1_024
 _NO_ANSWER = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+_NO_POLLER = "no poller seen"
+"""What a server may say at once, with `FAILED_PRECONDITION`, of a query for a task queue that nobody polled lately."""
 _STORED = "it is stored and taken in when a worker is back"
 _ANOTHER = "it could not be read: what runs under its id answers as another"
 _CUT_OFF = "[TMPRL1100]"
@@ -292,8 +296,11 @@ class TurnClient:
             return await self._update(handle, names.CANCEL, key, wish, body)
         # No Signal follows: there is none to withdraw by. Should the Update still apply, it does what was wished.
         except (WorkflowUpdateRPCTimeoutOrCancelledError, WorkflowUpdateFailedError):
-            return Receipt(status="refused", code="unavailable", approval_id=approval_id, message="no worker answered")
+            return _unheard_receipt(approval_id)
         except RPCError as error:
+            # A turn whose task fails takes none just now.
+            if error.status == RPCStatusCode.FAILED_PRECONDITION:
+                return _unheard_receipt(approval_id)
             return await self._after_the_end(handle, approval_id, error)
 
     async def _update(
@@ -561,7 +568,7 @@ class TurnClient:
         except RPCError as error:
             raise _missing(error, handle.id) from None
         if described.status == WorkflowExecutionStatus.RUNNING:
-            return Receipt(status="refused", code="unavailable", approval_id=approval_id, message="no worker answered")
+            return _unheard_receipt(approval_id)
         return Receipt(
             status="refused",
             code="already_decided",
@@ -589,9 +596,10 @@ async def _asked_until(
     late: float, handle: WorkflowHandle[Any, Any], query: str, about: Sequence[str], result_type: Any
 ) -> Any:
     """Queries a turn until `late`; repeats the query meanwhile, because a worker may lose one of a turn that just
-    ends.
+    ends, and one that has just begun is not known to poll yet.
     """
     patience = _LOOK_SECONDS
+    polled = min(late, time.monotonic() + _POLL_SECONDS)
     while True:
         # One that had to wait for another may have nothing left of its time; it looks once all the same.
         left = max(late - time.monotonic(), _LEAST_LOOK_SECONDS)
@@ -600,6 +608,9 @@ async def _asked_until(
                 query, args=about, result_type=result_type, rpc_timeout=timedelta(seconds=min(left, patience))
             )
         except RPCError as error:
+            if _is_unpolled(error) and time.monotonic() < polled:
+                await asyncio.sleep(_LEAST_LOOK_SECONDS)
+                continue
             # A busy machine tells of a time that ran out long after it did: nothing may be left of the patience.
             if error.status not in _NO_ANSWER or late - time.monotonic() < _LEAST_LOOK_SECONDS:
                 raise
@@ -644,6 +655,10 @@ def _input_digest(turn: TurnInput) -> str:
     return hashlib.sha256(body).hexdigest()[:_INPUT_HEX]
 
 
+def _unheard_receipt(approval_id: str) -> Receipt:
+    return Receipt(status="refused", code="unavailable", approval_id=approval_id, message="no worker answered")
+
+
 def _plain(item: MailboxMessage | LateResult) -> dict[str, Any] | None:
     """Converts `item` to the JSON that is sent, or None where JSON cannot carry it."""
     try:
@@ -664,10 +679,16 @@ def _missing(error: RPCError, workflow_id: str) -> NotFound | ServerUnavailable:
     return unavailable(error)
 
 
+def _is_unpolled(error: RPCError) -> bool:
+    return error.status == RPCStatusCode.FAILED_PRECONDITION and _NO_POLLER in error.message
+
+
 def unavailable(error: RPCError) -> ServerUnavailable:
     """Makes our error of one of the server's."""
-    if error.status in _NO_ANSWER:
+    if error.status in _NO_ANSWER or _is_unpolled(error):
         return ServerUnavailable("no worker answered in time; is one running on this task queue?")
     if error.status == RPCStatusCode.INVALID_ARGUMENT and "search attribute" in error.message.lower():
         return ServerUnavailable("the server lacks Signoff's search attributes; run `signoff doctor` to create them")
-    return ServerUnavailable(f"the Temporal server did not answer: {error.message.splitlines()[0]}")
+    # Such as for a turn whose task fails, of which no worker can be asked: the server did answer.
+    words = "refused this for now" if error.status == RPCStatusCode.FAILED_PRECONDITION else "did not answer"
+    return ServerUnavailable(f"the Temporal server {words}: {error.message.partition(chr(10))[0]}")

@@ -125,3 +125,64 @@ async def test_a_history_that_was_read_up_to_the_middle_is_asked_about_again(clo
     turn = HalfRead(2, clock)
     assert await signoff(turn).pending(KEY) == "pending_approvals ()"  # type: ignore[comparison-overlap]
     assert len(turn.waits) == 3
+
+
+class Unpolled(Forgetful):
+    """A turn whose worker the server has not seen yet; each query takes it 0.2 s."""
+
+    async def query(self, query: str, *, rpc_timeout: timedelta, **asked: Any) -> str:
+        """As a handle's."""
+        self.waits.append(rpc_timeout.total_seconds())
+        if len(self.waits) <= self.losses:
+            self.clock.now += 0.2
+            words = "no poller seen for task queue recently, worker may be down"
+            raise RPCError(words, RPCStatusCode.FAILED_PRECONDITION, b"")
+        return f"{query} {asked['args']}"
+
+
+async def test_a_worker_that_has_just_begun_is_given_time_to_poll(clock: Clock) -> None:
+    """A turn that is looked at in the moment when its worker begins is there."""
+    turn = Unpolled(3, clock)
+    assert await signoff(turn).pending(KEY) == "pending_approvals ()"  # type: ignore[comparison-overlap]
+    assert len(turn.waits) == 4
+
+
+async def test_where_no_worker_polls_the_query_ends_before_its_patience(clock: Clock) -> None:
+    """A server that says at once that there is none is believed after a second."""
+    turn = Unpolled(1_000, clock)
+    with pytest.raises(ServerUnavailable, match="no worker answered in time; is one running on this task queue"):
+        await signoff(turn, patience=9).view(KEY)
+    assert len(turn.waits) == 5
+
+
+class Failing(Forgetful):
+    """A turn whose workflow task fails, over and over."""
+
+    async def query(self, query: str, **asked: Any) -> str:
+        """As a handle's."""
+        words = "Unable to query workflow due to Workflow Task in failed state.\nmore"
+        raise RPCError(words, RPCStatusCode.FAILED_PRECONDITION, b"")
+
+
+async def test_a_query_that_the_server_refuses_is_told_as_its_refusal() -> None:
+    """It did answer, and says what is wrong."""
+    with pytest.raises(ServerUnavailable) as told:
+        await signoff(Failing(0)).view(KEY)
+    words = "the Temporal server refused this for now: Unable to query workflow due to Workflow Task in failed state."
+    assert str(told.value) == words
+
+
+class Stuck(Forgetful):
+    """A turn whose task has failed so often that the server takes no Update for it."""
+
+    async def execute_update(self, *args: Any, **named: Any) -> Any:
+        """As a handle's."""
+        words = "Unable to perform workflow execution update due to Workflow Task in failed state."
+        raise RPCError(words, RPCStatusCode.FAILED_PRECONDITION, b"")
+
+
+async def test_a_withdrawal_from_a_turn_whose_task_fails_is_refused_for_now() -> None:
+    """As where no worker is there: whoever withdraws may try again, and is told no error of the server's."""
+    wish = Decision(approval_id=ApprovalKey(KEY, "c1.1").id, verdict="withdrawn", subject="ana", channel="test")
+    receipt = await signoff(Stuck(0)).withdraw(wish)
+    assert (receipt.status, receipt.code) == ("refused", "unavailable")
