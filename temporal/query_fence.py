@@ -13,6 +13,8 @@ from contextvars import ContextVar
 from typing import Any, Final
 
 from temporalio import activity
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 REST: Final = 0.05
@@ -21,6 +23,8 @@ PATIENCE: Final = 5.0
 """Seconds after which a local activity ends all the same: an answer that takes as long is stuck."""
 WAIT: Final = 3.0
 """Seconds that an answer waits for the ends that are on their way; a workflow that takes longer is broken off."""
+LATELY: Final = 5.0
+"""Seconds for which a run counts as queried within its tasks after it was."""
 _GLANCE: Final = 0.005
 _ENDING: Final[ContextVar[tuple[str, str] | None]] = ContextVar("ending", default=None)
 """Run and id of the local activity whose end is on its way; each runs in a task of its own."""
@@ -36,32 +40,52 @@ class QueryFence:
         self._changed = threading.Condition()
         self._until: dict[str, float] = {}
         self._looking: set[str] = set()
+        self._met: dict[str, float] = {}
+        """Runs that were queried while activities of theirs ran -> until when they count as queried lately."""
         self._ending: dict[str, set[str]] = {}
         """What has ended here, and of which the core may not know yet."""
         self._ended: dict[str, set[str]] = {}
         self.release: Callable[[str], None] = _keep
         """Has the core keep a run no longer, once its queries are answered; it is read anew from its history."""
 
-    def begin_answer(self, run_id: str) -> frozenset[str]:
-        """Begins the answer to a query about a run: no activity of it ends meanwhile.
-
-        Returns those that had ended before.
-
-        Raises `TimeoutError` where that cannot be known.
-        """
+    def record_query(self, run_id: str) -> None:
+        """Records that the core queries a run within a task: from here on no activity of it ends before the answer."""
         with self._changed:
             self._until[run_id] = time.monotonic() + PATIENCE
             self._looking.add(run_id)
+
+    def dismiss_query(self, run_id: str) -> None:
+        """Records that a run that is queried has begun no activity: those that it begins later end when they do."""
+        with self._changed:
+            self._until.pop(run_id, None)
+            self._looking.discard(run_id)
+
+    def begin_answer(self, run_id: str) -> frozenset[str]:
+        """Begins the answer to a query about a run: no activity of it ends meanwhile.
+
+        Returns those that had ended before, of which the workflow does not know.
+
+        Raises `TimeoutError` where that cannot be known.
+        """
+        self.record_query(run_id)
+        with self._changed:
+            now = time.monotonic()
+            self._met = {each: until for each, until in self._met.items() if until > now} | {run_id: now + LATELY}
             if not self._changed.wait_for(lambda: run_id not in self._ending, WAIT):
                 raise TimeoutError("a local activity of this run ends, and the SDK's core does not take it")
             return frozenset(self._ended.get(run_id, ()))
 
     def end_answer(self, run_id: str) -> None:
-        """Ends the answer to a query, if there was one; a moment later activities may end."""
+        """Ends the answer to a query, if there was one; a moment later activities may end.
+
+        Of a run that was queried lately no activity ends either in the moment after anything was answered: just then
+        the core asks the next query, and an end that is on its way to it would fail one task after the other.
+        """
         with self._changed:
-            if run_id in self._looking:
+            now = time.monotonic()
+            if run_id in self._looking or self._met.get(run_id, 0.0) > now:
                 self._looking.discard(run_id)
-                self._until[run_id] = time.monotonic() + REST
+                self._until[run_id] = now + REST
 
     def record_known(self, run_id: str, activity_ids: Iterable[str]) -> None:
         """Records that the workflow knows of these activities' ends."""
@@ -140,13 +164,27 @@ class _Unseen(ActivityInboundInterceptor):
         self._fence = fence
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
-        done = False
+        info = activity.info()
+        if not info.is_local or info.workflow_run_id is None:
+            return await super().execute_activity(input)
         try:
             result = await super().execute_activity(input)
-            # Not set for one that fails: it may be tried again, so it has not ended for good.
-            done = True
-            return result
-        finally:
-            info = activity.info()
-            if info.is_local and info.workflow_run_id is not None:
-                await self._fence.end(info.workflow_run_id, info.activity_id, done=done)
+        except BaseException as error:
+            await self._fence.end(info.workflow_run_id, info.activity_id, done=is_final(error, info))
+            raise
+        await self._fence.end(info.workflow_run_id, info.activity_id, done=True)
+        return result
+
+
+def is_final(error: BaseException, info: activity.Info) -> bool:
+    """Returns whether the SDK's core tries an activity that failed with `error` no more."""
+    if not isinstance(error, Exception):
+        return True
+    policy = info.retry_policy or RetryPolicy()
+    kind = type(error).__name__
+    if isinstance(error, ApplicationError):
+        if error.non_retryable:
+            return True
+        kind = error.type or kind
+    # No number, or 0, is no end to the tries.
+    return kind in (policy.non_retryable_error_types or ()) or 0 < policy.maximum_attempts <= info.attempt

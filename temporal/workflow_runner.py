@@ -1,11 +1,13 @@
 """Runs workflow instances so that a history read anew gives the order of events that happened.
 
-The SDK's core answers queries while local activities of the same task still run. An activity that ends before such an
-answer is given is written to history with that task, but the workflow gets its result with the next task only, together
-with whatever that one brings, and last. From the history it is read the other way round: commands then come in another
-order, the SDK calls the turn nondeterministic, and it hangs for ever. So this runner delivers first what was written
-first; `temporal/query_fence.py` keeps activities from ending in between, where nobody could tell the order. The core
-takes messages in the order in which they are sent; so `FencedBridge` stands where they are sent.
+The SDK's core answers queries while local activities of the same task still run, and ends the task with such an answer.
+An activity that ended before it is written to history with that task, but the workflow gets its result with the next
+task only. From the history it is read the other way round: commands then come in another order, a timer that was
+started in the first task and cancelled in the second is none at all, the SDK calls the turn nondeterministic, and it
+hangs for ever. So this runner fails such a task, of which then nothing is written: the server gives it out again, and
+its local activities run again. It is rare, as `temporal/query_fence.py` keeps activities from ending from a query's
+arrival here until its answer: one has to end while the query is on its way from the core. The core takes messages in
+the order in which they are sent; so `FencedBridge` stands where they are sent.
 
 The server may hand the core a query by itself together with events since the last task, for which a task is yet to
 come: the core has the workflow process them at once, and again nothing of them when the task comes, with more. Read
@@ -16,6 +18,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, Literal
 
 from temporalio.api.enums.v1 import CommandType
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.bridge.worker import Worker as Bridge
 from temporalio.common import VersioningBehavior
 from temporalio.converter import StorageDriverStoreContext, WorkflowSerializationContext
@@ -25,6 +28,8 @@ from temporalio.workflow import Info
 from signoff.temporal.query_fence import QueryFence
 
 Contexts = Literal["none", "workflow", "all"]
+QUERY_MET_END: Final = "a local activity ended while the turn was queried; the task is tried again, and nothing is lost"
+"""Why a task failed of which a query was to be answered; seen in Temporal's UI and in the worker's log."""
 _APART: Final = "legacy_query"
 """The id of a query that is answered by itself, outside a workflow task."""
 
@@ -72,6 +77,14 @@ class FencedBridge(Bridge):
         self._fence = fence
         fence.release = self.request_workflow_eviction
 
+    async def poll_workflow_activation(self) -> Any:
+        """See `Bridge`."""
+        act = await super().poll_workflow_activation()
+        # Known from here on: until it reaches its workflow, on a busy machine, most local activities have ended.
+        if _is_query(act) and not _is_apart(act):
+            self._fence.record_query(act.run_id)
+        return act
+
     async def complete_activity_task(self, comp: Any) -> None:
         """See `Bridge`."""
         try:
@@ -95,8 +108,6 @@ class _Watched(WorkflowInstance):
         self._upgrading = upgrading
         self._begun: dict[int, str] = {}
         """Local activities of which the workflow has not heard that they ended: number -> activity id."""
-        self._written: frozenset[str] = frozenset()
-        """Those that are in the history of a task that has ended."""
         self._before: Any = None
 
     def activate(self, act: Any) -> Any:
@@ -107,64 +118,31 @@ class _Watched(WorkflowInstance):
         return done
 
     def _take(self, act: Any) -> Any:
-        # The core gives queries an activation of their own, so the first job tells for all.
-        if act.jobs and act.jobs[0].HasField("query_workflow"):
+        if _is_query(act):
             return self._answer(act)
         # A run that is let go may be read anew here: what its old instance knew is nothing that the new one has heard.
         if any(job.HasField("remove_from_cache") for job in act.jobs):
             self._fence.forget(act.run_id)
         if self._is_ahead(act):
             self._fence.release(act.run_id)
-        # Good for the next task alone: that is the one with which the workflow hears of them.
-        written, self._written = self._written, frozenset()
         ended = [job for job in act.jobs if job.HasField("resolve_activity") and job.resolve_activity.is_local]
-        if not (ended or self._begun):
-            return self._follow(act)
-        ids = {job.resolve_activity.seq: self._begun.pop(job.resolve_activity.seq, "") for job in ended}
-        self._fence.record_known(act.run_id, ids.values())
-        first = [job for job in ended if ids[job.resolve_activity.seq] in written]
-        # Either nothing comes late, or nothing else comes with it: there is no order to mend.
-        if not first or len(first) == len(act.jobs):
-            return self._follow(act)
-        return self._in_order(act, first)
+        if ended:
+            known = [self._begun.pop(job.resolve_activity.seq, "") for job in ended]
+            self._fence.record_known(act.run_id, known)
+        return self._follow(act)
 
     def _answer(self, act: Any) -> Any:
         # A query outside a task ends none, so nothing is written to history with its answer.
-        if act.jobs[0].query_workflow.query_id == _APART:
+        if _is_apart(act):
             if self._begun:
                 # No task ends before its local activities have, so these were begun ahead of theirs.
                 self._fence.release(act.run_id)
             return self._inner.activate(act)
         if not self._begun:
-            return self._inner.activate(act)
-        ended = self._fence.begin_answer(act.run_id)
-        done = self._inner.activate(act)
-        # They ended before this answer, so they go with the task that it ends.
-        self._written |= ended
-        return done
-
-    def _in_order(self, act: Any, first: list[Any]) -> Any:
-        """Applies what was written with the task before, at the time of that task; then the rest."""
-        earlier, later = type(act)(), type(act)()
-        earlier.CopyFrom(act)
-        later.CopyFrom(act)
-        for each in (earlier, later):
-            del each.jobs[:]
-        earlier.jobs.extend(first)
-        later.jobs.extend(job for job in act.jobs if not any(job is each for each in first))
-        # Read from the history it belongs to that task: another time or length would be another `now()` and other caps.
-        if self._before is not None:
-            earlier.timestamp.CopyFrom(self._before.timestamp)
-            earlier.history_length = self._before.history_length
-            earlier.history_size_bytes = self._before.history_size_bytes
-        done = self._follow(earlier)
-        rest = self._follow(later)
-        # Both are one task to the core, which takes one completion: if either half failed, that is its end.
-        if not (done.HasField("successful") and rest.HasField("successful")):
-            return rest if done.HasField("successful") else done
-        done.successful.commands.extend(rest.successful.commands)
-        done.successful.used_internal_flags.extend(rest.successful.used_internal_flags)
-        return done
+            self._fence.dismiss_query(act.run_id)
+        elif self._fence.begin_answer(act.run_id):
+            return _fail(act)
+        return self._inner.activate(act)
 
     def _is_ahead(self, act: Any) -> bool:
         # Each task has a time of its own, so what comes later at the time of the last one belongs to none.
@@ -194,6 +172,22 @@ class _Watched(WorkflowInstance):
 
     def get_thread_id(self) -> int | None:
         return self._inner.get_thread_id()
+
+
+def _is_query(act: Any) -> bool:
+    # The core gives queries an activation of their own, so the first job tells for all.
+    return bool(act.jobs) and act.jobs[0].HasField("query_workflow")
+
+
+def _is_apart(act: Any) -> bool:
+    return bool(act.jobs[0].query_workflow.query_id == _APART)
+
+
+def _fail(act: Any) -> Any:
+    done = WorkflowActivationCompletion(run_id=act.run_id)
+    done.failed.failure.message = QUERY_MET_END
+    done.failed.failure.application_failure_info.type = "QueryMetEnd"
+    return done
 
 
 class _WithoutStorage(_Watched):

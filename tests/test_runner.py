@@ -1,6 +1,7 @@
 """What an instance hears first, by the messages of the SDK's bridge alone."""
 
 import asyncio
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ from temporalio.worker._command_aware_visitor import CommandInfo
 
 from signoff.temporal import query_fence as looking
 from signoff.temporal.query_fence import QueryFence
-from signoff.temporal.workflow_runner import FencedRunner
+from signoff.temporal.workflow_runner import QUERY_MET_END, FencedRunner
 
 RUN = "run-1"
 
@@ -24,7 +25,6 @@ class Inner(WorkflowRunner, WorkflowInstance):
 
     def __init__(self) -> None:
         self.jobs: list[list[str]] = []
-        self.times: list[int] = []
 
     def prepare_workflow(self, defn: Any) -> None:
         """Nothing to prepare."""
@@ -34,18 +34,14 @@ class Inner(WorkflowRunner, WorkflowInstance):
         return self
 
     def activate(self, act: Any) -> Any:
-        """One command a job: what it was."""
-        self.times.append(act.timestamp.seconds)
+        """Begin a local activity where it is asked to start."""
         self.jobs.append([_name(job) for job in act.jobs])
         done = WorkflowActivationCompletion()
         done.successful.SetInParent()
-        for job in act.jobs:
+        if any(job.HasField("initialize_workflow") for job in act.jobs):
             command = done.successful.commands.add()
-            if job.HasField("initialize_workflow"):
-                command.schedule_local_activity.seq = 3
-                command.schedule_local_activity.activity_id = "who"
-            else:
-                command.set_patch_marker.patch_id = _name(job)
+            command.schedule_local_activity.seq = 3
+            command.schedule_local_activity.activity_id = "who"
         return done
 
     def get_serialization_context(self, command_info: Any) -> Any:
@@ -98,19 +94,28 @@ def watched(inner: Inner, looks: QueryFence) -> WorkflowInstance:
     return instance
 
 
-async def test_what_ended_before_a_query_was_answered_is_heard_before_what_the_next_task_brings(inner: Inner) -> None:
-    """At the time of its own task, in one answer with the rest, whose order is that of a history read anew."""
+async def test_a_task_is_failed_whose_activity_ended_before_a_query_was_answered(inner: Inner) -> None:
+    """Nothing is written of it, and the workflow, which the query never reached, begins the task anew."""
     looks = QueryFence()
     instance = watched(inner, looks)
     await looks.end(RUN, "who", done=True)
     looks.record_sent()
-    instance.activate(act(2, "query_workflow"))
-    done = instance.activate(act(3, "signal_workflow", "do_update", "resolve_activity"))
-    assert inner.jobs[2:] == [["resolve_activity 3"], ["signal_workflow", "do_update"]]
-    assert inner.times == [1, 2, 1, 3]
-    entries = [command.set_patch_marker.patch_id for command in done.successful.commands]
-    assert entries == ["resolve_activity 3", "signal_workflow", "do_update"]
-    assert looks.begin_answer(RUN) == frozenset()
+    done = instance.activate(act(2, "query_workflow"))
+    assert (done.run_id, done.WhichOneof("status")) == (RUN, "failed")
+    assert done.failed.failure.message == QUERY_MET_END
+    assert inner.jobs == [["initialize_workflow"]]
+
+
+async def test_a_task_is_kept_where_the_workflow_knows_of_the_end(inner: Inner) -> None:
+    """Then it is written with what the workflow made of it."""
+    looks = QueryFence()
+    instance = watched(inner, looks)
+    await looks.end(RUN, "who", done=True)
+    looks.record_sent()
+    instance.activate(act(2, "resolve_activity"))
+    done = instance.activate(act(2, "query_workflow"))
+    assert done.WhichOneof("status") == "successful"
+    assert inner.jobs[1:] == [["resolve_activity 3"], ["query_workflow"]]
 
 
 async def test_what_ended_after_the_answer_is_heard_as_the_sdk_tells_it(inner: Inner) -> None:
@@ -133,6 +138,59 @@ async def test_a_query_that_ends_no_task_changes_nothing(inner: Inner) -> None:
     instance.activate(act(2, "query_workflow", query="legacy_query"))
     instance.activate(act(3, "signal_workflow", "resolve_activity"))
     assert inner.jobs[2:] == [["signal_workflow", "resolve_activity 3"]]
+
+
+async def test_nothing_ends_from_when_a_query_is_here(inner: Inner) -> None:
+    """Not from when its workflow takes it up: on a busy machine that may be long after."""
+    looks = QueryFence()
+    instance = watched(inner, looks)
+    looks.record_query(RUN)
+    end = asyncio.create_task(looks.end(RUN, "who", done=True))
+    await asyncio.wait({end}, timeout=3 * looking.REST)
+    assert not end.done()
+    assert instance.activate(act(2, "query_workflow")).WhichOneof("status") == "successful"
+    looks.end_answer(RUN)
+    await asyncio.wait_for(end, 60)
+
+
+async def test_of_a_run_that_was_queried_lately_nothing_ends_right_after_any_answer() -> None:
+    """Else the end that fails a task because of a query would fail the next try as well, as the query comes again."""
+    looks = QueryFence()
+    looks.begin_answer(RUN)
+    looks.forget(RUN)
+    # The task is tried again: its first answer is no query's.
+    for run in (RUN, "run-2"):
+        looks.end_answer(run)
+    answered = time.monotonic()
+    await looks.end("run-2", "who", done=True)
+    assert time.monotonic() - answered < looking.REST
+    await looks.end(RUN, "who", done=True)
+    assert time.monotonic() - answered >= looking.REST * 0.9
+
+
+async def test_a_run_that_was_queried_long_ago_is_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its activities wait for nothing."""
+    monkeypatch.setattr(looking, "LATELY", 0.0)
+    looks = QueryFence()
+    looks.begin_answer(RUN)
+    looks.forget(RUN)
+    looks.end_answer(RUN)
+    answered = time.monotonic()
+    await looks.end(RUN, "who", done=True)
+    assert time.monotonic() - answered < looking.REST
+
+
+async def test_a_query_of_a_run_without_activities_holds_up_none_that_it_begins_later(inner: Inner) -> None:
+    """Each answer would cost a decision that comes right after it a moment's rest."""
+    looks = QueryFence()
+    det: WorkflowInstanceDetails = None  # type: ignore[assignment]
+    instance = FencedRunner(inner, looks, contexts="none").create_instance(det)
+    looks.record_query(RUN)
+    instance.activate(act(1, "query_workflow"))
+    looks.end_answer(RUN)
+    began = time.monotonic()
+    await looks.end(RUN, "who", done=True)
+    assert time.monotonic() - began < looking.REST
 
 
 async def test_a_run_that_is_kept_no_longer_is_forgotten(inner: Inner) -> None:

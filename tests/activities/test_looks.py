@@ -1,18 +1,22 @@
 """The end of a local activity and the answer to a query never meet."""
 
 import asyncio
+import dataclasses
 import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from activity_kit import worker_deps
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
 from temporalio.worker import Worker
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.store.store import Store
 from signoff.temporal import query_fence as module
-from signoff.temporal.query_fence import PATIENCE, REST, QueryFence
+from signoff.temporal.query_fence import PATIENCE, REST, QueryFence, is_final
 from signoff.worker import SignoffPlugin
 
 RUN = "run-1"
@@ -51,6 +55,34 @@ async def test_a_query_is_told_what_ended_before_it_until_the_workflow_has_heard
     assert fence.begin_answer(RUN) == {"c"}
     fence.forget(RUN)
     assert fence.begin_answer(RUN) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts", "final"),
+    [
+        (ValueError("x"), 0, False),
+        (ValueError("x"), 3, False),
+        (ValueError("x"), 2, True),
+        (ValueError("x"), 1, True),
+        (LookupError("x"), 0, True),
+        (ApplicationError("x"), 0, False),
+        (ApplicationError("x", type="LookupError"), 0, True),
+        (ApplicationError("x", non_retryable=True), 0, True),
+        (asyncio.CancelledError(), 0, True),
+    ],
+    ids=["no-end", "two-of-three", "two-of-two", "one-was-enough", "never", "ours", "named", "for-good", "cancelled"],
+)
+def test_what_is_tried_no_more_has_ended_for_good(error: BaseException, attempts: int, final: bool) -> None:
+    """At the second try, of an activity that tries no `LookupError` again."""
+    policy = RetryPolicy(maximum_attempts=attempts, non_retryable_error_types=["LookupError"])
+    info = dataclasses.replace(ActivityEnvironment.default_info(), attempt=2, retry_policy=policy)
+    assert is_final(error, info) is final
+
+
+def test_what_names_no_policy_is_tried_again() -> None:
+    """As the SDK does by default."""
+    info = dataclasses.replace(ActivityEnvironment.default_info(), attempt=9, retry_policy=None)
+    assert not is_final(ValueError("x"), info)
 
 
 async def test_an_answer_that_never_ends_holds_nothing_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,151 @@
+"""A query that arrives in a task whose local activity ends before it is answered."""
+
+import asyncio
+import contextlib
+import uuid
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from activity_kit import worker_deps
+from temporalio import activity, workflow
+from temporalio.api.enums.v1 import EventType
+from temporalio.bridge.proto import ActivityTaskCompletion
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.worker import Worker as Bridge
+from temporalio.client import Client, WorkflowHandle
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
+from turn_fixtures import Ledger, pay_tool
+
+from signoff.store.store import Store
+from signoff.temporal.workflow_runner import QUERY_MET_END, FencedBridge
+from signoff.worker import SignoffPlugin
+
+ARRIVAL = 0.1
+"""Seconds in which a query reaches the server, and the end of an activity the SDK's core."""
+TAKES = 0.05
+HELD = 0.5
+"""Seconds in which the local activity ends if nothing holds it up."""
+TRIES = 20
+"""A busy machine may need longer than `ARRIVAL`; then the query comes with another task, and another turn is tried."""
+
+
+@activity.defn
+async def look_up(fails: bool) -> None:
+    """Takes as long as the store of a busy machine: the query is here before it ends."""
+    await asyncio.sleep(TAKES)
+    if fails:
+        raise ApplicationError("not there", non_retryable=True)
+
+
+@workflow.defn
+class Waits:
+    """Waits for somebody with a deadline, and looks something up meanwhile that ends the wait: as a turn may that is
+    answered when it asks."""
+
+    def __init__(self) -> None:
+        self._begun = self._known = self._fails = False
+
+    @workflow.run
+    async def run(self) -> None:
+        """Start the timer and the local activity in one task."""
+        await workflow.wait_condition(lambda: self._begun)
+        looking = asyncio.create_task(self._look())
+        await workflow.wait_condition(lambda: self._known, timeout=3600)
+        await looking
+
+    async def _look(self) -> None:
+        with contextlib.suppress(ApplicationError):
+            await workflow.execute_local_activity(look_up, self._fails, start_to_close_timeout=timedelta(seconds=60))
+        self._known = True
+
+    @workflow.signal
+    async def begin(self, fails: bool) -> None:
+        """Go on; what is looked up is not there if it `fails`."""
+        self._begun, self._fails = True, fails
+
+    @workflow.query
+    def known(self) -> bool:
+        """Whether it was looked up."""
+        return self._known
+
+
+class Held:
+    """Holds the first query within a task back, as a busy machine may, until its local activity ends or has had the
+    time to."""
+
+    def __init__(self, patched: pytest.MonkeyPatch, bridge: type[Bridge]) -> None:
+        self.armed = self.queried = False
+        self._ended = asyncio.Event()
+        poll, complete = bridge.poll_workflow_activation, Bridge.complete_activity_task
+
+        async def poll_later(of: Bridge) -> WorkflowActivation:
+            act = await poll(of)
+            within = bool(act.jobs) and act.jobs[0].query_workflow.query_id not in ("", "legacy_query")
+            if self.armed and within and not self.queried:
+                self.queried = True
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._ended.wait(), HELD)
+                await asyncio.sleep(ARRIVAL)
+            return act
+
+        async def complete_and_say(of: Bridge, completion: ActivityTaskCompletion) -> None:
+            await complete(of, completion)
+            self._ended.set()
+
+        patched.setattr(bridge, "poll_workflow_activation", poll_later)
+        patched.setattr(Bridge, "complete_activity_task", complete_and_say)
+
+
+async def run_queried(
+    client: Client, task_queue: str, plugin: SignoffPlugin, held: Held, fails: bool
+) -> WorkflowHandle[Any, Any]:
+    """Run a workflow to its end that is queried in the task in which it starts its timer, if the query is in time."""
+    shared: dict[str, Any] = {"task_queue": task_queue, "workflows": [Waits], "activities": [look_up]}
+    shared["workflow_runner"] = UnsandboxedWorkflowRunner()
+    handle = await client.start_workflow(Waits.run, id=f"waits-{uuid.uuid4().hex}", task_queue=task_queue)
+    # Kept by no worker, or the next task would be offered to this one's own queue first.
+    async with Worker(client, max_cached_workflows=0, **shared):
+        assert not await handle.query(Waits.known)
+    held.armed = True
+    await handle.signal(Waits.begin, fails)
+    query = asyncio.create_task(handle.query(Waits.known))
+    await asyncio.sleep(ARRIVAL)
+    async with Worker(client, plugins=[plugin], **shared):
+        await handle.result()
+        await query
+    return handle
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["ends", "fails"])
+@pytest.mark.parametrize(("bridge", "failures"), [(Bridge, [QUERY_MET_END]), (FencedBridge, [])], ids=["sent", "here"])
+async def test_a_task_that_is_queried_while_its_activity_ends_leaves_a_history_that_replays(
+    plain_client: Client,
+    store: Store,
+    task_queue: str,
+    monkeypatch: pytest.MonkeyPatch,
+    bridge: type[Bridge],
+    failures: list[str],
+    fails: bool,
+) -> None:
+    """What ends while the query is on its way fails the task, which is done again; else it waits for the answer.
+
+    Written as it stood, the task had a timer that a history read anew never starts: then nobody could query that turn
+    any more, or go on with it (`Update machine does not handle this event: HistoryEvent(id: 21, TimerStarted)`).
+    """
+    plugin = SignoffPlugin(worker_deps(store, pay_tool(Ledger())))
+    runner = UnsandboxedWorkflowRunner()
+    replayer = Replayer(workflows=[Waits], workflow_runner=runner)
+    for _ in range(TRIES):
+        with monkeypatch.context() as patched:
+            held = Held(patched, bridge)
+            handle = await run_queried(plain_client, task_queue, plugin, held, fails)
+        history = await handle.fetch_history()
+        await replayer.replay_workflow(history)
+        if held.queried:
+            break
+    assert held.queried
+    event_type = EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
+    found = [each.workflow_task_failed_event_attributes for each in history.events if each.event_type == event_type]
+    assert [each.failure.message for each in found] == failures
