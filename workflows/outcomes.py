@@ -13,8 +13,9 @@ from signoff.contracts.call import IN_DOUBT_TEXT, CallCode, CallOutcome
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.updates import Updates, merge_updates
 
-LOST: Final = (ActivityError, exceptions.TimeoutError)
-"""What a local activity raises that came to nothing: where it ran out of time, unlike any other, the bare timeout."""
+LOST: Final = (ActivityError, ApplicationError, exceptions.TimeoutError)
+"""What an activity raises that came to nothing: a local one the very error that its function raised, as the SDK wraps
+no other than a timeout or a cancel, and not each of these."""
 _NEVER_BEGUN = ("not_available", "input_invalid", "too_many_calls")
 _BRIEF = 300
 
@@ -112,12 +113,22 @@ def _went(outcome: CallOutcome) -> str:
 
 def error_type(error: FailureError) -> str:
     """Returns the name of our error behind an activity's failure, or "" for anything else."""
-    return (error.cause.type or "") if isinstance(error.cause, ApplicationError) else ""
+    ours = _own_error(error)
+    return "" if ours is None else ours.type or ""
 
 
 def error_text(error: FailureError) -> str:
     """Returns the one sentence behind an activity's failure."""
-    return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause or error)
+    ours = _own_error(error)
+    return str(error.cause or error) if ours is None else ours.message
+
+
+def _own_error(error: FailureError) -> ApplicationError | None:
+    """Returns the error of an activity's function: behind the failure of an activity, and itself that of a local
+    one.
+    """
+    found = error if isinstance(error, ApplicationError) else error.cause
+    return found if isinstance(found, ApplicationError) else None
 
 
 def first_error_text(error: FailureError) -> str:

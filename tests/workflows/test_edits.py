@@ -1,14 +1,20 @@
 """Whole turns whose call people change before it runs."""
 
 import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
+from temporalio import activity
 from temporalio.client import Client
 from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, withdrawn, yes
 
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import INLINE_BYTES
 from signoff.formats.json_schema import SchemaProblem
@@ -29,6 +35,51 @@ async def request_of(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
     found = (await turns.signoff.view(key)).calls[0].approval
     assert found is not None
     return found
+
+
+class _AwayForGates(Store):
+    """Answers no gate while it is `away`."""
+
+    away = False
+
+    async def run(self, work: Callable[[Connection], Any]) -> Any:
+        """See `Store`."""
+        if self.away and activity.in_activity() and activity.info().activity_type == names.GATE:
+            raise StoreUnavailable("away for a moment")
+        return await super().run(work)
+
+
+@pytest.mark.parametrize("door", ["update", "signal"])
+async def test_an_edit_that_cannot_be_judged_is_refused_and_its_turn_waits_on(
+    door: str, client: Client, tmp_path: Path, task_queue: str
+) -> None:
+    """The gates' store is away for all tries: the answer may be given again. A Signal of it ended the whole turn."""
+    store = await _AwayForGates.open(f"sqlite:///{tmp_path}/signoff.db")
+    assert isinstance(store, _AwayForGates)
+    ledger = Ledger()
+    catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve"))])
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(store.close)
+        turns = await stack.enter_async_context(running_turns(client, store, task_queue, catalog, SCRIPT))
+        key = await turns.start()
+        request = (await turns.waiting(key)).calls[0].approval
+        assert request is not None
+        answer = yes(key, edited_args={"amount": 380, "to": "Ana"}, question_hash=request.question_hash)
+        store.away = True
+        if door == "update":
+            receipt = await turns.signoff.decide(answer)
+            assert (receipt.status, receipt.code) == ("refused", "unavailable")
+        else:
+            handle = client.get_workflow_handle(key.workflow_id)
+            await handle.signal(names.APPROVAL_RESPONSE, answer.model_dump(mode="json", exclude_none=True))
+            # Who answered, and what the gates said.
+            while (await turns.events(key)).count("MARKER_RECORDED") < 2:
+                await asyncio.sleep(0.05)
+        store.away = False
+        await turns.signoff.decide(answer.model_copy(update={"delivery_id": "again"}))
+        result = await turns.signoff.result(key)
+    assert [call.code for call in result.calls] == ["ok"]
+    assert [row[1] for row in ledger.rows] == [{"amount": 380, "to": "Ana"}]
 
 
 @pytest.mark.row("V17")

@@ -1,16 +1,21 @@
 """Which tools are tried again when the world fails them: those to which it does no harm (X18)."""
 
 import asyncio
+import contextlib
 from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
+from temporalio import activity
 from temporalio.client import Client
 from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns
 
 from signoff.contracts.completion import Completion, CompletionRequest
-from signoff.contracts.errors import ModelUnavailable
+from signoff.contracts.errors import ModelUnavailable, StoreUnavailable
 from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.tool import BypassRouting, Tool
 from signoff.registry.tool_context import ToolContext
@@ -72,6 +77,35 @@ async def test_a_broken_connection_is_tried_again_by_the_nature_of_the_tool(
     keys = {name: {key for row, _, key in ledger.rows if row == name} for name in ("same", "act")}
     assert len(keys["same"]) == 1
     assert keys["same"].isdisjoint({""} | keys["act"])
+
+
+class _AwayForTools(Store):
+    """Answers no tool."""
+
+    async def run(self, work: Callable[[Connection], Any]) -> Any:
+        """See `Store`."""
+        if activity.in_activity() and activity.info().activity_type == "inline":
+            raise StoreUnavailable("away for a moment")
+        return await super().run(work)
+
+
+async def test_a_call_that_only_reads_fails_with_its_store_and_the_turn_goes_on(
+    client: Client, tmp_path: Path, task_queue: str
+) -> None:
+    """It runs as a local activity, whose error the SDK raises as it is: the whole turn ended with it."""
+    store = await _AwayForTools.open(f"sqlite:///{tmp_path}/signoff.db")
+    ledger = Ledger()
+    tools = [unlucky(ledger, "inline", read_only=True, attempts=2, **INLINE)]
+    batch = calls(("inline", {"amount": 1}))
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(store.close)
+        running = running_turns(client, store, task_queue, catalog_of(tools), [batch, respond("done")])
+        turns = await stack.enter_async_context(running)
+        key = await turns.start()
+        result = await turns.signoff.result(key)
+        await turns.replays(key)
+    assert [(call.code, call.value.inline) for call in result.calls] == [("execution_failed", "away for a moment")]
+    assert ledger.rows == []
 
 
 @pytest.mark.row("B83")

@@ -20,6 +20,7 @@ from signoff.engine.call_client import CallClient
 from signoff.gateway.app import build_app
 from signoff.gateway.calls import permit_service
 from signoff.store.store import Store
+from signoff.store.tickets import ticket_key
 
 
 @pytest.mark.row("C01")
@@ -224,6 +225,21 @@ async def test_a_used_call_that_nobody_reports_is_in_doubt(agent: CallRig) -> No
     assert (ended["state"], ended["code"]) == ("ended", "in_doubt")
     assert (await agent.report(call)).json()["code"] == "conflict"
     assert "in_doubt" in dict(await agent.record(call))
+
+
+async def test_a_permit_whose_ticket_another_try_holds_is_in_doubt_and_its_turn_ends_as_usual(agent: CallRig) -> None:
+    """The tool's activity is local there, whose error the SDK raises as it is: the whole turn failed with it."""
+    call = (await agent.propose(euro=60)).json()["id"]
+    digest = (await agent.rig.request(approval_of(call))).digest
+    turn = TurnKey(*call.split("."))
+    await agent.decide(call)
+    await agent.rig.deps.store.claim(
+        ticket_key(digest, 1), workflow=turn.workflow_id, call="c1.1", tool="refund", owner="lost"
+    )
+    await agent.use(call, "another")
+    ended = await _settled(agent, call)
+    assert (ended["state"], ended["code"]) == ("ended", "in_doubt")
+    assert (await agent.rig.turns.signoff.result(turn)).state == "complete"
 
 
 async def test_people_are_asked_about_an_unreported_call_where_its_tool_says_so(agent: CallRig) -> None:
