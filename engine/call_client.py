@@ -22,7 +22,7 @@ from signoff.contracts.errors import ConfigError, Conflict, NotFound, ServerUnav
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import TurnInput
-from signoff.engine.turn_client import TurnClient, unavailable
+from signoff.engine.turn_client import TurnClient, take_start_error, unavailable
 from signoff.workflows import start_options
 from signoff.workflows.external_permit import use_refusal
 
@@ -141,9 +141,7 @@ class CallClient:
         except WorkflowUpdateFailedError:
             reply = None
         except (WorkflowUpdateRPCTimeoutOrCancelledError, WorkflowAlreadyStartedError, RPCError) as error:
-            # Asked for, or asyncio would tell the log that nobody took the error out of the operation.
-            with contextlib.suppress(WorkflowAlreadyStartedError, RPCError):
-                await start.workflow_handle()
+            await take_start_error(start)
             if isinstance(error, RPCError) and error.status not in (*_NO_ANSWER, *_NOT_NOW):
                 raise unavailable(error) from None
             reply = None

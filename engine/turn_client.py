@@ -1,12 +1,13 @@
 """Starts turns, reads their state and delivers decisions over Temporal; the gateway's client."""
 
 import asyncio
+import contextlib
 import hashlib
 import time
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic_core import PydanticSerializationError
 from temporalio.client import (
@@ -69,6 +70,7 @@ _UNREADABLE = "it could not be read: what runs under its id answers what nobody 
 _UNSAYABLE = "it holds a number or text that JSON cannot carry; send it as a string"
 _UNDECIDED_KEPT = 1_000
 """Answers that a turn could not judge, of which it is known how often that was."""
+_Receipt = TypeVar("_Receipt", Receipt, SessionReceipt)
 _NO_MORE_UPDATES = (
     RPCStatusCode.DEADLINE_EXCEEDED,
     RPCStatusCode.CANCELLED,
@@ -320,7 +322,7 @@ class TurnClient:
         named = hashlib.sha256(update_id.encode(errors="surrogatepass")).hexdigest()[:_UPDATE_HEX]
         tried = f"{key.turn.workflow_id}:{named}"
         tries = self._undecided.get(tried, 0)
-        receipt: Receipt = await execute_update(
+        sent = execute_update(
             handle,
             update,
             body,
@@ -328,6 +330,7 @@ class TurnClient:
             result_type=Receipt,
             rpc_timeout=self._patience,
         )
+        receipt: Receipt = await self._await_update(sent)
         # What answers may be anybody's workflow.
         if isinstance(receipt, Receipt) and receipt.code == "unavailable":
             # The server would answer the same id so for ever, though the author can be looked up by now.
@@ -335,6 +338,18 @@ class TurnClient:
             while len(self._undecided) > _UNDECIDED_KEPT:
                 del self._undecided[next(iter(self._undecided))]
         return receipt
+
+    async def _await_update(self, sent: Awaitable[_Receipt]) -> _Receipt:
+        """Returns the receipt of an Update; raises the SDK's timeout where it takes longer than `patience`.
+
+        `rpc_timeout` bounds a request: of an Update that a worker accepted and did not complete, as it was lost, the
+        SDK would ask for ever.
+        """
+        try:
+            async with asyncio.timeout(self._patience.total_seconds()):
+                return await sent
+        except TimeoutError:
+            raise WorkflowUpdateRPCTimeoutOrCancelledError from None
 
     async def say(self, key: SessionKey, message: MailboxMessage, *, actor: str = "") -> SessionReceipt:
         """Sends a message to a session; starts the session if there is none, and makes it talk to `actor`.
@@ -348,23 +363,7 @@ class TurnClient:
         if body is None:
             return _unsayable(_UNSAYABLE)
         try:
-            receipt: SessionReceipt = await self.temporal.execute_update_with_start_workflow(
-                names.SAY,
-                body,
-                # In one request with the message: a caller that dies between two would leave an empty session behind.
-                start_workflow_operation=WithStartWorkflowOperation(
-                    names.SESSION,
-                    _first(key, message.actor or actor),
-                    id=key.workflow_id,
-                    task_queue=self._task_queue,
-                    id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                    memo=start_options.session_memo(message),
-                    search_attributes=start_options.session_attributes(key.tenant),
-                    priority=start_options.priority(key.tenant),
-                ),
-                result_type=SessionReceipt,
-                rpc_timeout=self._patience,
-            )
+            receipt = await self._await_update(self._start_with(key, message, body, actor))
         except WorkflowUpdateRPCTimeoutOrCancelledError:
             return await self._send_message(key, message, body, actor)
         except WorkflowUpdateFailedError as error:
@@ -377,6 +376,33 @@ class TurnClient:
             return await self._send_message(key, message, body, actor)
         return receipt
 
+    async def _start_with(
+        self, key: SessionKey, message: MailboxMessage, body: dict[str, Any], actor: str
+    ) -> SessionReceipt:
+        # In one request with the message: a caller that dies between two would leave an empty session behind.
+        start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
+            names.SESSION,
+            _first(key, message.actor or actor),
+            id=key.workflow_id,
+            task_queue=self._task_queue,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            memo=start_options.session_memo(message),
+            search_attributes=start_options.session_attributes(key.tenant),
+            priority=start_options.priority(key.tenant),
+        )
+        try:
+            receipt: SessionReceipt = await self.temporal.execute_update_with_start_workflow(
+                names.SAY,
+                body,
+                start_workflow_operation=start,
+                result_type=SessionReceipt,
+                rpc_timeout=self._patience,
+            )
+        except Exception:
+            await take_start_error(start)
+            raise
+        return receipt
+
     async def inject(self, key: SessionKey, injection: LateResult) -> SessionReceipt:
         """Delivers a late result to a turn of a session, or to the turn that goes on in its place.
 
@@ -387,9 +413,8 @@ class TurnClient:
             return _unsayable(_UNSAYABLE)
         handle = self._handle(key)
         try:
-            receipt: SessionReceipt = await execute_update(
-                handle, names.INJECT, body, result_type=SessionReceipt, rpc_timeout=self._patience
-            )
+            sent = execute_update(handle, names.INJECT, body, result_type=SessionReceipt, rpc_timeout=self._patience)
+            receipt: SessionReceipt = await self._await_update(sent)
         except WorkflowUpdateFailedError as error:
             if isinstance(error.cause, ApplicationError) and error.cause.type == "ValueError":
                 return _unsayable(error.cause.message)
@@ -576,6 +601,16 @@ class TurnClient:
             decided_at=described.close_time,
             message="the turn has ended; who decided can be read when a worker is back",
         )
+
+
+async def take_start_error(start: WithStartWorkflowOperation[Any, Any]) -> None:
+    """Takes the error, if any, out of the start of an Update that failed: else asyncio writes into the log that nobody
+    did.
+    """
+    with contextlib.suppress(WorkflowAlreadyStartedError, RPCError, asyncio.CancelledError, TimeoutError):
+        # It is there already, or never comes.
+        async with asyncio.timeout(0):
+            await start.workflow_handle()
 
 
 async def execute_update(handle: WorkflowHandle[Any, Any], update: str, body: Any, **options: Any) -> Any:

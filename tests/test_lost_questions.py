@@ -1,15 +1,20 @@
 """A worker that loses a question is asked again, within the same patience."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio.client import WorkflowQueryFailedError
+from session_rig import message
+from temporalio.client import WorkflowQueryFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.service import RPCError, RPCStatusCode
 
+from signoff.contracts import names
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ServerUnavailable
-from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
+from signoff.contracts.message import user_message
+from signoff.contracts.session_messages import LateResult
 from signoff.engine.turn_client import TurnClient
 
 KEY = TurnKey("main", "s", "t")
@@ -186,3 +191,45 @@ async def test_a_withdrawal_from_a_turn_whose_task_fails_is_refused_for_now() ->
     wish = Decision(approval_id=ApprovalKey(KEY, "c1.1").id, verdict="withdrawn", subject="ana", channel="test")
     receipt = await signoff(Stuck(0)).withdraw(wish)
     assert (receipt.status, receipt.code) == ("refused", "unavailable")
+
+
+class Endless(Forgetful):
+    """A turn or session that accepts an Update and never completes it, as its worker was lost in between."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.signals: list[str] = []
+
+    async def execute_update(self, *args: Any, **named: Any) -> Any:
+        """As the SDK, which asks for the outcome for ever, and raises this where its task is cancelled."""
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise WorkflowUpdateRPCTimeoutOrCancelledError from None
+
+    async def execute_update_with_start_workflow(self, *args: Any, **named: Any) -> Any:
+        """As a client's."""
+        await self.execute_update()
+
+    async def signal(self, signal: str, *args: Any, **named: Any) -> None:
+        """As a handle's."""
+        self.signals.append(signal)
+
+    async def start_workflow(self, *args: Any, start_signal: str, **named: Any) -> None:
+        """As a client's."""
+        self.signals.append(start_signal)
+
+
+async def test_what_is_accepted_and_never_completed_goes_as_a_signal_within_patience() -> None:
+    """`rpc_timeout` bounds one request of the SDK's, and it makes one after the other."""
+    turn = Endless()
+    client, session = signoff(turn, patience=0.2), SessionKey("main", "s")
+    answer = Decision(approval_id=ApprovalKey(KEY, "c1.1").id, verdict="approved", subject="ana", channel="test")
+    async with asyncio.timeout(30):
+        receipt = await client.decide(answer)
+        unheard = await client.withdraw(answer.model_copy(update={"verdict": "withdrawn"}))
+        value = await client.say(session, message("hello"), actor="desk")
+        late = await client.inject(session, LateResult(id="late-1", turn="t", message=user_message("late")))
+    assert [receipt.status, value.status, late.status] == ["pending"] * 3
+    assert (unheard.status, unheard.code) == ("refused", "unavailable")
+    assert turn.signals == [names.APPROVAL_RESPONSE, names.SAY, names.INJECT]

@@ -1,15 +1,19 @@
 """How often an answer or a withdrawal that is sent again reaches its turn."""
 
 import asyncio
+import gc
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from session_rig import message
 from temporalio import activity
 from temporalio.client import Client
 from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns, withdrawn
 
 from signoff.contracts import names
 from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.ids import SessionKey
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
 from signoff.engine.turn_client import TurnClient
@@ -43,6 +47,23 @@ async def test_a_withdrawal_sent_again_while_the_first_waits_is_one(
     assert {each.code for each in missed} == {"unavailable"}
     assert (receipt.status, receipt.state) == ("accepted", "cancelled")
     assert events.count("WORKFLOW_EXECUTION_UPDATE_ACCEPTED") == 1
+
+
+async def test_a_message_that_no_worker_takes_leaves_no_error_in_the_log(client: Client, task_queue: str) -> None:
+    """Nobody takes the SDK's error out of the start that failed with it; asyncio wrote a traceback of it each time."""
+    loop, left = asyncio.get_running_loop(), list[dict[str, Any]]()
+    key = SessionKey("main", task_queue)
+    hasty = TurnClient(client, task_queue=task_queue, patience=timedelta(seconds=0.3))
+    loop.set_exception_handler(lambda _, context: left.append(context))
+    try:
+        receipt = await hasty.say(key, message("hello"), actor="desk")
+        gc.collect()
+        await asyncio.sleep(0)
+    finally:
+        loop.set_exception_handler(None)
+        await client.get_workflow_handle(key.workflow_id).terminate()
+    assert receipt.status == "pending"
+    assert left == []
 
 
 class _AwayFor(FixedDirectory):
