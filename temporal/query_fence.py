@@ -9,7 +9,6 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextvars import ContextVar
 from typing import Any, Final
 
 from temporalio import activity
@@ -21,13 +20,9 @@ REST: Final = 0.05
 """Seconds after an answer was sent in which it reaches the SDK's core."""
 PATIENCE: Final = 5.0
 """Seconds after which a local activity ends all the same: an answer that takes as long is stuck."""
-WAIT: Final = 3.0
-"""Seconds that an answer waits for the ends that are on their way; a workflow that takes longer is broken off."""
 LATELY: Final = 5.0
-"""Seconds for which a run counts as queried within its tasks after it was."""
+"""Seconds for which a run counts as queried lately after it was while activities of it ran."""
 _GLANCE: Final = 0.005
-_ENDING: Final[ContextVar[tuple[str, str] | None]] = ContextVar("ending", default=None)
-"""Run and id of the local activity whose end is on its way; each runs in a task of its own."""
 
 
 class QueryFence:
@@ -37,74 +32,68 @@ class QueryFence:
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._until: dict[str, float] = {}
-        self._looking: set[str] = set()
-        self._met: dict[str, float] = {}
-        """Runs that were queried while activities of theirs ran -> until when they count as queried lately."""
-        self._ending: dict[str, set[str]] = {}
-        """What has ended here, and of which the core may not know yet."""
+        self._lock = threading.Lock()
+        self._running: dict[str, set[str]] = {}
+        """What each run has begun, and of whose end its workflow does not know."""
         self._ended: dict[str, set[str]] = {}
+        """What of that has ended."""
+        self._queried: set[str] = set()
+        self._until: dict[str, float] = {}
+        self._lately: dict[str, float] = {}
+        """Runs that were queried while activities of theirs ran -> until when they count as queried lately."""
         self.release: Callable[[str], None] = _keep
         """Has the core keep a run no longer, once its queries are answered; it is read anew from its history."""
 
-    def record_query(self, run_id: str) -> None:
-        """Records that the core queries a run within a task: from here on no activity of it ends before the answer."""
-        with self._changed:
-            self._until[run_id] = time.monotonic() + PATIENCE
-            self._looking.add(run_id)
-
-    def dismiss_query(self, run_id: str) -> None:
-        """Records that a run that is queried has begun no activity: those that it begins later end when they do."""
-        with self._changed:
-            self._until.pop(run_id, None)
-            self._looking.discard(run_id)
-
-    def begin_answer(self, run_id: str) -> frozenset[str]:
-        """Begins the answer to a query about a run: no activity of it ends meanwhile.
-
-        Returns those that had ended before, of which the workflow does not know.
-
-        Raises `TimeoutError` where that cannot be known.
-        """
-        self.record_query(run_id)
-        with self._changed:
-            now = time.monotonic()
-            self._met = {each: until for each, until in self._met.items() if until > now} | {run_id: now + LATELY}
-            if not self._changed.wait_for(lambda: run_id not in self._ending, WAIT):
-                raise TimeoutError("a local activity of this run ends, and the SDK's core does not take it")
-            return frozenset(self._ended.get(run_id, ()))
-
-    def end_answer(self, run_id: str) -> None:
-        """Ends the answer to a query, if there was one; a moment later activities may end.
-
-        Of a run that was queried lately no activity ends either in the moment after anything was answered: just then
-        the core asks the next query, and an end that is on its way to it would fail one task after the other.
-        """
-        with self._changed:
-            now = time.monotonic()
-            if run_id in self._looking or self._met.get(run_id, 0.0) > now:
-                self._looking.discard(run_id)
-                self._until[run_id] = now + REST
+    def record_begun(self, run_id: str, activity_id: str) -> None:
+        """Records that the workflow begins an activity; what ended under its id was of an instance of before."""
+        with self._lock:
+            self._running.setdefault(run_id, set()).add(activity_id)
+            _discard(self._ended, run_id, activity_id)
 
     def record_known(self, run_id: str, activity_ids: Iterable[str]) -> None:
         """Records that the workflow knows of these activities' ends."""
-        with self._changed:
+        with self._lock:
             for each in activity_ids:
-                _discard(self._ending, run_id, each)
+                _discard(self._running, run_id, each)
                 _discard(self._ended, run_id, each)
-            if run_id not in self._ended and run_id not in self._looking:
+            if run_id not in self._running:
                 self._until.pop(run_id, None)
-            self._changed.notify_all()
 
     def forget(self, run_id: str) -> None:
         """Records that the worker keeps this run no longer."""
-        with self._changed:
-            self._ending.pop(run_id, None)
+        with self._lock:
+            self._running.pop(run_id, None)
             self._ended.pop(run_id, None)
             self._until.pop(run_id, None)
-            self._looking.discard(run_id)
-            self._changed.notify_all()
+            self._queried.discard(run_id)
+
+    def record_query(self, run_id: str) -> None:
+        """Records that the core queries a run within a task: from here on no activity of it ends before the answer."""
+        with self._lock:
+            # Those that it begins later end when they do: an answer must not cost a decision after it a moment's rest.
+            if run_id in self._running:
+                self._until[run_id] = time.monotonic() + PATIENCE
+                self._queried.add(run_id)
+
+    def end_answer(self, run_id: str) -> bool:
+        """Ends the answer to a query, if there was one; a moment later activities may end.
+
+        Called before anything is sent. Returns whether an activity has ended of which the workflow does not know: then
+        the answer, which would end their task, must not be sent.
+
+        Of a run that was queried lately no activity ends either in the moment after anything was sent: just then the
+        core asks the next query, and an end that is on its way to it would fail one task after the other.
+        """
+        with self._lock:
+            now = time.monotonic()
+            queried = run_id in self._queried
+            if queried:
+                self._queried.discard(run_id)
+                self._lately = {each: until for each, until in self._lately.items() if until > now}
+                self._lately[run_id] = now + LATELY
+            if self._lately.get(run_id, 0.0) > now:
+                self._until[run_id] = now + REST
+            return queried and run_id in self._ended
 
     async def end(self, run_id: str, activity_id: str, *, done: bool) -> None:
         """Waits until no query of this run is being answered; then a local activity of it may end, for good if it is
@@ -112,39 +101,25 @@ class QueryFence:
         """
         late = time.monotonic() + PATIENCE
         while True:
-            with self._changed:
+            with self._lock:
                 if time.monotonic() >= min(self._until.get(run_id, 0.0), late):
-                    # In one step with the look at the time: a query that begins now has to find it here.
-                    if done:
-                        self._ending.setdefault(run_id, set()).add(activity_id)
-                        _ENDING.set((run_id, activity_id))
+                    # In one step with the look at the time: an answer that is sent now has to find it here.
+                    if done and activity_id in self._running.get(run_id, ()):
+                        self._ended.setdefault(run_id, set()).add(activity_id)
                     return
             await asyncio.sleep(_GLANCE)
-
-    def record_sent(self) -> None:
-        """Records that the core was told which activities ended in this task."""
-        ending = _ENDING.get()
-        if ending is None:
-            return
-        run_id, activity_id = ending
-        with self._changed:
-            # Unless the workflow has heard of it by now.
-            if _discard(self._ending, run_id, activity_id):
-                self._ended.setdefault(run_id, set()).add(activity_id)
-            self._changed.notify_all()
 
 
 def _keep(run_id: str) -> None:
     """Does nothing: histories are read without a worker."""
 
 
-def _discard(runs: dict[str, set[str]], run_id: str, activity_id: str) -> bool:
-    if activity_id not in runs.get(run_id, ()):
-        return False
-    runs[run_id].discard(activity_id)
-    if not runs[run_id]:
-        del runs[run_id]
-    return True
+def _discard(runs: dict[str, set[str]], run_id: str, activity_id: str) -> None:
+    kept = runs.get(run_id, set()) - {activity_id}
+    if kept:
+        runs[run_id] = kept
+    else:
+        runs.pop(run_id, None)
 
 
 class QueryFenceInterceptor(Interceptor):
@@ -177,9 +152,12 @@ class _Unseen(ActivityInboundInterceptor):
 
 
 def is_final(error: BaseException, info: activity.Info) -> bool:
-    """Returns whether the SDK's core tries an activity that failed with `error` no more."""
+    """Returns whether the SDK's core tries an activity that failed with `error` no more.
+
+    One that was cancelled has ended for its workflow before, or its run is kept no longer.
+    """
     if not isinstance(error, Exception):
-        return True
+        return False
     policy = info.retry_policy or RetryPolicy()
     kind = type(error).__name__
     if isinstance(error, ApplicationError):

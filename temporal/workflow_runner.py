@@ -85,20 +85,9 @@ class FencedBridge(Bridge):
             self._fence.record_query(act.run_id)
         return act
 
-    async def complete_activity_task(self, comp: Any) -> None:
-        """See `Bridge`."""
-        try:
-            await super().complete_activity_task(comp)
-        finally:
-            self._fence.record_sent()
-
     async def complete_workflow_activation(self, comp: Any) -> None:
         """See `Bridge`."""
-        assert self._ref is not None
-        # Sent with the call, not with the wait, which lasts for as long as local activities of that run do.
-        telling = self._ref.complete_workflow_activation(comp.SerializeToString())
-        self._fence.end_answer(comp.run_id)
-        await telling
+        await super().complete_workflow_activation(_fail(comp.run_id) if self._fence.end_answer(comp.run_id) else comp)
 
 
 class _Watched(WorkflowInstance):
@@ -119,7 +108,10 @@ class _Watched(WorkflowInstance):
 
     def _take(self, act: Any) -> Any:
         if _is_query(act):
-            return self._answer(act)
+            # No task ends before its local activities have, so of one outside a task these were begun ahead of theirs.
+            if _is_apart(act) and self._begun:
+                self._fence.release(act.run_id)
+            return self._inner.activate(act)
         # A run that is let go may be read anew here: what its old instance knew is nothing that the new one has heard.
         if any(job.HasField("remove_from_cache") for job in act.jobs):
             self._fence.forget(act.run_id)
@@ -130,19 +122,6 @@ class _Watched(WorkflowInstance):
             known = [self._begun.pop(job.resolve_activity.seq, "") for job in ended]
             self._fence.record_known(act.run_id, known)
         return self._follow(act)
-
-    def _answer(self, act: Any) -> Any:
-        # A query outside a task ends none, so nothing is written to history with its answer.
-        if _is_apart(act):
-            if self._begun:
-                # No task ends before its local activities have, so these were begun ahead of theirs.
-                self._fence.release(act.run_id)
-            return self._inner.activate(act)
-        if not self._begun:
-            self._fence.dismiss_query(act.run_id)
-        elif self._fence.begin_answer(act.run_id):
-            return _fail(act)
-        return self._inner.activate(act)
 
     def _is_ahead(self, act: Any) -> bool:
         # Each task has a time of its own, so what comes later at the time of the last one belongs to none.
@@ -158,6 +137,7 @@ class _Watched(WorkflowInstance):
             if command.HasField("schedule_local_activity"):
                 begun = command.schedule_local_activity
                 self._begun[begun.seq] = begun.activity_id
+                self._fence.record_begun(act.run_id, begun.activity_id)
         self._before = act
         return done
 
@@ -183,8 +163,8 @@ def _is_apart(act: Any) -> bool:
     return bool(act.jobs[0].query_workflow.query_id == _APART)
 
 
-def _fail(act: Any) -> Any:
-    done = WorkflowActivationCompletion(run_id=act.run_id)
+def _fail(run_id: str) -> WorkflowActivationCompletion:
+    done = WorkflowActivationCompletion(run_id=run_id)
     done.failed.failure.message = QUERY_MET_END
     done.failed.failure.application_failure_info.type = "QueryMetEnd"
     return done

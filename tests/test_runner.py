@@ -15,7 +15,7 @@ from temporalio.worker._command_aware_visitor import CommandInfo
 
 from signoff.temporal import query_fence as looking
 from signoff.temporal.query_fence import QueryFence
-from signoff.temporal.workflow_runner import QUERY_MET_END, FencedRunner
+from signoff.temporal.workflow_runner import FencedRunner
 
 RUN = "run-1"
 
@@ -94,89 +94,118 @@ def watched(inner: Inner, looks: QueryFence) -> WorkflowInstance:
     return instance
 
 
-async def test_a_task_is_failed_whose_activity_ended_before_a_query_was_answered(inner: Inner) -> None:
-    """Nothing is written of it, and the workflow, which the query never reached, begins the task anew."""
+async def ended(looks: QueryFence, name: str = "who", *, done: bool = True) -> None:
+    """The end of a local activity of the run."""
+    await looks.end(RUN, name, done=done)
+
+
+async def test_an_answer_is_not_sent_where_an_activity_ended_of_which_the_workflow_does_not_know(inner: Inner) -> None:
+    """Its task would be written with that end, and the workflow hear of it with the next."""
     looks = QueryFence()
-    instance = watched(inner, looks)
-    await looks.end(RUN, "who", done=True)
-    looks.record_sent()
-    done = instance.activate(act(2, "query_workflow"))
-    assert (done.run_id, done.WhichOneof("status")) == (RUN, "failed")
-    assert done.failed.failure.message == QUERY_MET_END
-    assert inner.jobs == [["initialize_workflow"]]
+    watched(inner, looks)
+    await ended(looks)
+    looks.record_query(RUN)
+    assert looks.end_answer(RUN)
 
 
-async def test_a_task_is_kept_where_the_workflow_knows_of_the_end(inner: Inner) -> None:
+async def test_an_answer_is_sent_where_the_workflow_knows_of_the_end(inner: Inner) -> None:
     """Then it is written with what the workflow made of it."""
     looks = QueryFence()
     instance = watched(inner, looks)
-    await looks.end(RUN, "who", done=True)
-    looks.record_sent()
+    await ended(looks)
     instance.activate(act(2, "resolve_activity"))
-    done = instance.activate(act(2, "query_workflow"))
-    assert done.WhichOneof("status") == "successful"
-    assert inner.jobs[1:] == [["resolve_activity 3"], ["query_workflow"]]
-
-
-async def test_what_ended_after_the_answer_is_heard_as_the_sdk_tells_it(inner: Inner) -> None:
-    """Then it is written with the next task, and read anew with that."""
-    looks = QueryFence()
-    instance = watched(inner, looks)
+    looks.record_query(RUN)
     instance.activate(act(2, "query_workflow"))
-    await looks.end(RUN, "who", done=True)
-    looks.record_sent()
-    instance.activate(act(3, "signal_workflow", "resolve_activity"))
-    assert inner.jobs[2:] == [["signal_workflow", "resolve_activity 3"]]
+    assert not looks.end_answer(RUN)
 
 
-async def test_a_query_that_ends_no_task_changes_nothing(inner: Inner) -> None:
-    """The SDK answers some queries apart from any task."""
+async def test_what_ended_without_a_query_is_sent_as_it_is(inner: Inner) -> None:
+    """The workflow hears of it within the same task."""
+    looks = QueryFence()
+    watched(inner, looks)
+    await ended(looks)
+    assert not looks.end_answer(RUN)
+
+
+async def test_what_may_be_tried_again_has_not_ended(inner: Inner) -> None:
+    """Nothing is written of it."""
+    looks = QueryFence()
+    watched(inner, looks)
+    await ended(looks, done=False)
+    looks.record_query(RUN)
+    assert not looks.end_answer(RUN)
+
+
+async def test_an_end_that_comes_late_counts_for_nothing(inner: Inner) -> None:
+    """As of one that had run out of time, or of an instance of before that was let go."""
     looks = QueryFence()
     instance = watched(inner, looks)
-    await looks.end(RUN, "who", done=True)
-    looks.record_sent()
-    instance.activate(act(2, "query_workflow", query="legacy_query"))
-    instance.activate(act(3, "signal_workflow", "resolve_activity"))
-    assert inner.jobs[2:] == [["signal_workflow", "resolve_activity 3"]]
+    instance.activate(act(2, "resolve_activity"))
+    await ended(looks)
+    instance.activate(act(3, "initialize_workflow"))
+    looks.record_query(RUN)
+    assert not looks.end_answer(RUN)
+    await ended(looks)
+    instance.activate(act(4, "initialize_workflow"))
+    looks.record_query(RUN)
+    assert not looks.end_answer(RUN)
 
 
-async def test_nothing_ends_from_when_a_query_is_here(inner: Inner) -> None:
-    """Not from when its workflow takes it up: on a busy machine that may be long after."""
+async def test_a_run_that_is_kept_no_longer_is_forgotten(inner: Inner) -> None:
+    """Another worker, or this one from the history, goes on with it."""
+    looks = QueryFence()
+    instance = watched(inner, looks)
+    await ended(looks)
+    looks.record_query(RUN)
+    instance.activate(act(2, "remove_from_cache"))
+    assert not looks.end_answer(RUN)
+
+
+async def test_nothing_ends_from_when_a_query_is_here_until_a_moment_after_its_answer_was_sent(inner: Inner) -> None:
+    """Not from when its workflow takes it up, nor until its answer is found: either may be long on a busy machine."""
     looks = QueryFence()
     instance = watched(inner, looks)
     looks.record_query(RUN)
-    end = asyncio.create_task(looks.end(RUN, "who", done=True))
+    end = asyncio.create_task(ended(looks))
     await asyncio.wait({end}, timeout=3 * looking.REST)
     assert not end.done()
     assert instance.activate(act(2, "query_workflow")).WhichOneof("status") == "successful"
-    looks.end_answer(RUN)
+    assert not looks.end_answer(RUN)
+    await asyncio.sleep(looking.REST / 2)
+    assert not end.done()
     await asyncio.wait_for(end, 60)
 
 
-async def test_of_a_run_that_was_queried_lately_nothing_ends_right_after_any_answer() -> None:
+async def test_of_a_run_that_was_queried_lately_nothing_ends_right_after_any_answer(inner: Inner) -> None:
     """Else the end that fails a task because of a query would fail the next try as well, as the query comes again."""
     looks = QueryFence()
-    looks.begin_answer(RUN)
-    looks.forget(RUN)
+    instance = watched(inner, looks)
+    looks.record_query(RUN)
+    looks.end_answer(RUN)
+    instance.activate(act(2, "remove_from_cache"))
     # The task is tried again: its first answer is no query's.
+    instance.activate(act(1, "initialize_workflow"))
     for run in (RUN, "run-2"):
         looks.end_answer(run)
     answered = time.monotonic()
     await looks.end("run-2", "who", done=True)
     assert time.monotonic() - answered < looking.REST
-    await looks.end(RUN, "who", done=True)
+    await ended(looks)
     assert time.monotonic() - answered >= looking.REST * 0.9
 
 
-async def test_a_run_that_was_queried_long_ago_is_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_that_was_queried_long_ago_is_like_any_other(inner: Inner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its activities wait for nothing."""
     monkeypatch.setattr(looking, "LATELY", 0.0)
     looks = QueryFence()
-    looks.begin_answer(RUN)
-    looks.forget(RUN)
+    instance = watched(inner, looks)
+    looks.record_query(RUN)
+    looks.end_answer(RUN)
+    instance.activate(act(2, "remove_from_cache"))
+    instance.activate(act(1, "initialize_workflow"))
     looks.end_answer(RUN)
     answered = time.monotonic()
-    await looks.end(RUN, "who", done=True)
+    await ended(looks)
     assert time.monotonic() - answered < looking.REST
 
 
@@ -188,61 +217,11 @@ async def test_a_query_of_a_run_without_activities_holds_up_none_that_it_begins_
     looks.record_query(RUN)
     instance.activate(act(1, "query_workflow"))
     looks.end_answer(RUN)
-    began = time.monotonic()
-    await looks.end(RUN, "who", done=True)
-    assert time.monotonic() - began < looking.REST
-
-
-async def test_a_run_that_is_kept_no_longer_is_forgotten(inner: Inner) -> None:
-    """Another worker, or this one from the history, goes on with it."""
-    looks = QueryFence()
-    instance = watched(inner, looks)
-    await looks.end(RUN, "who", done=True)
-    looks.record_sent()
-    instance.activate(act(2, "remove_from_cache"))
-    assert looks.begin_answer(RUN) == frozenset()
-
-
-async def test_an_answer_waits_for_what_has_ended_until_the_core_knows_of_it() -> None:
-    """However busy the machine is: between the end of an activity and the message of it any time may pass."""
-    looks = QueryFence()
-    await looks.end(RUN, "who", done=True)
-    look = asyncio.create_task(asyncio.to_thread(looks.begin_answer, RUN))
-    await asyncio.wait({look}, timeout=0.1)
-    assert not look.done()
-    looks.record_sent()
-    assert await look == {"who"}
-
-
-async def test_what_the_workflow_hears_of_before_it_is_said_to_be_sent_is_heard() -> None:
-    """The core may be quicker than the one who found it."""
-    looks = QueryFence()
-    await looks.end(RUN, "who", done=True)
-    looks.record_known(RUN, ["who"])
-    looks.record_sent()
-    assert looks.begin_answer(RUN) == frozenset()
-
-
-async def test_an_answer_is_broken_off_where_nobody_can_say_what_had_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The task fails and is done again, which loses nothing; a history that cannot be read would."""
-    monkeypatch.setattr(looking, "WAIT", 0.05)
-    looks = QueryFence()
-    await looks.end(RUN, "who", done=True)
-    with pytest.raises(TimeoutError):
-        looks.begin_answer(RUN)
-
-
-async def test_nothing_ends_until_a_moment_after_the_answer_was_sent() -> None:
-    """Not from when it was found: until it is sent any time may pass."""
-    looks = QueryFence()
-    looks.begin_answer(RUN)
-    end = asyncio.create_task(looks.end(RUN, "who", done=True))
-    await asyncio.wait({end}, timeout=3 * looking.REST)
-    assert not end.done()
+    instance.activate(act(1, "initialize_workflow"))
     looks.end_answer(RUN)
-    await asyncio.sleep(looking.REST / 2)
-    assert not end.done()
-    await asyncio.wait_for(end, 60)
+    began = time.monotonic()
+    await ended(looks)
+    assert time.monotonic() - began < looking.REST
 
 
 @pytest.mark.parametrize(

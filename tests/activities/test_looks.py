@@ -2,12 +2,13 @@
 
 import asyncio
 import dataclasses
-import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from activity_kit import worker_deps
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
@@ -16,45 +17,10 @@ from turn_fixtures import Ledger, pay_tool
 
 from signoff.store.store import Store
 from signoff.temporal import query_fence as module
-from signoff.temporal.query_fence import PATIENCE, REST, QueryFence, is_final
+from signoff.temporal.query_fence import QueryFence, is_final
 from signoff.worker import SignoffPlugin
 
 RUN = "run-1"
-
-
-async def test_nothing_ends_while_a_query_is_answered_nor_right_after() -> None:
-    """It ends when the answer has had the time to arrive; another run's activity at once."""
-    fence = QueryFence()
-    assert fence.begin_answer(RUN) == frozenset()
-    ending = asyncio.create_task(fence.end(RUN, "a", done=True))
-    await fence.end("run-2", "a", done=True)
-    await asyncio.sleep(0.05)
-    assert not ending.done()
-    # Taken before: between the two a busy machine may stand still for as long as the rest takes.
-    answered = time.monotonic()
-    fence.end_answer(RUN)
-    await ending
-    assert time.monotonic() - answered >= REST * 0.9
-
-
-async def ended(fence: QueryFence, name: str, *, done: bool) -> None:
-    """A local activity of the run that ends, and of which the SDK's core is told."""
-    await fence.end(RUN, name, done=done)
-    fence.record_sent()
-
-
-async def test_a_query_is_told_what_ended_before_it_until_the_workflow_has_heard_of_it() -> None:
-    """What failed may be tried again, so it has not ended."""
-    fence = QueryFence()
-    for name, done in (("a", True), ("b", False), ("c", True)):
-        # Each local activity runs in a task of its own, and its worker tells the SDK's core of it there.
-        await asyncio.create_task(ended(fence, name, done=done))
-    assert fence.begin_answer(RUN) == {"a", "c"}
-    assert fence.begin_answer("run-2") == frozenset()
-    fence.record_known(RUN, ["a"])
-    assert fence.begin_answer(RUN) == {"c"}
-    fence.forget(RUN)
-    assert fence.begin_answer(RUN) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -68,7 +34,7 @@ async def test_a_query_is_told_what_ended_before_it_until_the_workflow_has_heard
         (ApplicationError("x"), 0, False),
         (ApplicationError("x", type="LookupError"), 0, True),
         (ApplicationError("x", non_retryable=True), 0, True),
-        (asyncio.CancelledError(), 0, True),
+        (asyncio.CancelledError(), 1, False),
     ],
     ids=["no-end", "two-of-three", "two-of-two", "one-was-enough", "never", "ours", "named", "for-good", "cancelled"],
 )
@@ -87,38 +53,38 @@ def test_what_names_no_policy_is_tried_again() -> None:
 
 async def test_an_answer_that_never_ends_holds_nothing_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a while the activity ends all the same."""
-    assert PATIENCE > REST
     monkeypatch.setattr(module, "PATIENCE", 0.1)
     fence = QueryFence()
-    fence.begin_answer(RUN)
+    fence.record_begun(RUN, "a")
+    fence.record_query(RUN)
     await asyncio.wait_for(fence.end(RUN, "a", done=True), 30)
+    # And the answer is not sent, should it come after all.
+    assert fence.end_answer(RUN)
 
 
 class Core:
-    """The SDK's core, which takes what it is told in its order, and keeps a task until its local activities end."""
+    """The SDK's core, which asks one query and takes what it is told."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
-        self.over = asyncio.Event()
 
-    async def complete_activity_task(self, raw: bytes) -> None:
+    async def poll_workflow_activation(self) -> bytes:
         """As the SDK's."""
-        self.told.append("ended")
+        asked = WorkflowActivation(run_id=RUN)
+        asked.jobs.add().query_workflow.query_id = "q-1"
+        return asked.SerializeToString()
 
-    def complete_workflow_activation(self, raw: bytes) -> Any:
-        """As the SDK's, which is told with the call."""
-        self.told.append("answered")
-        return self.over.wait()
+    async def complete_workflow_activation(self, raw: bytes) -> None:
+        """As the SDK's."""
+        self.told.append(WorkflowActivationCompletion.FromString(raw).WhichOneof("status") or "")
 
     def request_workflow_eviction(self, run_id: str) -> None:
         """As the SDK's."""
         self.told.append(f"let go {run_id}")
 
 
-async def test_a_worker_tells_what_its_core_was_told(store: Store) -> None:
-    """Its ends, its answers as they are sent, and what is to be let go pass by `QueryFence`, in every worker of
-    ours.
-    """
+async def test_a_worker_passes_its_fence_by_what_it_hears_of_its_core_and_sends_it(store: Store) -> None:
+    """Queries as they come, answers as they are sent, and what is to be let go, in every worker of ours."""
     plugin, core = SignoffPlugin(worker_deps(store, pay_tool(Ledger()))), Core()
     fence, worker = plugin._fence, SimpleNamespace(_bridge_worker=SimpleNamespace(_ref=core))
 
@@ -126,14 +92,13 @@ async def test_a_worker_tells_what_its_core_was_told(store: Store) -> None:
         """A worker that has nothing to do."""
 
     await plugin.run_worker(worker, nothing_more)  # type: ignore[arg-type]
-    message = SimpleNamespace(run_id=RUN, SerializeToString=bytes)
+    bridge: Any = worker._bridge_worker
+    answer = WorkflowActivationCompletion(run_id=RUN)
+    answer.successful.SetInParent()
+    fence.record_begun(RUN, "a")
     await fence.end(RUN, "a", done=True)
-    await worker._bridge_worker.complete_activity_task(message)
-    assert fence.begin_answer(RUN) == {"a"}
-    answer = asyncio.create_task(worker._bridge_worker.complete_workflow_activation(message))
-    # The task goes on, as this one does not end: it ends a moment after the answer was sent, not after the task.
-    await asyncio.wait_for(fence.end(RUN, "b", done=True), PATIENCE / 2)
-    core.over.set()
-    await answer
+    assert (await bridge.poll_workflow_activation()).run_id == RUN
+    await bridge.complete_workflow_activation(answer)
+    await bridge.complete_workflow_activation(answer)
     fence.release(RUN)
-    assert core.told == ["ended", "answered", f"let go {RUN}"]
+    assert core.told == ["failed", "successful", f"let go {RUN}"]
