@@ -23,6 +23,7 @@ from signoff.workflows.external_runner import ExternalRunner
 from signoff.workflows.turn_state import TurnState
 
 _LATE = "the approval ran out while the call waited for its turn to run"
+_NO_STORE = "It could not be run: the store did not answer."
 
 
 class _Run(NamedTuple):
@@ -191,9 +192,9 @@ class ToolRunner:
             )
         # Local tools only read, and take no ticket: there is nothing to look up.
         if gate_decision.options.local:
-            return ToolReply(
-                outcome=outcomes.failed_outcome(call.call, call.tool, "execution_failed", outcomes.error_text(error))
-            )
+            # Where a store stands is nothing that a model needs to know.
+            text = _NO_STORE if kind == "StoreUnavailable" else outcomes.error_text(error)
+            return ToolReply(outcome=outcomes.failed_outcome(call.call, call.tool, "execution_failed", text))
         # Whatever the server calls the failure, only the ticket knows whether the effect had begun.
         return await _became(
             self._question(call, gate_decision, permit, ticket), f"Find out what became of {call.tool}"

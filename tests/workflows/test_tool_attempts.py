@@ -85,7 +85,7 @@ class _AwayForTools(Store):
     async def run(self, work: Callable[[Connection], Any]) -> Any:
         """See `Store`."""
         if activity.in_activity() and activity.info().activity_type == "inline":
-            raise StoreUnavailable("away for a moment")
+            raise StoreUnavailable("PostgreSQL at `db.internal` did not answer")
         return await super().run(work)
 
 
@@ -104,7 +104,8 @@ async def test_a_call_that_only_reads_fails_with_its_store_and_the_turn_goes_on(
         key = await turns.start()
         result = await turns.signoff.result(key)
         await turns.replays(key)
-    assert [(call.code, call.value.inline) for call in result.calls] == [("execution_failed", "away for a moment")]
+    text = "It could not be run: the store did not answer."
+    assert [(call.code, call.value.inline) for call in result.calls] == [("execution_failed", text)]
     assert ledger.rows == []
 
 
