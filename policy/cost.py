@@ -143,7 +143,7 @@ def _visit(node: _Tree, scope: _Scope, level: int) -> _Value:
             return _build(node, scope, level)
         case "expr":
             return _choose(node, scope, level)
-        case "primary" | "paren_expr":
+        case "primary":
             inner = _visit(_tree(node, 0), scope, level)
             return _Value(inner.cost + _VISIT, inner.extent)
         case _:

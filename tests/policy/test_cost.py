@@ -385,6 +385,12 @@ EXACTLY = {
         ("bytes(args.any) == args.any", 97368, 2948, 0),
         ("args.l.map(x, args.any).all(y, y == args.any)", 580272, 18064, 0),
         ("args.l.filter(x, x > 1) == args.any", 374424, 11920, 0),
+        ("args['t'] == args['u']", 99868, 3136, 0),
+        ("args.t.matches('(ab|c){20}')", 58024, 1856, 0),
+        ("(args.n > 1 ? 'ab' : 'cd') == args.t", 140816, 4416, 0),
+        ("args.l.all(x, string(x) == args.t)", 463104, 14656, 0),
+        ("string(args.n) + 'x' == args.t", 125592, 4003, 0),
+        ("args.t.lowerAscii() + 'x' == args.u", 122932, 4367, 0),
     ],
 )
 def test_each_form_costs_so_much(text: str, units: int, memory: int, joins: int) -> None:

@@ -132,6 +132,23 @@ def test_has_asks_both_engines_alike(text: str, kind: str) -> None:
 # Macros and their budget
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[].all(x, x)", EngineOutcome("true")),
+        ("[].exists(x, x)", EngineOutcome("false")),
+        ("[1].all(x, x)", EngineOutcome("error", "no such overload")),
+        ("[1].exists(x, x)", EngineOutcome("error", "no such overload")),
+        ("[true, 1].all(x, x)", EngineOutcome("error", "no such overload")),
+        ("[false, 1].all(x, x)", EngineOutcome("false")),
+        ("[1, true].exists(x, x)", EngineOutcome("true")),
+    ],
+)
+def test_a_round_that_gives_no_boolean_is_an_error_unless_another_decides(text: str, expected: EngineOutcome) -> None:
+    """As CEL has it; celpy's own macros pass such a value on as theirs, and give nothing for no rounds at all."""
+    assert second_program(text).run({}) == expected
+
+
 def test_each_round_of_a_macro_costs_what_its_body_has(monkeypatch: pytest.MonkeyPatch) -> None:
     """The budget is spent over the whole evaluation and is whole again for the next; `x >= 0` has six places.
 

@@ -227,3 +227,66 @@ def test_terms_exceed_a_question_that_asked_for_less(more: dict[str, Any], asks_
     asked = a_question(approvers=("role:finance",))
     applied: list[AppliedTerm] = [Term.model_validate(more).as_applied()] if more else []
     assert terms_of(rules, rules.named_approvers, applied).are_stricter_than(asked) is asks_more
+
+
+def test_a_term_that_adds_a_group_leaves_the_policy_as_many_people_as_it_asked_for() -> None:
+    """Beside the two of finance comes one of legal: one of each would be less than the policy wanted."""
+    terms = on(policy(LEGAL, quorum=2), currency="USD")
+    assert terms.groups == (FINANCE.model_copy(update={"quorum": 2}), COUNSEL)
+    assert terms.quorum == 3
+
+
+def test_a_term_that_adds_a_group_leaves_the_groups_of_the_policy() -> None:
+    """Each keeps its own place: together they would be one, which a single person fills."""
+    own = [{"of": "role:finance"}, {"of": "role:ops"}]
+    terms = on(policy(LEGAL, approvers=own), currency="USD")
+    assert terms.groups == (FINANCE, ApproverGroup(of=("role:ops",)), COUNSEL)
+    assert terms.quorum == 3
+
+
+@pytest.mark.parametrize(
+    ("asked", "asks_more"),
+    [
+        ((FINANCE, COUNSEL), False),
+        ((COUNSEL, FINANCE), False),
+        ((FINANCE,), True),
+        ((FINANCE, ApproverGroup(of=("role:ops",))), True),
+        ((FINANCE, COUNSEL.model_copy(update={"quorum": 2})), True),
+    ],
+    ids=["the-same", "in-another-order", "one-is-new", "another-one", "of-other-size"],
+)
+def test_terms_exceed_a_question_that_asked_other_groups(asked: tuple[ApproverGroup, ...], asks_more: bool) -> None:
+    """Though as many people were asked for in all."""
+    terms = Terms(groups=(FINANCE, COUNSEL), quorum=2)
+    assert terms.are_stricter_than(a_question(groups=asked, quorum=2)) is asks_more
+
+
+@pytest.mark.parametrize(
+    ("term", "expected"),
+    [
+        ({"quorum": 2}, 600),
+        ({"timeout": 601}, 600),
+        ({"timeout": 600}, None),
+        ({"escalate_after": 601}, 600),
+        ({"escalate_after": 600}, None),
+    ],
+)
+def test_who_is_asked_is_reminded_while_they_alone_are_waited_for(term: dict[str, Any], expected: int | None) -> None:
+    """Nobody waits any more, or for others too, when a later reminder would come."""
+    rules = ApprovalPolicy.model_validate(BASE | {"remind_after": 600})
+    terms = terms_of(rules, ("role:finance",), [Term.model_validate(term).as_applied()])
+    assert terms.remind_after == expected
+
+
+def test_what_the_deadline_does_is_the_policys() -> None:
+    """Where there is somebody to whom it leads."""
+    rules = ApprovalPolicy.model_validate(BASE | {"on_timeout": "escalate"})
+    assert terms_of(rules, rules.named_approvers).on_timeout == "escalate"
+    assert terms_of(ApprovalPolicy.model_validate(BASE), ("role:finance",)).on_timeout == "deny"
+
+
+def test_an_escalation_at_the_deadline_is_none() -> None:
+    """Nobody waits any more then."""
+    term = Term.model_validate({"timeout": 3_600}).as_applied()
+    terms = terms_of(ApprovalPolicy.model_validate(BASE), ("role:finance",), [term])
+    assert (terms.escalate_after, terms.escalate_to) == (None, ())
