@@ -95,6 +95,11 @@ class QueryFence:
                 self._until[run_id] = now + REST
             return queried and run_id in self._ended
 
+    def record_timeout(self, run_id: str, activity_id: str) -> None:
+        """Records that an activity ran out of time: the core has ended it, whoever is answered meanwhile."""
+        with self._lock:
+            self._end(run_id, activity_id)
+
     async def end(self, run_id: str, activity_id: str, *, done: bool) -> None:
         """Waits until no query of this run is being answered; then a local activity of it may end, for good if it is
         `done`.
@@ -104,10 +109,14 @@ class QueryFence:
             with self._lock:
                 if time.monotonic() >= min(self._until.get(run_id, 0.0), late):
                     # In one step with the look at the time: an answer that is sent now has to find it here.
-                    if done and activity_id in self._running.get(run_id, ()):
-                        self._ended.setdefault(run_id, set()).add(activity_id)
+                    if done:
+                        self._end(run_id, activity_id)
                     return
             await asyncio.sleep(_GLANCE)
+
+    def _end(self, run_id: str, activity_id: str) -> None:
+        if activity_id in self._running.get(run_id, ()):
+            self._ended.setdefault(run_id, set()).add(activity_id)
 
 
 def _keep(run_id: str) -> None:
@@ -144,20 +153,20 @@ class _Unseen(ActivityInboundInterceptor):
             return await super().execute_activity(input)
         try:
             result = await super().execute_activity(input)
-        except BaseException as error:
+        except asyncio.CancelledError:
+            details = activity.cancellation_details()
+            if details is not None and details.timed_out:
+                self._fence.record_timeout(info.workflow_run_id, info.activity_id)
+            raise
+        except Exception as error:
             await self._fence.end(info.workflow_run_id, info.activity_id, done=is_final(error, info))
             raise
         await self._fence.end(info.workflow_run_id, info.activity_id, done=True)
         return result
 
 
-def is_final(error: BaseException, info: activity.Info) -> bool:
-    """Returns whether the SDK's core tries an activity that failed with `error` no more.
-
-    One that was cancelled has ended for its workflow before, or its run is kept no longer.
-    """
-    if not isinstance(error, Exception):
-        return False
+def is_final(error: Exception, info: activity.Info) -> bool:
+    """Returns whether the SDK's core tries an activity that failed with `error` no more."""
     policy = info.retry_policy or RetryPolicy()
     kind = type(error).__name__
     if isinstance(error, ApplicationError):

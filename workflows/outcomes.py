@@ -16,6 +16,7 @@ from signoff.contracts.updates import Updates, merge_updates
 LOST: Final = (ActivityError, ApplicationError, exceptions.TimeoutError)
 """What an activity raises that came to nothing: a local one the very error that its function raised, as the SDK wraps
 no other than a timeout or a cancel, and not each of these."""
+_LATE: Final = "It ran out of time."
 _NEVER_BEGUN = ("not_available", "input_invalid", "too_many_calls")
 _BRIEF = 300
 
@@ -120,7 +121,11 @@ def error_type(error: FailureError) -> str:
 def error_text(error: FailureError) -> str:
     """Returns the one sentence behind an activity's failure."""
     ours = _own_error(error)
-    return str(error.cause or error) if ours is None else ours.message
+    if ours is not None:
+        return ours.message
+    # The SDK words it otherwise, as it raises it otherwise, where a local activity is read from history.
+    is_late = any(isinstance(each, exceptions.TimeoutError) for each in (error, error.cause))
+    return _LATE if is_late else str(error.cause or error)
 
 
 def _own_error(error: FailureError) -> ApplicationError | None:

@@ -34,11 +34,10 @@ RUN = "run-1"
         (ApplicationError("x"), 0, False),
         (ApplicationError("x", type="LookupError"), 0, True),
         (ApplicationError("x", non_retryable=True), 0, True),
-        (asyncio.CancelledError(), 1, False),
     ],
-    ids=["no-end", "two-of-three", "two-of-two", "one-was-enough", "never", "ours", "named", "for-good", "cancelled"],
+    ids=["no-end", "two-of-three", "two-of-two", "one-was-enough", "never", "ours", "named", "for-good"],
 )
-def test_what_is_tried_no_more_has_ended_for_good(error: BaseException, attempts: int, final: bool) -> None:
+def test_what_is_tried_no_more_has_ended_for_good(error: Exception, attempts: int, final: bool) -> None:
     """At the second try, of an activity that tries no `LookupError` again."""
     policy = RetryPolicy(maximum_attempts=attempts, non_retryable_error_types=["LookupError"])
     info = dataclasses.replace(ActivityEnvironment.default_info(), attempt=2, retry_policy=policy)

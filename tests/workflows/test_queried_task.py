@@ -14,7 +14,8 @@ from temporalio.bridge.proto import ActivityTaskCompletion
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.worker import Worker as Bridge
 from temporalio.client import Client, WorkflowHandle
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import TimeoutError as TimedOut
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
 from turn_fixtures import Ledger, pay_tool
 
@@ -25,6 +26,8 @@ from signoff.worker import SignoffPlugin
 ARRIVAL = 0.1
 """Seconds in which a query reaches the server, and the end of an activity the SDK's core."""
 TAKES = 0.05
+LASTS = 0.2
+"""Seconds after which it runs out of time, where it does."""
 HELD = 0.5
 """Seconds in which the local activity ends if nothing holds it up."""
 TRIES = 20
@@ -32,10 +35,10 @@ TRIES = 20
 
 
 @activity.defn
-async def look_up(fails: bool) -> None:
+async def look_up(end: str) -> None:
     """Takes as long as the store of a busy machine: the query is here before it ends."""
-    await asyncio.sleep(TAKES)
-    if fails:
+    await asyncio.sleep(60 if end == "times out" else TAKES)
+    if end == "fails":
         raise ApplicationError("not there", non_retryable=True)
 
 
@@ -45,7 +48,8 @@ class Waits:
     answered when it asks."""
 
     def __init__(self) -> None:
-        self._begun = self._known = self._fails = False
+        self._begun = self._known = False
+        self._end = ""
 
     @workflow.run
     async def run(self) -> None:
@@ -56,14 +60,15 @@ class Waits:
         await looking
 
     async def _look(self) -> None:
-        with contextlib.suppress(ApplicationError):
-            await workflow.execute_local_activity(look_up, self._fails, start_to_close_timeout=timedelta(seconds=60))
+        within = timedelta(seconds=LASTS if self._end == "times out" else 60)
+        with contextlib.suppress(ApplicationError, ActivityError, TimedOut):
+            await workflow.execute_local_activity(look_up, self._end, schedule_to_close_timeout=within)
         self._known = True
 
     @workflow.signal
-    async def begin(self, fails: bool) -> None:
-        """Go on; what is looked up is not there if it `fails`."""
-        self._begun, self._fails = True, fails
+    async def begin(self, end: str) -> None:
+        """Go on; `end` is how the activity does."""
+        self._begun, self._end = True, end
 
     @workflow.query
     def known(self) -> bool:
@@ -99,7 +104,7 @@ class Held:
 
 
 async def run_queried(
-    client: Client, task_queue: str, plugin: SignoffPlugin, held: Held, fails: bool
+    client: Client, task_queue: str, plugin: SignoffPlugin, held: Held, end: str
 ) -> WorkflowHandle[Any, Any]:
     """Run a workflow to its end that is queried in the task in which it starts its timer, if the query is in time."""
     shared: dict[str, Any] = {"task_queue": task_queue, "workflows": [Waits], "activities": [look_up]}
@@ -109,7 +114,7 @@ async def run_queried(
     async with Worker(client, max_cached_workflows=0, **shared):
         assert not await handle.query(Waits.known)
     held.armed = True
-    await handle.signal(Waits.begin, fails)
+    await handle.signal(Waits.begin, end)
     query = asyncio.create_task(handle.query(Waits.known))
     await asyncio.sleep(ARRIVAL)
     async with Worker(client, plugins=[plugin], **shared):
@@ -118,16 +123,26 @@ async def run_queried(
     return handle
 
 
-@pytest.mark.parametrize("fails", [False, True], ids=["ends", "fails"])
-@pytest.mark.parametrize(("bridge", "failures"), [(Bridge, [QUERY_MET_END]), (FencedBridge, [])], ids=["sent", "here"])
+@pytest.mark.parametrize(
+    ("bridge", "end", "failures"),
+    [
+        (Bridge, "ends", [QUERY_MET_END]),
+        (Bridge, "fails", [QUERY_MET_END]),
+        (FencedBridge, "ends", []),
+        (FencedBridge, "fails", []),
+        # Nothing keeps the SDK's core from ending it while a query is answered.
+        (FencedBridge, "times out", [QUERY_MET_END]),
+    ],
+    ids=["sent-ends", "sent-fails", "here-ends", "here-fails", "here-times-out"],
+)
 async def test_a_task_that_is_queried_while_its_activity_ends_leaves_a_history_that_replays(
     plain_client: Client,
     store: Store,
     task_queue: str,
     monkeypatch: pytest.MonkeyPatch,
     bridge: type[Bridge],
+    end: str,
     failures: list[str],
-    fails: bool,
 ) -> None:
     """What ends while the query is on its way fails the task, which is done again; else it waits for the answer.
 
@@ -140,7 +155,7 @@ async def test_a_task_that_is_queried_while_its_activity_ends_leaves_a_history_t
     for _ in range(TRIES):
         with monkeypatch.context() as patched:
             held = Held(patched, bridge)
-            handle = await run_queried(plain_client, task_queue, plugin, held, fails)
+            handle = await run_queried(plain_client, task_queue, plugin, held, end)
         history = await handle.fetch_history()
         await replayer.replay_workflow(history)
         if held.queried:

@@ -1,0 +1,54 @@
+"""What a turn makes of the errors of its activities, as the SDK raises them at work and from history."""
+
+import pytest
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    CancelledError,
+    FailureError,
+    RetryState,
+    TimeoutError,
+    TimeoutType,
+)
+
+from signoff.workflows import outcomes
+
+LATE = TimeoutError("activity ScheduleToClose timeout", type=TimeoutType.SCHEDULE_TO_CLOSE, last_heartbeat_details=[])
+REFUSED = ApplicationError("not yours", type="Refused")
+
+
+def failed(cause: FailureError | None) -> ActivityError:
+    """The failure of an activity of that cause."""
+    error = ActivityError(
+        "Local Activity timed out",
+        scheduled_event_id=1,
+        started_event_id=2,
+        identity="w",
+        activity_type="pay",
+        activity_id="1",
+        retry_state=RetryState.TIMEOUT,
+    )
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "text", "cancelled"),
+    [
+        (failed(REFUSED), "Refused", "not yours", False),
+        (REFUSED, "Refused", "not yours", False),
+        (ApplicationError("odd"), "", "odd", False),
+        (failed(LATE), "", "It ran out of time.", False),
+        (LATE, "", "It ran out of time.", False),
+        (failed(CancelledError("stopped")), "", "stopped", True),
+        (failed(None), "", "Local Activity timed out", False),
+    ],
+    ids=["wrapped", "bare", "of-no-kind", "late", "late-from-history", "cancelled", "of-no-cause"],
+)
+def test_an_error_is_read_alike_wrapped_and_bare(error: FailureError, kind: str, text: str, cancelled: bool) -> None:
+    """Local activities raise the error of their function as it is; one that ran out of time is wrapped at work, and
+    bare where it is read from history: a text of the SDK's would be another one there.
+    """
+    assert isinstance(error, outcomes.LOST)
+    assert (outcomes.error_type(error), outcomes.error_text(error)) == (kind, text)
+    assert outcomes.was_cancelled(error) is cancelled
