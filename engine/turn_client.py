@@ -383,12 +383,7 @@ class TurnClient:
         start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
             names.SESSION,
             _first(key, message.actor or actor),
-            id=key.workflow_id,
-            task_queue=self._task_queue,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            memo=start_options.session_memo(message),
-            search_attributes=start_options.session_attributes(key.tenant),
-            priority=start_options.priority(key.tenant),
+            **self._session_options(key, message),
         )
         try:
             receipt: SessionReceipt = await self.temporal.execute_update_with_start_workflow(
@@ -495,13 +490,8 @@ class TurnClient:
             await self.temporal.start_workflow(
                 names.SESSION,
                 _first(key, message.actor or actor),
-                id=key.workflow_id,
-                task_queue=self._task_queue,
-                # As above, but by Signal: the server keeps it though no worker runs, which it does with no Update.
-                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                memo=start_options.session_memo(message),
-                search_attributes=start_options.session_attributes(key.tenant),
-                priority=start_options.priority(key.tenant),
+                **self._session_options(key, message),
+                # The server keeps a Signal though no worker runs, which it does with no Update.
                 start_signal=names.SAY,
                 start_signal_args=[body],
                 rpc_timeout=self._patience,
@@ -509,6 +499,16 @@ class TurnClient:
         except RPCError as error:
             raise unavailable(error) from None
         return SessionReceipt(status="pending", turn=message.id, message=_STORED)
+
+    def _session_options(self, key: SessionKey, message: MailboxMessage) -> dict[str, Any]:
+        return {
+            "id": key.workflow_id,
+            "task_queue": self._task_queue,
+            "id_conflict_policy": WorkflowIDConflictPolicy.USE_EXISTING,
+            "memo": start_options.session_memo(message),
+            "search_attributes": start_options.session_attributes(key.tenant),
+            "priority": start_options.priority(key.tenant),
+        }
 
     def _handle(self, key: TurnKey | SessionKey, result_type: type[Any] | None = None) -> WorkflowHandle[Any, Any]:
         return self.temporal.get_workflow_handle(key.workflow_id, result_type=result_type)
