@@ -5,7 +5,8 @@ import json
 import re
 import subprocess
 import sys
-from collections import Counter
+import tomllib
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import mutants
@@ -18,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PLATE = ROOT / "src" / "signoff"
 NOT_CODE = {"bench", "docs", "examples", "release", "src", "tests"}
 REGISTRY_HOSTS = ("pypi" + ".org", "python" + "hosted.org", "registry.npm" + "js.org", "proxy.go" + "lang.org")
+MODULES_IN_A_DIRECTORY = 25
 MACHINE_PATH = re.compile(r"(?<![\w./-])(?:/wo" + r"rk/|/ro" + r"ot/|/ho" + r"me/\w|file:" + "///opt)")
 
 
@@ -67,6 +69,38 @@ def test_what_is_mutated_and_what_has_to_notice_is_there(name: str) -> None:
     package = mutants.PACKAGES[area.package]
     assert [each for each in area.sources if not list(package.glob(each))] == []
     assert [each for each in area.tests if not (ROOT / "tests" / each).exists()] == []
+
+
+def package_modules() -> list[Path]:
+    """The package's modules, without migrations."""
+    parts = [ROOT / part for part in root_parts()]
+    modules = [path for part in parts for path in (sorted(part.rglob("*.py")) if part.is_dir() else [part])]
+    assert len(modules) > 100
+    return [path for path in modules if "versions" not in path.parts]
+
+
+def test_public_class_names_are_unique() -> None:
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for path in package_modules():
+        for node in parsed(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(str(path.relative_to(ROOT)))
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+def test_directories_hold_at_most_25_modules() -> None:
+    names = (str(path.parent.relative_to(ROOT)) for path in package_modules() if path.name != "__init__.py")
+    counts = Counter(name for name in names if name != ".")
+    assert {name: count for name, count in counts.items() if count > MODULES_IN_A_DIRECTORY} == {}
+
+
+def test_import_contract_lists_every_part_once() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layered = next(contract for contract in contracts if contract["type"] == "layers")
+    layers = [name.strip() for layer in layered["layers"] for name in re.split("[|:]", layer)]
+    assert len(layers) == len(set(layers))
+    assert layered["exhaustive"] is True
+    assert set(layers) == {part.removesuffix(".py") for part in root_parts()} - set(layered["exhaustive_ignores"])
 
 
 def test_import_face_is_light() -> None:
