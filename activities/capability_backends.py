@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-import httpx
+import httpx2
 
 from signoff.activities.backends.folders import Folders, is_supported
 from signoff.activities.backends.programs import Programs
@@ -124,7 +124,7 @@ def _replace(place: Path, content: bytes) -> None:
 class HttpNetwork:
     """Provides declared hosts over HTTPS, and HTTP to this machine; `transport` replaces the network in tests."""
 
-    def __init__(self, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(self, transport: httpx2.AsyncBaseTransport | None = None) -> None:
         self._transport = transport
 
     def resolve(self, declared: Capabilities, tenant: str) -> object:
@@ -133,7 +133,7 @@ class HttpNetwork:
 
 
 class _Hosts:
-    def __init__(self, hosts: tuple[str, ...], transport: httpx.AsyncBaseTransport | None) -> None:
+    def __init__(self, hosts: tuple[str, ...], transport: httpx2.AsyncBaseTransport | None) -> None:
         self._hosts = hosts
         self._transport = transport
 
@@ -141,25 +141,25 @@ class _Hosts:
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, content: bytes | None = None
     ) -> NetworkResponse:
         target = self._target(url)
-        if "host" in httpx.Headers(headers):
+        if "host" in httpx2.Headers(headers):
             # It could name another host to whatever stands before the declared one.
             raise CapabilityError("HOST_NOT_ALLOWED", "a `host` header is not the handler's to give")
         # A client of its own keeps no cookies from one call for the next one's, which may be another tenant's.
         # A redirect may lead where nobody declared, and would take what the handler sends along.
-        client = httpx.AsyncClient(
+        client = httpx2.AsyncClient(
             transport=self._transport, verify=load_trust(), timeout=NETWORK_SECONDS, follow_redirects=False
         )
         try:
             async with client, client.stream(method, target, headers=headers, content=content) as response:
                 return await _reply(response, target.host)
-        except httpx.RequestError as error:
-            # What may be tried again is told by Python's own name for it; httpx's words may quote the address.
+        except httpx2.RequestError as error:
+            # What may be tried again is told by Python's own name for it; httpx2's words may quote the address.
             raise ConnectionError(f"{target.host}: {type(error).__name__}") from None
 
-    def _target(self, url: str) -> httpx.URL:
+    def _target(self, url: str) -> httpx2.URL:
         try:
-            target = httpx.URL(url)
-        except (httpx.InvalidURL, TypeError):
+            target = httpx2.URL(url)
+        except (httpx2.InvalidURL, TypeError):
             raise CapabilityError("HOST_NOT_ALLOWED", "this is no address") from None
         host = target.host.lower()
         port = target.port or _DEFAULT_PORTS.get(target.scheme, 0)
@@ -171,7 +171,7 @@ class _Hosts:
         return target
 
 
-async def _reply(response: httpx.Response, host: str) -> NetworkResponse:
+async def _reply(response: httpx2.Response, host: str) -> NetworkResponse:
     body = bytearray()
     # Counted as it comes and unpacked: a small body may unpack to gigabytes, and its stated length proves nothing.
     async for piece in response.aiter_bytes():

@@ -10,7 +10,7 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 
-import httpx
+import httpx2
 import psutil
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 
@@ -53,7 +53,7 @@ async def _resident(process: Process, side: Side, more: int, total: int, port: i
 async def _all_cached(port: int, total: int) -> None:
     """Return once the worker says that it holds them all. Raises `RuntimeError` when some were evicted."""
     cached = -1
-    async with httpx.AsyncClient() as http:
+    async with httpx2.AsyncClient() as http:
         for _ in range(_TRIES):
             text = (await http.get(f"http://{LOOPBACK}:{port}/metrics")).text
             cached = sum(int(count) for count in _CACHED.findall(text))

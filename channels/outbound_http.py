@@ -15,7 +15,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
-import httpx
+import httpx2
 
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.vendor_http import retry_after
@@ -86,7 +86,7 @@ class GuardedHttp:
     allowed: Sequence[Network] = ()
     seconds: float = 10.0
     resolve: Resolve = resolve_host
-    _client: httpx.AsyncClient | None = field(default=None, init=False)
+    _client: httpx2.AsyncClient | None = field(default=None, init=False)
 
     async def __aenter__(self) -> Self:
         return self
@@ -109,7 +109,7 @@ class GuardedHttp:
         """
         target = _target(url)
         try:
-            # The timeouts of httpx are for each step: a server that sends a byte now and then would never be late.
+            # The timeouts of httpx2 are for each step: a server that sends a byte now and then would never be late.
             async with asyncio.timeout(self.seconds):
                 secure = target.scheme == "https"
                 port = target.port or (443 if secure else 80)
@@ -120,20 +120,20 @@ class GuardedHttp:
 
     async def _first(
         self,
-        target: httpx.URL,
+        target: httpx2.URL,
         addresses: Sequence[Address],
         body: bytes,
         headers: Mapping[str, str],
         answer_bytes: int,
     ) -> ServerAnswer:
-        failure: httpx.TransportError | None = None
+        failure: httpx2.TransportError | None = None
         for address in addresses:
             try:
                 return await self._post(target, address, body, headers, answer_bytes)
             # Nothing was sent yet, so the next address cannot make it arrive twice.
-            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                 failure = error
-            except httpx.TransportError as error:
+            except httpx2.TransportError as error:
                 # It may have arrived: not at the next address as well.
                 failure = error
                 break
@@ -141,7 +141,7 @@ class GuardedHttp:
         raise NotDelivered(f"`{target.host}` cannot be reached: {why}", code="connection", again=True) from None
 
     async def _post(
-        self, target: httpx.URL, address: Address, body: bytes, headers: Mapping[str, str], answer_bytes: int
+        self, target: httpx2.URL, address: Address, body: bytes, headers: Mapping[str, str], answer_bytes: int
     ) -> ServerAnswer:
         pinned = target.copy_with(host=str(address))
         given = {**headers, "host": target.netloc.decode("ascii")}
@@ -162,11 +162,11 @@ class GuardedHttp:
             content,
         )
 
-    def _http(self) -> httpx.AsyncClient:
+    def _http(self) -> httpx2.AsyncClient:
         if self._client is None:
             # No proxy of the environment: it would resolve the name again, and reach what it likes.
             # Certificates are another matter: a company's own authority is told by `SSL_CERT_FILE`.
-            self._client = httpx.AsyncClient(
+            self._client = httpx2.AsyncClient(
                 verify=load_trust(), trust_env=False, follow_redirects=False, timeout=self.seconds
             )
         return self._client
@@ -200,8 +200,8 @@ def read_date(written: str) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-async def _read_body(response: httpx.Response, most: int) -> bytes:
-    """Reads a body of `most` bytes at most. Raises `NotDelivered` for a longer one, `httpx.TransportError`."""
+async def _read_body(response: httpx2.Response, most: int) -> bytes:
+    """Reads a body of `most` bytes at most. Raises `NotDelivered` for a longer one, `httpx2.TransportError`."""
     content = bytearray()
     # As it was sent: what is packed could be many times longer than what came.
     async for part in response.aiter_raw():
@@ -211,17 +211,17 @@ async def _read_body(response: httpx.Response, most: int) -> bytes:
     return bytes(content)
 
 
-def _target(url: str) -> httpx.URL:
+def _target(url: str) -> httpx2.URL:
     try:
-        target = httpx.URL(url)
-    except httpx.InvalidURL:
+        target = httpx2.URL(url)
+    except httpx2.InvalidURL:
         target = None
     if target is None or (target.port or 0) > _LAST_PORT:
         raise NotDelivered("what is to be asked is no address", code="address", again=False)
     return target
 
 
-def _name(target: httpx.URL) -> str:
+def _name(target: httpx2.URL) -> str:
     """Returns the host as it is asked for on the wire: names beyond ASCII in their ASCII form."""
     return target.raw_host.decode("ascii")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-import httpx
+import httpx2
 
 from signoff.channels.channel_errors import NotDelivered
 from signoff.contracts.limits import MIB
@@ -117,14 +117,14 @@ class VendorHttp:
         errors: VendorErrors,
         *,
         headers: Mapping[str, str] | None = None,
-        auth: httpx.Auth | None = None,
+        auth: httpx2.Auth | None = None,
         seconds: float = SECONDS,
     ) -> None:
         self._errors = errors
         self._headers = dict(headers or {})
         self._auth = auth
         self._seconds = seconds
-        self._client: httpx.AsyncClient | None = None
+        self._client: httpx2.AsyncClient | None = None
 
     async def call(
         self,
@@ -155,10 +155,10 @@ class VendorHttp:
             extensions={"target": target.encode("ascii")} if target else None,
         )
         try:
-            # The timeouts of httpx are for each step: a server that sends a byte now and then would never be late.
+            # The timeouts of httpx2 are for each step: a server that sends a byte now and then would never be late.
             async with asyncio.timeout(self._seconds + waits):
                 answer = await self._answer(request)
-        except (httpx.HTTPError, TimeoutError) as error:
+        except (httpx2.HTTPError, TimeoutError) as error:
             # By its class alone: the words may hold the address, and that a token.
             why = f"{self._errors.vendor} cannot be reached: {type(error).__name__}"
             raise NotDelivered(why, code="connection", again=True) from None
@@ -173,7 +173,7 @@ class VendorHttp:
         if client is not None:
             await client.aclose()
 
-    async def _answer(self, request: httpx.Request) -> VendorAnswer:
+    async def _answer(self, request: httpx2.Request) -> VendorAnswer:
         response = await self._http().send(request, stream=True)
         try:
             read = _object(await _body(response))
@@ -182,9 +182,9 @@ class VendorHttp:
         after = retry_after(response.headers.get("retry-after", ""))
         return VendorAnswer(response.status_code, read or {}, after, read is not None)
 
-    def _http(self) -> httpx.AsyncClient:
+    def _http(self) -> httpx2.AsyncClient:
         if self._client is None:
-            self._client = httpx.AsyncClient(
+            self._client = httpx2.AsyncClient(
                 auth=self._auth, headers=self._headers, verify=load_trust(), follow_redirects=False
             )
         return self._client
@@ -196,7 +196,7 @@ def retry_after(written: str) -> float:
     return float(written) if written.isascii() and written.isdigit() and len(written) < 8 else 0.0
 
 
-async def _body(response: httpx.Response) -> bytes:
+async def _body(response: httpx2.Response) -> bytes:
     body = bytearray()
     # Counted as it comes and unpacked: a small body may unpack to gigabytes, and its stated length proves nothing.
     async for piece in response.aiter_bytes():

@@ -4,7 +4,7 @@ import ssl
 from collections.abc import AsyncGenerator
 from typing import Any, Final, TypeVar
 
-import httpx
+import httpx2
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
@@ -32,14 +32,14 @@ class Transport:
         headers = {"accept-language": "en", "user-agent": agent} | (
             {"authorization": f"Bearer {token}"} if token else {}
         )
-        self._http = httpx.AsyncClient(
+        self._http = httpx2.AsyncClient(
             base_url=url,
             headers=headers,
             timeout=ANSWER_SECONDS,
             # No proxy of this machine's can reach this machine's own address for us.
             trust_env=not is_loopback(url),
             # Reading whom TLS trusts takes 20 ms of every command. Plain HTTP needs nobody: this context trusts nobody.
-            verify=httpx.URL(url).scheme == "https" or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+            verify=httpx2.URL(url).scheme == "https" or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         )
 
     async def close(self) -> None:
@@ -47,7 +47,7 @@ class Transport:
         await self._http.aclose()
 
     async def call(self, shape: type[T], method: str, path: str, **content: Any) -> T:
-        """Calls a route and parses its answer; `content` is httpx's, such as `params` and `json`."""
+        """Calls a route and parses its answer; `content` is httpx2's, such as `params` and `json`."""
         return self.read(shape, self._json(await self._send(method, path, **content)))
 
     async def list_rows(self, shape: type[T], name: str, **params: Any) -> list[T]:
@@ -81,38 +81,38 @@ class Transport:
                         name = value
                     elif field == "data":
                         yield name, self._parse(value)
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise self._silent(error) from None
 
-    async def _send(self, method: str, path: str, **content: Any) -> httpx.Response:
+    async def _send(self, method: str, path: str, **content: Any) -> httpx2.Response:
         reply = await self._reply(method, path, **content)
         if reply.is_success:
             return reply
         raise self._refusal(reply)
 
-    async def _reply(self, method: str, path: str, **content: Any) -> httpx.Response:
+    async def _reply(self, method: str, path: str, **content: Any) -> httpx2.Response:
         try:
             return await self._http.request(method, path, **content)
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise self._silent(error) from None
 
-    def _refusal(self, reply: httpx.Response) -> Refused | ServerUnavailable:
+    def _refusal(self, reply: httpx2.Response) -> Refused | ServerUnavailable:
         body = self._json(reply)
         message = body.get("message") if isinstance(body, dict) else None
         if not isinstance(message, str):
             return self._stranger()
         code = str(body.get("code", "refused"))
-        if reply.status_code == httpx.codes.UNAUTHORIZED:
+        if reply.status_code == httpx2.codes.UNAUTHORIZED:
             return Refused(f"{message}; put one of yours in {TOKEN_VARIABLE}", code="sign_in")
-        if reply.status_code == httpx.codes.NOT_FOUND:
+        if reply.status_code == httpx2.codes.NOT_FOUND:
             return NotFound(message)
-        if reply.status_code == httpx.codes.CONFLICT and code == "conflict":
+        if reply.status_code == httpx2.codes.CONFLICT and code == "conflict":
             return Conflict(message)
-        if reply.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
+        if reply.status_code >= httpx2.codes.INTERNAL_SERVER_ERROR:
             return ServerUnavailable(message)
         return Refused(message, code=code)
 
-    def _json(self, reply: httpx.Response) -> Any:
+    def _json(self, reply: httpx2.Response) -> Any:
         return self._parse(reply.content)
 
     def _parse(self, text: str | bytes) -> Any:
@@ -128,8 +128,8 @@ class Transport:
         except ValidationError:
             raise self._stranger() from None
 
-    def _silent(self, error: httpx.HTTPError) -> ServerUnavailable:
-        if isinstance(error, httpx.ConnectError):
+    def _silent(self, error: httpx2.HTTPError) -> ServerUnavailable:
+        if isinstance(error, httpx2.ConnectError):
             remedy = "`signoff dev` or `signoff gateway` starts one"
             return ServerUnavailable(f"no gateway answers at {self.url}: {remedy}")
         return ServerUnavailable(f"the gateway at {self.url} did not answer ({type(error).__name__})")

@@ -4,7 +4,7 @@ import functools
 import os
 import ssl
 
-import httpx
+import httpx2
 
 _VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
@@ -19,4 +19,4 @@ def load_trust() -> ssl.SSLContext:
 
 @functools.lru_cache(maxsize=4)
 def _load(_file: str, _folder: str) -> ssl.SSLContext:
-    return httpx.create_ssl_context(trust_env=True)
+    return httpx2.create_ssl_context(trust_env=True)

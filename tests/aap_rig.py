@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
+import httpx2
 from aap_schemas import answer_problems
 from agentapprovalprotocol import AsyncClient, AsyncGate, Request
 from call_rig import CallRig, call_token
@@ -23,7 +23,7 @@ class Adapter:
     """The protocol's own client, with the token of an agent."""
 
     agent: CallRig
-    http: httpx.AsyncClient
+    http: httpx2.AsyncClient
     token: str
     base: str
 
@@ -89,10 +89,10 @@ def asking(
 async def adapter(agent: CallRig, name: str = "coder", base: str = "") -> AsyncIterator[Adapter]:
     """An adapter with a token of an agent."""
 
-    async def check(response: httpx.Response) -> None:
+    async def check(response: httpx2.Response) -> None:
         await response.aread()
         assert answer_problems(response.status_code, response.headers, response.json()) == [], response.text
 
-    transport = httpx.ASGITransport(app=agent.rig.app)
-    async with httpx.AsyncClient(transport=transport, timeout=60, event_hooks={"response": [check]}) as http:
+    transport = httpx2.ASGITransport(app=agent.rig.app)
+    async with httpx2.AsyncClient(transport=transport, timeout=60, event_hooks={"response": [check]}) as http:
         yield Adapter(agent, http, await call_token(agent.rig, name), base or f"/aap/{name}")

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
+import httpx2
 from authzen_schemas import schema_problems
 from call_rig import CallRig, call_token
 from gateway_login import bearer
@@ -22,7 +22,7 @@ class EnforcementPoint:
     """A client of the gateway by AuthZEN, with the token of an agent."""
 
     agent: CallRig
-    http: httpx.AsyncClient
+    http: httpx2.AsyncClient
 
     async def evaluate(self, body: dict[str, Any]) -> dict[str, Any]:
         """The decision on a request."""
@@ -33,7 +33,7 @@ class EnforcementPoint:
         assert schema_problems("response", found) == []
         return found
 
-    async def submit(self, body: dict[str, Any], decision: dict[str, Any], key: str = "") -> httpx.Response:
+    async def submit(self, body: dict[str, Any], decision: dict[str, Any], key: str = "") -> httpx2.Response:
         """Ask that what was denied by `decision` be approved."""
         headers = {"idempotency-key": key} if key else {}
         return await self.http.post(REQUESTS, json=submission(body, decision), headers=headers)
@@ -101,6 +101,6 @@ def call_of(task: dict[str, Any]) -> str:
 @contextlib.asynccontextmanager
 async def enforcement_point(agent: CallRig, name: str = "coder") -> AsyncIterator[EnforcementPoint]:
     """An enforcement point with a token of an agent."""
-    transport, headers = httpx.ASGITransport(app=agent.rig.app), bearer(await call_token(agent.rig, name))
-    async with httpx.AsyncClient(transport=transport, base_url=BASE, headers=headers, timeout=60) as http:
+    transport, headers = httpx2.ASGITransport(app=agent.rig.app), bearer(await call_token(agent.rig, name))
+    async with httpx2.AsyncClient(transport=transport, base_url=BASE, headers=headers, timeout=60) as http:
         yield EnforcementPoint(agent, http)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-import httpx
+import httpx2
 from gateway_login import locked_rig
 from gateway_rig import BASE, PEOPLE, GatewayRig, gateway_rig
 from temporalio.client import Client
@@ -90,17 +90,17 @@ class CallRig:
     rig: GatewayRig
 
     @property
-    def http(self) -> httpx.AsyncClient:
+    def http(self) -> httpx2.AsyncClient:
         """The client."""
         return self.rig.http
 
-    async def propose(self, euro: float = 20, key: str = "", **fields: Any) -> httpx.Response:
+    async def propose(self, euro: float = 20, key: str = "", **fields: Any) -> httpx2.Response:
         """Propose a refund; without a key under one that nobody used."""
         body = {"agent": "coder", "tool": "refund", "args": {"order": "A7", "euro": euro}} | fields
         headers = {"idempotency-key": key or uuid.uuid4().hex}
         return await self.http.post("/v1/calls", json=body, headers=headers)
 
-    async def join(self, euro: float = 20, **fields: Any) -> httpx.Response:
+    async def join(self, euro: float = 20, **fields: Any) -> httpx2.Response:
         """Propose a refund without a key: it joins an equal one."""
         body = {"agent": "coder", "tool": "refund", "args": {"order": "A7", "euro": euro}} | fields
         return await self.http.post("/v1/calls", json=body)
@@ -112,22 +112,22 @@ class CallRig:
         found: dict[str, Any] = answer.json()
         return found
 
-    async def use(self, call: str, key: str = "") -> httpx.Response:
+    async def use(self, call: str, key: str = "") -> httpx2.Response:
         """Use its permit."""
         headers = {"idempotency-key": key} if key else {}
         return await self.http.post(f"/v1/calls/{call}/use", params={"agent": "coder"}, headers=headers, json={})
 
-    async def report(self, call: str, code: str = "ok", result: Any = "refunded") -> httpx.Response:
+    async def report(self, call: str, code: str = "ok", result: Any = "refunded") -> httpx2.Response:
         """Report what became of it."""
         body = {"code": code, "result": result}
         return await self.http.post(f"/v1/calls/{call}/outcome", params={"agent": "coder"}, json=body)
 
-    async def withdraw(self, call: str) -> httpx.Response:
+    async def withdraw(self, call: str) -> httpx2.Response:
         """Withdraw it."""
         headers = {"content-type": "application/json"}
         return await self.http.delete(f"/v1/calls/{call}", params={"agent": "coder"}, headers=headers)
 
-    async def decide(self, call: str, **fields: Any) -> httpx.Response:
+    async def decide(self, call: str, **fields: Any) -> httpx2.Response:
         """Answer its request over the API, as it was shown."""
         approval = approval_of(call)
         request = await self.rig.request(approval)
@@ -154,7 +154,7 @@ def second_gateway(agent: CallRig) -> CallRig:
     """Another gateway over the same store and server, which knows nothing but what those say."""
     deps = dataclasses.replace(agent.rig.deps)
     app = build_app(deps)
-    http = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60)
+    http = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE, timeout=60)
     return CallRig(dataclasses.replace(agent.rig, http=http, app=app, deps=deps))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import httpx
+import httpx2
 from fastapi.routing import APIRoute
 from gateway_rig import BASE, PEOPLE, GatewayRig
 
@@ -37,7 +37,7 @@ def locked_rig(
         clock=clock or (lambda: datetime.now(UTC)),
     )
     app = build_app(deps)
-    http = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60)
+    http = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE, timeout=60)
     return dataclasses.replace(gateway, http=http, app=app, deps=deps)
 
 
@@ -54,17 +54,17 @@ def bearer(secret: str) -> dict[str, str]:
     return {"authorization": f"Bearer {secret}"}
 
 
-def browser(rig: GatewayRig) -> httpx.AsyncClient:
+def browser(rig: GatewayRig) -> httpx2.AsyncClient:
     """A browser of its own: cookies, and what a browser says of a form it posts."""
-    return httpx.AsyncClient(
-        transport=httpx.ASGITransport(app=rig.app),
+    return httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(app=rig.app),
         base_url=BASE,
         headers={"sec-fetch-site": "same-origin"},
         cookies={"signoff_language": "en"},
     )
 
 
-async def sign_in(page: httpx.AsyncClient, secret: str, then: str = "/") -> httpx.Response:
+async def sign_in(page: httpx2.AsyncClient, secret: str, then: str = "/") -> httpx2.Response:
     """Paste a token into the sign-in page."""
     form = hidden((await page.get("/login", params={"next": then})).text, "/login")
     return await page.post("/login", data={**form, "secret": secret})

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import httpx
+import httpx2
 from fastapi import FastAPI
 from temporalio.client import Client
 from turn_fixtures import Ledger, RunningTurns, catalog_of, pay_tool, running_turns
@@ -207,7 +207,7 @@ def rig_catalog(ledger: Ledger) -> Catalog:
 class GatewayRig:
     """A client of the gateway, and what lies behind it."""
 
-    http: httpx.AsyncClient
+    http: httpx2.AsyncClient
     app: FastAPI
     deps: GatewayDeps
     turns: RunningTurns
@@ -247,7 +247,7 @@ class GatewayRig:
         key = ticket_key((await self.turns.signoff.request(approval)).digest, 1)
         return sum(row[2] == key for row in self.ledger.rows)
 
-    async def decide(self, approval: str, **fields: Any) -> httpx.Response:
+    async def decide(self, approval: str, **fields: Any) -> httpx2.Response:
         """Answer over the API."""
         acting = {"as": fields.pop("as")} if "as" in fields else {}
         return await self.http.post(f"/v1/approvals/{approval}/decide", params=acting, json=fields)
@@ -291,8 +291,8 @@ async def gateway_rig(
             signer=SIGNER,
         )
         app = build_app(deps)
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
             dispatcher = asyncio.create_task(AnswerDispatcher(deps).run()) if dispatches else None
             try:
                 yield GatewayRig(http, app, deps, turns, ledger)

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import httpx
 import httpx2
 from app_server import running_app
 from call_rig import call_catalog, call_token, refund_tool
@@ -88,13 +87,13 @@ class McpRig:
         assert named is not None
         await self.gateway.turns.until(named.turn, lambda view: any(each.state == "permitted" for each in view.calls))
 
-    async def as_person(self, method: str, path: str, **fields: Any) -> httpx.Response:
+    async def as_person(self, method: str, path: str, **fields: Any) -> httpx2.Response:
         """A request of somebody who may approve."""
         headers = bearer(await token_of(self.gateway, "approver"))
-        async with httpx.AsyncClient(headers=headers, timeout=60) as http:
+        async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
             return await http.request(method, f"{self.url}{path}", **fields)
 
-    async def post(self, body: Any, path: str = "/mcp/coder", **headers: str) -> httpx.Response:
+    async def post(self, body: Any, path: str = "/mcp/coder", **headers: str) -> httpx2.Response:
         """A request as a client sends it that writes its own."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         given = {
@@ -103,7 +102,7 @@ class McpRig:
             **bearer(self.secret),
             **headers,
         }
-        async with httpx.AsyncClient(timeout=60) as http:
+        async with httpx2.AsyncClient(timeout=60) as http:
             return await http.post(f"{self.url}{path}", content=content, headers=given)
 
     async def ask_modern(self, method: str, extensions: Any = None, **params: Any) -> dict[str, Any]:

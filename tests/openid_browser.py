@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
-import httpx
+import httpx2
 
 from signoff.temporal.embedded_server import free_port
 
@@ -49,7 +49,7 @@ async def running_openid_server(
         await process.wait()
 
 
-async def sign_in_at(page: httpx.AsyncClient, start: str, login: str) -> httpx.Response:
+async def sign_in_at(page: httpx2.AsyncClient, start: str, login: str) -> httpx2.Response:
     """Goes from the inbox's `start` to the provider, fills its forms in, and comes back; returns the inbox's page."""
     answer = await page.get(start)
     for _ in range(_STEPS):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 from gateway_login import bearer, hidden, locked_rig, token_of
 from gateway_rig import GatewayRig, gateway_rig
@@ -53,22 +53,22 @@ async def provider_rig(
         yield locked_rig(rig, people=people, **login_settings(provider, groups))
 
 
-async def to_provider(page: httpx.AsyncClient) -> str:
+async def to_provider(page: httpx2.AsyncClient) -> str:
     """Go to the provider, which agrees at once; returns the address it sends the browser back to."""
     sent = await page.get(START)
     assert sent.status_code == 303, sent.text
-    async with httpx.AsyncClient(verify=False, timeout=60) as elsewhere:
+    async with httpx2.AsyncClient(verify=False, timeout=60) as elsewhere:
         agreed = await elsewhere.get(sent.headers["location"])
     address = urlsplit(agreed.headers["location"])
     return f"{address.path}?{address.query}"
 
 
-async def sign_in_at_provider(page: httpx.AsyncClient) -> httpx.Response:
+async def sign_in_at_provider(page: httpx2.AsyncClient) -> httpx2.Response:
     """The whole way there and back."""
     return await page.get(await to_provider(page))
 
 
-async def approve_in_browser(page: httpx.AsyncClient, approval: str) -> httpx.Response:
+async def approve_in_browser(page: httpx2.AsyncClient, approval: str) -> httpx2.Response:
     """Approve on the card, if there is one to be seen."""
     card = await page.get(f"/approvals/{approval}")
     form = hidden(card.text, f"/approvals/{approval}/decide") if card.status_code == 200 else {}

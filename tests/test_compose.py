@@ -11,7 +11,7 @@ from typing import Any
 
 import asyncpg
 import compose_spec
-import httpx
+import httpx2
 import pytest
 import yaml
 from compose_box import PASSWORDS, RAW, ROOT, Box, read_compose, running_box
@@ -166,7 +166,7 @@ def test_temporals_ui_reads_by_the_codec_server() -> None:
     ui, codec = SERVICES["temporal-ui"]["environment"], SERVICES["signoff-codec"]["environment"]
     assert ui["TEMPORAL_CODEC_ENDPOINT"] == codec["SIGNOFF_CODEC_URL"]
     assert (ui["TEMPORAL_CODEC_INCLUDE_CREDENTIALS"], ui["TEMPORAL_DISABLE_WRITE_ACTIONS"]) == ("true", "true")
-    urls = [httpx.URL(codec[f"SIGNOFF_{name}"]) for name in ("PUBLIC_URL", "CODEC_URL", "TEMPORAL_UI")]
+    urls = [httpx2.URL(codec[f"SIGNOFF_{name}"]) for name in ("PUBLIC_URL", "CODEC_URL", "TEMPORAL_UI")]
     assert {url.host for url in urls} == {"127.0.0.1"}
     published = [port.rpartition(":")[0].partition(":")[2] for s in SERVICES.values() for port in s.get("ports", ())]
     assert {str(url.port) for url in urls} <= set(published)

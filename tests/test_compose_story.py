@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, closing, suppress
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from compose_box import Box, Running, running_box
 from gateway_login import bearer, hidden, words
@@ -90,7 +90,7 @@ class Stage:
 
     async def send(self, person: str, method: str, path: str, **fields: Any) -> Any:
         """What a person with a token is answered, over a connection of its own."""
-        async with httpx.AsyncClient(base_url=self.url, timeout=60) as http:
+        async with httpx2.AsyncClient(base_url=self.url, timeout=60) as http:
             answer = await http.request(method, path, headers=bearer(self.tokens[person]), **fields)
         if answer.status_code == 503:
             raise ServerUnavailable(answer.text)
@@ -200,7 +200,7 @@ async def test_the_demo_on_the_compose_file(stage: Stage) -> None:
     assert stage.desk("SELECT count(*) FROM bookings") == [(1,)]
 
     # Olga is known by her group at the provider alone, and decides in the inbox; a gateway is killed right after.
-    async with httpx.AsyncClient(base_url=stage.url, timeout=60) as olga:
+    async with httpx2.AsyncClient(base_url=stage.url, timeout=60) as olga:
         olga.headers["sec-fetch-site"] = "same-origin"
         olga.cookies.set("signoff_language", "en")
         await sign_in_at(olga, "/login/oidc?next=%2F", "olga")
@@ -257,7 +257,7 @@ async def test_the_demo_on_the_compose_file(stage: Stage) -> None:
 
 async def test_who_has_no_group_is_let_in_nowhere(stage: Stage) -> None:
     """The provider vouches for Zoe, and nobody here knows her: neither the inbox nor the codec server does."""
-    async with httpx.AsyncClient(base_url=stage.url, timeout=60) as zoe:
+    async with httpx2.AsyncClient(base_url=stage.url, timeout=60) as zoe:
         page = await sign_in_at(zoe, "/login/oidc?next=%2F", "zoe")
         assert "nobody here is known by this login" in words(page.text).lower()
         assert (await zoe.get("/")).status_code == 303
@@ -296,7 +296,7 @@ async def check_codec(stage: Stage, turn: str) -> None:
     codec, told = f"http://127.0.0.1:{stage.box.ports['8301']}", stage.box.environment("temporal-ui")
     assert told["TEMPORAL_CODEC_ENDPOINT"] == codec
     ui = {"origin": f"http://127.0.0.1:{stage.box.ports['8080']}", "x-namespace": DEFAULT_NAMESPACE}
-    async with httpx.AsyncClient(base_url=stage.url, timeout=60) as aude:
+    async with httpx2.AsyncClient(base_url=stage.url, timeout=60) as aude:
         await sign_in_at(aude, "/login/oidc?next=%2F", "aude")
         asks = {"access-control-request-method": "POST", "access-control-request-headers": "content-type,x-namespace"}
         may = await aude.request("OPTIONS", f"{codec}/decode", headers=ui | asks)
@@ -307,13 +307,13 @@ async def check_codec(stage: Stage, turn: str) -> None:
         assert BOOK in plain(read)
         elsewhere = await aude.post(f"{codec}/decode", json=body, headers=ui | {"origin": "https://evil.example"})
         assert elsewhere.status_code == 403
-    async with httpx.AsyncClient(base_url=codec, timeout=60) as http:
+    async with httpx2.AsyncClient(base_url=codec, timeout=60) as http:
         assert BOOK in plain(await http.post("/decode", json=body, headers=bearer(stage.tokens["admin"])))
         assert (await http.post("/decode", json=body, headers=bearer(stage.tokens["approver"]))).status_code == 403
         assert (await http.post("/decode", json=body)).status_code == 401
 
 
-async def answer_in(page: httpx.AsyncClient, approval: str, **fields: str) -> None:
+async def answer_in(page: httpx2.AsyncClient, approval: str, **fields: str) -> None:
     """Opens a card in the inbox and sends its form."""
     path = f"/approvals/{approval}/decide"
     form = hidden((await page.get(f"/approvals/{approval}")).text, path)
@@ -321,7 +321,7 @@ async def answer_in(page: httpx.AsyncClient, approval: str, **fields: str) -> No
     assert answer.status_code == 303, words(answer.text)
 
 
-def plain(answer: httpx.Response) -> str:
+def plain(answer: httpx2.Response) -> str:
     """All that decoded payloads say."""
     assert answer.status_code == 200, answer.text
     return "\n".join(base64.b64decode(each.get("data", "")).decode() for each in answer.json()["payloads"])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import helm_python
-import httpx
+import httpx2
 import kubernetes_validate
 import pytest
 import yaml
@@ -326,13 +326,13 @@ class Cluster:
         (number,) = [each["containerPort"] for each in pod["containers"][0]["ports"] if each["name"] == asked["port"]]
         headers = {each["name"]: each["value"] for each in asked["httpHeaders"]}
         url = f"http://127.0.0.1:{self._port(name, number)}{asked['path']}"
-        async with asyncio.timeout(90), httpx.AsyncClient(headers=headers, timeout=60) as http:
+        async with asyncio.timeout(90), httpx2.AsyncClient(headers=headers, timeout=60) as http:
             while True:
                 assert running.process.returncode is None, running.log.read_text()
                 try:
                     if (await http.get(url)).status_code == 200:
                         return
-                except httpx.TransportError:
+                except httpx2.TransportError:
                     pass
                 await asyncio.sleep(0.2)
 

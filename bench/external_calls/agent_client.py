@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final
 
-import httpx
+import httpx2
 from temporalio.client import Client
 
 from bench.external_calls.hand_written import require
@@ -37,7 +37,7 @@ _SCHEMA: Final[dict[str, Any]] = {
 class ExternalAgentClient:
     """An external agent before a gateway of the production profile: its token is checked, and turns are signed."""
 
-    def __init__(self, http: httpx.AsyncClient, deps: GatewayDeps) -> None:
+    def __init__(self, http: httpx2.AsyncClient, deps: GatewayDeps) -> None:
         self._http = http
         self.deps = deps
 
@@ -133,10 +133,10 @@ async def open_agent(
         settings=Settings(profile="production"),
         signer=signer,
     )
-    transport = httpx.ASGITransport(app=build_app(deps))
+    transport = httpx2.ASGITransport(app=build_app(deps))
     async with (
         build_worker(client, room, task_queue=task_queue),
-        httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8300", timeout=60) as http,
+        httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8300", timeout=60) as http,
     ):
         agent = ExternalAgentClient(http, deps)
         await agent.sign_in()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-import httpx
+import httpx2
 import psutil
 from temporalio.client import Client
 
@@ -124,11 +124,11 @@ class Stack:
         where = {"SIGNOFF_PORT": str(port), "SIGNOFF_PUBLIC_URL": f"http://{LOOPBACK}:{port}"}
         return Gateway(await self._start("gateway", self.environment("gateway", **where)), port)
 
-    def http(self, gateway: Gateway, person: str) -> httpx.AsyncClient:
+    def http(self, gateway: Gateway, person: str) -> httpx2.AsyncClient:
         """A client of a gateway with a person's token."""
-        limits = httpx.Limits(max_connections=300, max_keepalive_connections=300)
+        limits = httpx2.Limits(max_connections=300, max_keepalive_connections=300)
         headers = {"authorization": f"Bearer {self.tokens[person]}"}
-        return httpx.AsyncClient(base_url=gateway.address, headers=headers, timeout=60, limits=limits)
+        return httpx2.AsyncClient(base_url=gateway.address, headers=headers, timeout=60, limits=limits)
 
     async def waiting(self) -> int:
         """How many turns wait for people, as the server counts them."""
@@ -169,10 +169,10 @@ def size_mb(*files: Path) -> float:
     return sum(each.stat().st_size for each in found) / 1e6
 
 
-async def answer_of(http: httpx.AsyncClient, path: str, **params: Any) -> Any:
+async def answer_of(http: httpx2.AsyncClient, path: str, **params: Any) -> Any:
     """The JSON at an address. Raises `StackFailed` for any other answer than 200."""
     answer = await http.get(path, params=params)
-    if answer.status_code != httpx.codes.OK:
+    if answer.status_code != httpx2.codes.OK:
         raise StackFailed(f"{path} answered {answer.status_code}: {answer.text[:300]}")
     return answer.json()
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-import httpx
+import httpx2
 from sqlalchemy import text
 
 from bench.scale.report import Point, spreads
@@ -61,7 +61,7 @@ async def measure_waiting(stack: Stack, numbers: Sequence[int], repetitions: int
     return points
 
 
-async def start_turns(rui: httpx.AsyncClient, number: int, at_once: int = AT_ONCE) -> list[float]:
+async def start_turns(rui: httpx2.AsyncClient, number: int, at_once: int = AT_ONCE) -> list[float]:
     """Starts turns that wait for a person, by the gateway; returns the milliseconds of each request."""
     left, taken = iter(range(number)), list[float]()
 
@@ -69,7 +69,7 @@ async def start_turns(rui: httpx.AsyncClient, number: int, at_once: int = AT_ONC
         for each in left:
             began = time.perf_counter()
             answer = await rui.post("/v1/turns", json={"text": str(100 + each % 9_000)})
-            if answer.status_code != httpx.codes.CREATED:
+            if answer.status_code != httpx2.codes.CREATED:
                 raise StackFailed(f"a turn was not started: {answer.status_code} {answer.text[:300]}")
             taken.append((time.perf_counter() - began) * 1000)
 
@@ -83,13 +83,13 @@ async def wait_for(stack: Stack, number: int) -> None:
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-async def list_waiting(ana: httpx.AsyncClient, limit: int) -> list[dict[str, Any]]:
+async def list_waiting(ana: httpx2.AsyncClient, limit: int) -> list[dict[str, Any]]:
     """The requests that wait, soonest deadline first."""
     found = await answer_of(ana, "/v1/approvals", limit=limit)
     return list(found["approvals"])
 
 
-async def decide(ana: httpx.AsyncClient, approval: str) -> None:
+async def decide(ana: httpx2.AsyncClient, approval: str) -> None:
     """Reads a request and approves it. Raises `StackFailed` unless it was accepted."""
     shown = await answer_of(ana, f"/v1/approvals/{approval}")
     body = {"verdict": "approved", **{name: shown[name] for name in ("revision", "question_hash", "seen")}}
@@ -98,7 +98,7 @@ async def decide(ana: httpx.AsyncClient, approval: str) -> None:
         raise StackFailed(f"the decision was not taken: {answer.status_code} {answer.text[:300]}")
 
 
-async def decide_next(stack: Stack, ana: httpx.AsyncClient) -> tuple[float, float]:
+async def decide_next(stack: Stack, ana: httpx2.AsyncClient) -> tuple[float, float]:
     """Approves what is due soonest; returns the milliseconds until the receipt, and until the turn is complete."""
     first = (await list_waiting(ana, 1))[0]
     began = time.perf_counter()
@@ -147,7 +147,7 @@ async def _read(stack: Stack, gateway: Gateway, figures: dict[str, list[float]],
         figures["`signoff inbox`, processor, s"].append(taken.processor)
 
 
-async def _restart(stack: Stack, worker: Process, ana: httpx.AsyncClient) -> tuple[Process, float]:
+async def _restart(stack: Stack, worker: Process, ana: httpx2.AsyncClient) -> tuple[Process, float]:
     """Kills the worker and starts another; returns it, and the seconds until it has finished what is decided then."""
     await kill(worker)
     began = time.perf_counter()
@@ -156,19 +156,19 @@ async def _restart(stack: Stack, worker: Process, ana: httpx.AsyncClient) -> tup
     return worker, time.perf_counter() - began
 
 
-async def _sign_in(stack: Stack, gateway: Gateway) -> httpx.AsyncClient:
+async def _sign_in(stack: Stack, gateway: Gateway) -> httpx2.AsyncClient:
     """A browser in which Ana has pasted her token."""
-    browser = httpx.AsyncClient(base_url=gateway.address, timeout=60, headers={"sec-fetch-site": "same-origin"})
+    browser = httpx2.AsyncClient(base_url=gateway.address, timeout=60, headers={"sec-fetch-site": "same-origin"})
     shown = (await browser.get("/login")).text
     form = shown[shown.index('action="/login"') :]
     fields = dict(_FIELD.findall(form[: form.index("</form>")])) | {"secret": stack.tokens["ana"]}
     answer = await browser.post("/login", data=fields)
-    if answer.status_code != httpx.codes.SEE_OTHER:
+    if answer.status_code != httpx2.codes.SEE_OTHER:
         raise StackFailed(f"signing in answered {answer.status_code}")
     return browser
 
 
-async def _page(browser: httpx.AsyncClient, path: str) -> None:
+async def _page(browser: httpx2.AsyncClient, path: str) -> None:
     answer = await browser.get(path)
-    if answer.status_code != httpx.codes.OK:
+    if answer.status_code != httpx2.codes.OK:
         raise StackFailed(f"{path} answered {answer.status_code}")

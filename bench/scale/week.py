@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
+import httpx2
 import psutil
 from sqlalchemy import BigInteger, Connection, Table, func, select, text, update
 from temporalio.api.common.v1 import WorkflowExecution
@@ -211,7 +211,7 @@ class Week:
         self._ends: list[datetime] = []
         self._process = psutil.Process()
 
-    async def play_day(self, http: httpx.AsyncClient, subscriber: _Subscriber) -> DayReport:
+    async def play_day(self, http: httpx2.AsyncClient, subscriber: _Subscriber) -> DayReport:
         """Plays a day's turns, lets it pass and removes what is old, then counts what is left."""
         day, began, before = len(self._names) + 1, time.perf_counter(), subscriber.count
         self._names.append([])
@@ -232,7 +232,7 @@ class Week:
         gc.collect()
         return await self._report(day, seconds, subscriber.count - before)
 
-    async def _play(self, http: httpx.AsyncClient, day: int, number: int, kind: str) -> None:
+    async def _play(self, http: httpx2.AsyncClient, day: int, number: int, kind: str) -> None:
         if kind == "session":
             await self._say(http, f"d{day}-{number // len(KINDS)}", f"5 {day}.{number} {LONG}")
             return
@@ -254,11 +254,11 @@ class Week:
         if codes != [code]:
             raise WeekFailed(f"a turn that was to be {kind} came to {codes}")
 
-    async def _ended(self, http: httpx.AsyncClient, answer: dict[str, Any]) -> dict[str, Any] | None:
+    async def _ended(self, http: httpx2.AsyncClient, answer: dict[str, Any]) -> dict[str, Any] | None:
         view = await _get(http, f"/v1/turns/main.{answer['session']}.{answer['turn']}")
         return view if view is not None and view["state"] == "complete" else None
 
-    async def _say(self, http: httpx.AsyncClient, session: str, words: str) -> None:
+    async def _say(self, http: httpx2.AsyncClient, session: str, words: str) -> None:
         said = await _post(http, f"/v1/sessions/{session}/messages", {"user": "rui", "text": words})
         name = f"session/main/{session}"
         if name not in self._names[-1]:
@@ -392,7 +392,7 @@ def _is_time(name: str) -> bool:
     return name.endswith("_at") or name in ("until", "at")
 
 
-async def _post(http: httpx.AsyncClient, path: str, body: dict[str, Any]) -> dict[str, Any]:
+async def _post(http: httpx2.AsyncClient, path: str, body: dict[str, Any]) -> dict[str, Any]:
     answer = await http.post(path, json=body)
     if answer.status_code >= 300:
         raise WeekFailed(f"{path} answered {answer.status_code}: {answer.text[:300]}")
@@ -400,7 +400,7 @@ async def _post(http: httpx.AsyncClient, path: str, body: dict[str, Any]) -> dic
     return found
 
 
-async def _get(http: httpx.AsyncClient, path: str) -> dict[str, Any] | None:
+async def _get(http: httpx2.AsyncClient, path: str) -> dict[str, Any] | None:
     answer = await http.get(path)
     return answer.json() if answer.status_code == 200 else None
 
@@ -440,7 +440,7 @@ async def play_week(turns_a_day: int, days: int = DAYS, store_url: str = "") -> 
         signoff = TurnClient(client, task_queue=place.task_queue)
         await stack.enter_async_context(running_gateway(place, signoff, store))
         await stack.enter_async_context(running_worker(place, client, store, task_queue=place.task_queue))
-        http = await stack.enter_async_context(httpx.AsyncClient(base_url=place.settings.public_url, timeout=60))
+        http = await stack.enter_async_context(httpx2.AsyncClient(base_url=place.settings.public_url, timeout=60))
         reports = []
         for _ in range(days):
             reports.append(await week.play_day(http, subscriber))

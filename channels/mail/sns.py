@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
@@ -47,8 +47,8 @@ _log = logging.getLogger(__name__)
 def fetch_url(url: str) -> bytes:
     """Fetches `url`; redirects are not followed. Raises `OSError`."""
     try:
-        answer = httpx.get(url, timeout=5.0, follow_redirects=False)
-    except httpx.HTTPError as error:
+        answer = httpx2.get(url, timeout=5.0, follow_redirects=False)
+    except httpx2.HTTPError as error:
         raise OSError(f"`{url}` cannot be read: {type(error).__name__}") from None
     if answer.status_code != 200 or len(answer.content) > _MAX_FETCHED:
         raise OSError(f"`{url}` cannot be read: {answer.status_code}")

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Self
 
-import httpx
+import httpx2
 from pydantic import Field, StringConstraints, model_validator
 
 from signoff.channels.base import Channel, ChannelContext, ChannelOptions
@@ -99,7 +99,7 @@ class Twilio(Channel):
             self.assurance = "link"
         self._address = f"{context.public_url}/channels/{context.name}"
         self._answered: OrderedDict[tuple[str, str], None] = OrderedDict()
-        signed_in = httpx.BasicAuth(self._options.account_sid, self._options.auth_token)
+        signed_in = httpx2.BasicAuth(self._options.account_sid, self._options.auth_token)
         self._http = self.attach(VendorHttp(ERRORS, auth=signed_in))
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Annotated, Any, Final
 from urllib.parse import quote, urlencode
 
-import httpx
+import httpx2
 import typer
 
 from signoff.cli.http.gateway_client import gateway_client
@@ -45,10 +45,10 @@ def serve_stdio(agent: Agent, user: User = "", url: Url = None) -> None:
         headers = {"user-agent": f"{TERMINAL_AGENT}/{VERSION}", "accept": "application/json, text/event-stream"}
         if token := find_token():
             headers["authorization"] = f"Bearer {token}"
-        timeout = httpx.Timeout(30.0, read=READ_SECONDS)
+        timeout = httpx2.Timeout(30.0, read=READ_SECONDS)
         # No proxy of this machine's can reach this machine's own address for us.
         trust_env = not is_loopback(client.url)
-        async with httpx.AsyncClient(headers=headers, timeout=timeout, trust_env=trust_env) as http:
+        async with httpx2.AsyncClient(headers=headers, timeout=timeout, trust_env=trust_env) as http:
             await StdioForwarder(http, address + query).run()
         return 0
 
@@ -58,7 +58,7 @@ def serve_stdio(agent: Agent, user: User = "", url: Url = None) -> None:
 class StdioForwarder:
     """Sends each line of standard input to an address, and prints what it answers, a line for each message."""
 
-    def __init__(self, http: httpx.AsyncClient, address: str) -> None:
+    def __init__(self, http: httpx2.AsyncClient, address: str) -> None:
         self._http = http
         self._address = address
         self._session = ""
@@ -99,7 +99,7 @@ class StdioForwarder:
                 self._session = response.headers.get("mcp-session-id", self._session)
                 async for found in _messages(response):
                     self._print(found, message, response.status_code)
-        except httpx.HTTPError:
+        except httpx2.HTTPError:
             words = f"no gateway answers at {self._address.partition('/mcp/')[0]}"
             self._print_error(message, _INTERNAL, words)
 
@@ -134,7 +134,7 @@ class StdioForwarder:
             _print({"jsonrpc": "2.0", "id": message["id"], "error": {"code": code, "message": words}})
 
 
-async def _messages(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+async def _messages(response: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
     if not response.headers.get("content-type", "").startswith("text/event-stream"):
         body = await response.aread()
         if body:

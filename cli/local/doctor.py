@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Final
 
-import httpx
+import httpx2
 import typer
 from rich.text import Text
 from temporalio.api.workflowservice.v1 import DescribeWorkerDeploymentRequest
@@ -388,9 +388,9 @@ async def _gateway(settings: Settings) -> str:
     running = read_running(settings.state_dir)
     url = settings.public_url if running is None else running.url
     try:
-        async with httpx.AsyncClient(timeout=_GATEWAY_SECONDS, trust_env=not is_loopback(url)) as http:
+        async with httpx2.AsyncClient(timeout=_GATEWAY_SECONDS, trust_env=not is_loopback(url)) as http:
             answered = (await http.get(f"{url}/healthz")).is_success
-    except httpx.HTTPError:
+    except httpx2.HTTPError:
         answered = False
     if answered:
         return f"answers at {url}"

@@ -11,7 +11,7 @@ from typing import Final
 from signoff.telemetry.json_log import RECORD_LOGGER, JsonFormat
 
 LOG_NAME: Final = "signoff.log"
-_TELL_ADDRESSES: Final = ("httpx", "httpcore")
+_TELL_ADDRESSES: Final = ("httpx2", "httpcore2")
 """Loggers that tell of each call, with the whole address; those of some vendors hold a token."""
 
 

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any, Final
 
-import httpx
+import httpx2
 
 _WAIT_SECONDS: Final = 30
 
@@ -18,7 +18,7 @@ def main() -> None:
     key, order, euro = sys.argv[1:]
     headers = {"authorization": f"Bearer {os.environ['SIGNOFF_TOKEN']}", "idempotency-key": key}
     # Past any proxy of this terminal: it would be asked for 127.0.0.1 in vain.
-    with httpx.Client(base_url=os.environ["SIGNOFF_PUBLIC_URL"], headers=headers, timeout=60, trust_env=False) as http:
+    with httpx2.Client(base_url=os.environ["SIGNOFF_PUBLIC_URL"], headers=headers, timeout=60, trust_env=False) as http:
         body = {"tool": "refund", "args": {"order": order, "euro": float(euro)}, "says": "charged twice"}
         call = _read(http.post("/v1/calls", json=body | {"wait": _WAIT_SECONDS}))
         while call["state"] == "waiting":
@@ -31,7 +31,7 @@ def main() -> None:
         print(call["id"], call["state"], call.get("result", ""), sep="\t", flush=True)
 
 
-def _read(answer: httpx.Response) -> dict[str, Any]:
+def _read(answer: httpx2.Response) -> dict[str, Any]:
     found: dict[str, Any] = answer.raise_for_status().json()
     return found
 

@@ -13,7 +13,6 @@ from html import unescape
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
 import httpx2
 import yaml
 from mcp.client.client import Client
@@ -156,7 +155,9 @@ class Agents:
         page = f"/approvals/{self.asked['refund']['id']}/edit"
         # With cookies of its own: this is Ana's browser, and not one of those who ask.
         who = {"signoff_person": "ana"}
-        async with httpx.AsyncClient(base_url=stage.http.base_url, cookies=who, timeout=30, trust_env=False) as browser:
+        async with httpx2.AsyncClient(
+            base_url=stage.http.base_url, cookies=who, timeout=30, trust_env=False
+        ) as browser:
             written = _fields((await browser.get(page)).text)
             [euro] = [name for name, value in written.items() if value == "200"]
             reviewed = await browser.post(page, data=written | {euro: "120", "step": "review"})

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-import httpx
+import httpx2
 
 from demo.polling import Unexpected, expect, until
 from signoff.contracts.approval import ApprovalRequest
@@ -87,7 +87,7 @@ class Stage:
     manifest: Path
     server: ServerHandle
     signoff: TurnClient
-    http: httpx.AsyncClient
+    http: httpx2.AsyncClient
     env: dict[str, str]
     worker: Program | None = None
 
@@ -225,7 +225,7 @@ async def open_stage(folder: Path, manifest: Path, more: Mapping[str, str] | Non
         gateway, client = await asyncio.gather(Program.start(folder, env, "gateway", *given), server.connect())
         stack.push_async_callback(gateway.stop)
         # Past any proxy of this terminal: it would be asked for 127.0.0.1 in vain.
-        http = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False)
+        http = httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False)
         await stack.enter_async_context(http)
         stage = Stage(folder, manifest, server, TurnClient(client), http, env)
         stack.push_async_callback(stage.stop_worker)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from activity_kit import TURN, environment, run, summary, task_for, worker_deps
 from turn_fixtures import Ledger, catalog_of, pay_tool
@@ -234,23 +234,23 @@ async def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monk
     assert (await files.read("a"), await files.list()) == (b"before", ("a",))
 
 
-def answering(request: httpx.Request) -> httpx.Response:
+def answering(request: httpx2.Request) -> httpx2.Response:
     """A host that tells how it was asked."""
     if request.url.path == "/away":
-        return httpx.Response(302, headers={"Location": "https://evil.example/"})
+        return httpx2.Response(302, headers={"Location": "https://evil.example/"})
     if request.url.path == "/down":
-        raise httpx.ReadTimeout("no answer from /down?key=s3cret")
+        raise httpx2.ReadTimeout("no answer from /down?key=s3cret")
     if request.url.path == "/garbled":
-        return httpx.Response(200, headers={"Content-Encoding": "gzip"}, stream=httpx.ByteStream(b"no gzip"))
+        return httpx2.Response(200, headers={"Content-Encoding": "gzip"}, stream=httpx2.ByteStream(b"no gzip"))
     if request.url.path == "/large":
-        return httpx.Response(200, content=b"x" * 100)
+        return httpx2.Response(200, content=b"x" * 100)
     found = {"method": request.method, "body": request.content.decode(), "header": request.headers.get("x-a")}
-    return httpx.Response(200, json={"asked": str(request.url), "waits": request.extensions["timeout"], **found})
+    return httpx2.Response(200, json={"asked": str(request.url), "waits": request.extensions["timeout"], **found})
 
 
 def network(*hosts: str) -> Network:
     """Declared hosts as a handler has them."""
-    backend = HttpNetwork(httpx.MockTransport(answering))
+    backend = HttpNetwork(httpx2.MockTransport(answering))
     return grant_capabilities({"network": backend}, SecretProvider(), tool(network=hosts), "main").network
 
 
@@ -320,13 +320,13 @@ async def test_a_redirect_is_told_and_not_followed(monkeypatch: pytest.MonkeyPat
 async def test_declared_hosts_are_believed_by_the_authorities_of_all_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that the environment names: a house's own stand before no handler's call otherwise."""
     trusts: list[Any] = []
-    client = httpx.AsyncClient
+    client = httpx2.AsyncClient
 
-    def made(**fields: Any) -> httpx.AsyncClient:
+    def made(**fields: Any) -> httpx2.AsyncClient:
         trusts.append(fields.get("verify"))
         return client(**fields)
 
-    monkeypatch.setattr(httpx, "AsyncClient", made)
+    monkeypatch.setattr(httpx2, "AsyncClient", made)
     assert (await network("api.example.com").request("GET", "https://api.example.com/")).status == 200
     assert trusts == [load_trust()]
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
+import httpx2
 from polling import pauses
 from temporalio.client import Client
 
@@ -70,7 +70,7 @@ class AttackSite:
     tokens: dict[str, str] = field(default_factory=dict)
     processes: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
-    opened: list[httpx.AsyncClient] = field(default_factory=list)
+    opened: list[httpx2.AsyncClient] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -154,8 +154,8 @@ class AttackSite:
         assert answer.status_code == 303, answer.text
         return Browser(name, page)
 
-    def _opened(self, headers: dict[str, str]) -> httpx.AsyncClient:
-        self.opened.append(httpx.AsyncClient(base_url=self.url, headers=headers, timeout=60, verify=PLAIN_HTTP))
+    def _opened(self, headers: dict[str, str]) -> httpx2.AsyncClient:
+        self.opened.append(httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=60, verify=PLAIN_HTTP))
         return self.opened[-1]
 
     async def close(self) -> None:
@@ -180,7 +180,7 @@ class Caller:
     """A person at the API."""
 
     name: str
-    http: httpx.AsyncClient
+    http: httpx2.AsyncClient
 
     async def ask(self, *rounds: list[Call], **fields: Any) -> TurnKey:
         """Start a turn whose model proposes the calls of one round after the other."""
@@ -189,7 +189,7 @@ class Caller:
         body = answer.json()
         return TurnKey(body["tenant"], body["session"], body["turn"])
 
-    async def say(self, session: str, *rounds: list[Call], **fields: Any) -> httpx.Response:
+    async def say(self, session: str, *rounds: list[Call], **fields: Any) -> httpx2.Response:
         """Say the same in a session."""
         body = {"text": json.dumps(rounds), "actor": "clerk", **fields}
         return await self.http.post(f"/v1/sessions/{session}/messages", json=body)
@@ -224,7 +224,7 @@ class Caller:
 
         return await until(look)
 
-    async def decide(self, shown: Shown, verdict: str = "approved", **fields: Any) -> httpx.Response:
+    async def decide(self, shown: Shown, verdict: str = "approved", **fields: Any) -> httpx2.Response:
         """Answer what was shown, sending back by what it names itself."""
         body = {"verdict": verdict, "revision": shown.view["revision"], **binding(shown.view), **fields}
         return await self.http.post(f"/v1/approvals/{shown.view['id']}/decide", json=body)
@@ -245,7 +245,7 @@ class Browser:
     """A person at the inbox."""
 
     name: str
-    http: httpx.AsyncClient
+    http: httpx2.AsyncClient
 
     async def open(self, approval: str) -> tuple[Shown, dict[str, str]]:
         """The card's page, and what its form would send; {} where there is no form."""
@@ -254,7 +254,7 @@ class Browser:
         fields = form_fields(answer.text, action) if f'action="{action}"' in answer.text else {}
         return Shown(answer.status_code, words(answer.text)), fields
 
-    async def send(self, approval: str, fields: dict[str, str], verdict: str = "approved") -> httpx.Response:
+    async def send(self, approval: str, fields: dict[str, str], verdict: str = "approved") -> httpx2.Response:
         """Send the card's form with the button of this verdict."""
         return await self.http.post(f"/approvals/{approval}/decide", data={**fields, "verdict": verdict})
 
@@ -269,7 +269,7 @@ def is_turns_word(record: dict[str, Any]) -> bool:
     return "turn" in (record.get("by"), record["data"].get("by"))
 
 
-def receipt(answer: httpx.Response) -> dict[str, Any]:
+def receipt(answer: httpx2.Response) -> dict[str, Any]:
     """The receipt of an answer; what is none is shown."""
     body: dict[str, Any] = answer.json()
     assert "status" in body, answer.text

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from gateway_login import bearer, browser, hidden, locked_rig, token_of, words
 from gateway_rig import PEOPLE, SIGNER, GatewayRig
@@ -48,7 +48,7 @@ async def rig_for(client: Client, folder: Path, provider: Provider, *people: Per
         yield open_rig
 
 
-async def approve_by_token(rig: GatewayRig, approval: str, person: str) -> httpx.Response:
+async def approve_by_token(rig: GatewayRig, approval: str, person: str) -> httpx2.Response:
     """Approve over the API."""
     headers = bearer(await token_of(rig, person))
     shown = (await rig.deps.requests.load(approval)).request

@@ -9,7 +9,7 @@ import contextlib
 import itertools
 from urllib.parse import urlencode
 
-import httpx
+import httpx2
 from attack_site import AttackSite, form_fields, until
 from sqlalchemy import func, select
 from stranger import Line, dialled, head
@@ -46,7 +46,7 @@ async def test_bodies_that_never_end_are_given_up(channel_site: AttackSite) -> N
     in `_full` all 104 were waited for.
     """
     begins = head(channel_site.url, "POST", "/channels/mail", content_length="1000000", content_type="text/plain")
-    async with contextlib.AsyncExitStack() as lines, httpx.AsyncClient(base_url=channel_site.url, timeout=60) as page:
+    async with contextlib.AsyncExitStack() as lines, httpx2.AsyncClient(base_url=channel_site.url, timeout=60) as page:
         opened = [await lines.enter_async_context(dialled(channel_site.url)) for _ in range(SHARE + MORE)]
         answers = [asyncio.create_task(dribble(line, begins, b"x")) for line in opened]
         statuses = [await each for each in itertools.islice(asyncio.as_completed(answers), MORE)]
@@ -115,7 +115,7 @@ async def test_who_breaks_off_in_the_middle_leaves_nothing_behind(channel_site: 
 
 async def _sign_in_form(site: AttackSite) -> tuple[dict[str, str], str]:
     """The hidden fields of the sign-in, and the cookie of the browser that opened it."""
-    async with httpx.AsyncClient(base_url=site.url, timeout=60) as page:
+    async with httpx2.AsyncClient(base_url=site.url, timeout=60) as page:
         fields = form_fields((await page.get("/login")).text, "/login")
         return fields, "; ".join(f"{name}={value}" for name, value in page.cookies.items())
 

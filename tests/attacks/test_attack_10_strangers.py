@@ -4,7 +4,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from attack_site import AttackSite, approval_id, payee, receipt, words
 
@@ -58,7 +58,7 @@ class Names:
         return text
 
 
-async def probed(page: httpx.AsyncClient, probe: Probe, names: Names) -> tuple[int, str]:
+async def probed(page: httpx2.AsyncClient, probe: Probe, names: Names) -> tuple[int, str]:
     """What a stranger is answered: the status and everything said."""
     method, path, body = probe
     if body is not None and "approval_id" in body:

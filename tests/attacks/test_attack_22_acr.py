@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 from gateway_login import bearer, browser, hidden, locked_rig, token_of
 from gateway_rig import PEOPLE, GatewayRig, gateway_rig
@@ -73,7 +73,7 @@ async def approved_by(rig: GatewayRig, approval: str) -> str:
     """The state of the request once ana, signed in as the provider says, has tried to approve it."""
     async with browser(rig) as page:
         sent = await page.get("/login/oidc?next=%2Ftools")
-        async with httpx.AsyncClient(verify=False, timeout=60) as elsewhere:
+        async with httpx2.AsyncClient(verify=False, timeout=60) as elsewhere:
             agreed = await elsewhere.get(sent.headers["location"])
         address = urlsplit(agreed.headers["location"])
         assert (await page.get(f"{address.path}?{address.query}")).status_code == 303

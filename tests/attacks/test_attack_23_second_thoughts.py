@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from attack_site import AttackSite, Shown, approval_id, binding, form_fields, payee
 
@@ -41,7 +41,7 @@ async def by_link(site: AttackSite, shown: Shown) -> None:
         key = await store.secret_key(LINK_KEY)
     expires = (datetime.now(UTC) + timedelta(hours=1)).replace(microsecond=0)
     path = f"/link/{make_link(key, ApprovalLink(approval=shown.view['id'], revision=1, person='ana', expires=expires))}"
-    async with httpx.AsyncClient(base_url=site.url, headers={"sec-fetch-site": "same-origin"}, timeout=60) as http:
+    async with httpx2.AsyncClient(base_url=site.url, headers={"sec-fetch-site": "same-origin"}, timeout=60) as http:
         fields = form_fields((await http.get(path)).text, path)
         for verdict in ("approved", "denied"):
             await http.post(path, data={**fields, "verdict": verdict})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from gateway_rig import BASE, PEOPLE, GatewayRig, gateway_rig, rig_catalog
 from temporalio.client import Client
@@ -37,7 +37,7 @@ class Line:
     """A gateway with one webhook, and whoever is at its other end."""
 
     rig: GatewayRig
-    http: httpx.AsyncClient
+    http: httpx2.AsyncClient
     receiver: Receiver
 
     async def asked(self, text: str) -> tuple[ApprovalRequest, VendorCard]:
@@ -87,8 +87,8 @@ async def line(client: Client, tmp_path: Path) -> AsyncIterator[Line]:
         )
         assert problems == []
         async with run_channels(rig.deps, opened, RULES) as inbound:
-            transport = httpx.ASGITransport(app=build_app(rig.deps, inbound))
-            async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
+            transport = httpx2.ASGITransport(app=build_app(rig.deps, inbound))
+            async with httpx2.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
                 yield Line(rig, http, receiver)
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import psutil
 import pytest
 from cli_kit import Cli, Ran, assert_one_sentence, waiting_request
@@ -100,7 +100,7 @@ async def test_one_scrape_shows_turns_and_what_the_sdk_measures(
     accept = {"accept": "application/openmetrics-text; version=1.0.0"}
 
     async def measured() -> dict[str, Metric]:
-        async with httpx.AsyncClient(headers=accept, timeout=60) as http:
+        async with httpx2.AsyncClient(headers=accept, timeout=60) as http:
             text = (await http.get(f"http://127.0.0.1:{port}/metrics")).text
         found = {family.name: family for family in text_string_to_metric_families(text)}
         return found if found["signoff_gate_outcomes"].samples else {}
@@ -169,7 +169,7 @@ async def test_dev_says_what_runs_and_answers(dev: Dev, cli: Cli) -> None:
     assert f"Inbox     http://127.0.0.1:{dev.ports[0]}" in output
     assert "because no model is set" in output
     assert "auto_approve_if: args.amount < 10" in output
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{dev.ports[0]}", trust_env=False, timeout=60) as http:
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{dev.ports[0]}", trust_env=False, timeout=60) as http:
         assert (await http.get("/readyz")).status_code == 200
         turn = (await http.post("/v1/turns", json={"text": "pay 5", "user": "guest"})).json()["turn"]
     assert "ok paid 5 to Ana" in (await cli("watch", turn)).out

@@ -68,7 +68,7 @@ def test_the_program_ends_with_the_exit_code_of_its_command(tmp_path: Path) -> N
 
 def test_addresses_that_are_called_are_not_written_down(tmp_path: Path) -> None:
     """A bot's token, or the right to answer for a while, stands in the address; what goes wrong is still told."""
-    http = [logging.getLogger(name) for name in ("httpx", "httpcore", "httpcore.http11")]
+    http = [logging.getLogger(name) for name in ("httpx2", "httpcore2", "httpcore2.http11")]
     with log_to_file(tmp_path, "gateway.log") as path:
         for log in http:
             log.info("HTTP Request: POST https://vendor.example/bot123:SECRET/send")
@@ -76,7 +76,7 @@ def test_addresses_that_are_called_are_not_written_down(tmp_path: Path) -> None:
     written = path.read_text(encoding="utf-8")
     assert "SECRET" not in written
     assert written.count("a connection broke") == 3
-    assert logging.getLogger("httpx").level == logging.NOTSET
+    assert logging.getLogger("httpx2").level == logging.NOTSET
 
 
 def test_a_traceback_reaches_the_file_and_not_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from cli_kit import Cli, Ran, assert_one_sentence
 from pydantic_core import from_json
@@ -161,7 +161,7 @@ async def waits(run_as: Callable[..., Awaitable[Ran]], turn: str) -> dict[str, A
 
 async def approved(site: Site, tokens: dict[str, str]) -> tuple[str, str]:
     """Rui asks, Ana approves; the code of the call, and the key by which the gateway signed who asked."""
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{site.port}", timeout=60) as http:
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{site.port}", timeout=60) as http:
 
         async def send(method: str, url: str, person: str, **fields: Any) -> Any:
             answer = await http.request(method, url, headers={"authorization": f"Bearer {tokens[person]}"}, **fields)

@@ -73,7 +73,7 @@ def test_a_person_s_command_loads_nothing_of_the_engine() -> None:
     assert result.count("no gateway answers at http://127.0.0.1:1") == len(PERSONS), result
     for arguments, (code, loaded) in zip(PERSONS, found, strict=True):
         assert code == 1, arguments
-        assert {"httpx", "pydantic", "signoff.client"} <= loaded
+        assert {"httpx2", "pydantic", "signoff.client"} <= loaded
         assert loaded.isdisjoint({*ENGINE, "pydantic_settings"}), (arguments, loaded & set(ENGINE))
         assert {name.removeprefix("signoff.") for name in loaded if name.startswith("signoff.")} <= FOLDERS
 
@@ -82,7 +82,7 @@ def test_a_hook_loads_no_shapes() -> None:
     """It runs before each call of a coding agent, which waits for it."""
     [(code, loaded)], printed = loaded_by(["hook", "codex", "--url", "http://127.0.0.1:1"])
     assert (code, "no gateway answers" in printed) == (2, True)
-    assert loaded.isdisjoint({*ENGINE, "pydantic_settings", "httpx", "rich"})
+    assert loaded.isdisjoint({*ENGINE, "pydantic_settings", "httpx2", "rich"})
     assert {name for name in loaded if name.startswith("signoff.")} <= {f"signoff.{name}" for name in LIGHT}
 
 
@@ -90,7 +90,7 @@ def test_what_runs_no_command_loads_typer_alone() -> None:
     """Neither shapes nor settings: an interpreter and the table of commands."""
     for code, loaded in loaded_by(["--version"], ["--help"])[0]:
         assert (code, "typer" in loaded) == (0, True)
-        assert loaded.isdisjoint({*ENGINE, "pydantic", "pydantic_settings", "httpx", "rich"})
+        assert loaded.isdisjoint({*ENGINE, "pydantic", "pydantic_settings", "httpx2", "rich"})
 
 
 def test_a_worker_and_a_gateway_load_what_clients_do_without() -> None:

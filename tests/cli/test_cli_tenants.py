@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from app_server import running_app
 from cli_kit import Cli, Ran, assert_one_sentence
@@ -130,7 +130,7 @@ class Installation:
         data = {"identity": identity, "verdict": verdict, "token": token}
         body = json.dumps({"type": "decision", "data": data}).encode()
         headers = signed_headers([read_secret(SECRET)], key, datetime.now(UTC), body)
-        async with httpx.AsyncClient(timeout=60) as http:
+        async with httpx2.AsyncClient(timeout=60) as http:
             sent = await http.post(
                 f"{self.address}/channels/hook", content=body, headers={**headers, "content-type": "application/json"}
             )
@@ -234,7 +234,7 @@ async def open_every_door(two: Installation, tenant: str, theirs: str, names: li
     def shows(text: str) -> bool:
         return any(f"Pay {each}" in text or f"pay {each}" in text for each in words) or f'"tenant":"{theirs}"' in text
 
-    async with httpx.AsyncClient(base_url=two.address, headers={"sec-fetch-site": "same-origin"}, timeout=60) as page:
+    async with httpx2.AsyncClient(base_url=two.address, headers={"sec-fetch-site": "same-origin"}, timeout=60) as page:
         form = hidden((await page.get("/login")).text, "/login")
         await page.post("/login", data={**form, "secret": two.tokens[tenant, "boss"]})
         assert (await page.get("/")).status_code == 200

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 from cli_kit import Cli, assert_one_sentence, waiting_request
 from failures import Failure
@@ -330,7 +330,7 @@ async def test_refused_sign_ins_are_counted(
     """The record has when and at which way in; whoever has a token is served meanwhile."""
     async with (
         production_gateway(cli, clean_env, cli_server, site) as url,
-        httpx.AsyncClient(base_url=url, timeout=60) as http,
+        httpx2.AsyncClient(base_url=url, timeout=60) as http,
     ):
         for _ in range(3):
             wrong = await http.get("/v1/approvals", headers={"authorization": "Bearer sgf_wrong"})
@@ -357,7 +357,7 @@ async def test_more_bodies_than_a_gateway_receives(
     cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, task_queue: str, failure: Failure
 ) -> None:
     """Another gateway over the same store answers whom the first one turns away."""
-    async with contextlib.AsyncExitStack() as stack, httpx.AsyncClient(timeout=60) as http:
+    async with contextlib.AsyncExitStack() as stack, httpx2.AsyncClient(timeout=60) as http:
         await stack.enter_async_context(gateway_alone(clean_env, cli_server, task_queue))
         first = load_settings().public_url
         await stack.enter_async_context(gateway_alone(clean_env, cli_server, task_queue))
@@ -378,7 +378,7 @@ async def test_a_body_that_does_not_end(
     cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, task_queue: str, failure: Failure
 ) -> None:
     """It is given up, and counted; the next one comes whole."""
-    async with gateway_alone(clean_env, cli_server, task_queue), httpx.AsyncClient(timeout=60) as http:
+    async with gateway_alone(clean_env, cli_server, task_queue), httpx2.AsyncClient(timeout=60) as http:
         url = load_settings().public_url
         # For this one alone: of a whole body, too, a busy machine may take the head a moment before the rest.
         with clean_env.context() as hurried:
@@ -435,7 +435,7 @@ async def test_a_store_that_is_away(
     async with (
         gateway_alone(clean_env, cli_server, task_queue),
         worker_alone(cli_server, task_queue),
-        httpx.AsyncClient(base_url=load_settings().public_url, timeout=60) as http,
+        httpx2.AsyncClient(base_url=load_settings().public_url, timeout=60) as http,
     ):
         card = await waiting_request(cli, "pay 95")
         await sql(

@@ -8,7 +8,7 @@ import logging
 import uuid
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from failures import Failure
 from temporalio.client import Client
@@ -54,7 +54,7 @@ async def test_the_channels_of_a_manifest_run_beside_the_gateway(
             assert "carrier_pigeon" in entries[1]
             body = json.dumps({"key": "k", "identity": "mallory", "text": "yes"}).encode()
             mark = hashlib.sha256(await store.secret_key(f"{KEY}chat") + body).hexdigest()
-            async with httpx.AsyncClient(base_url=place.settings.public_url, timeout=60) as http:
+            async with httpx2.AsyncClient(base_url=place.settings.public_url, timeout=60) as http:
                 taken = await http.post("/channels/chat", content=body, headers={HEADER: mark})
                 forged = await http.post("/channels/chat", content=body, headers={HEADER: mark[::-1]})
                 absent = await http.post("/channels/broken", content=body, headers={HEADER: mark})

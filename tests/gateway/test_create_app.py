@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from served_stack import MANIFEST
 
@@ -22,8 +22,8 @@ def settings_of(tmp_path: Path, **given: object) -> Settings:
 async def test_an_application_opens_what_it_needs_and_closes_it(server: ServerHandle, tmp_path: Path) -> None:
     """By any ASGI server's lifespan: ready with its manifest's tools, signing, and its store closed after it."""
     app = signoff.create_app(settings_of(tmp_path), temporal=await server.connect())
-    transport = httpx.ASGITransport(app=app)
-    async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
+    transport = httpx2.ASGITransport(app=app)
+    async with httpx2.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
         async with app.router.lifespan_context(app):
             ready = await http.get("/readyz")
             assert (ready.status_code, ready.json()["status"]) == (200, "ready"), ready.text

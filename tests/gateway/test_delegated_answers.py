@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from gateway_login import words
 from gateway_rig import BASE, react, rig_catalog
@@ -32,7 +32,7 @@ class DelegationRig:
     """A worker and a gateway, each following the same file."""
 
     turns: RunningTurns
-    http: httpx.AsyncClient
+    http: httpx2.AsyncClient
     file: Path
     ledger: Ledger
 
@@ -80,8 +80,8 @@ async def rig(client: Client, store: Store, task_queue: str, tmp_path: Path) -> 
         running = running_turns(client, store, task_queue, catalog, ScriptedModel(react), people=people())
         worker = await stack.enter_async_context(running)
         deps = GatewayDeps(client=worker.signoff, catalog=catalog, people=people(), store=store, settings=Settings())
-        transport = httpx.ASGITransport(app=build_app(deps))
-        http = await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60))
+        transport = httpx2.ASGITransport(app=build_app(deps))
+        http = await stack.enter_async_context(httpx2.AsyncClient(transport=transport, base_url=BASE, timeout=60))
         yield DelegationRig(worker, http, file, ledger)
 
 

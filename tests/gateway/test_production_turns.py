@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from gateway_login import STRANGER, bearer, locked_rig, token_of
 from gateway_rig import FLIGHT, PEOPLE, SIGNER, GatewayRig, fresh, gateway_rig
@@ -59,7 +59,7 @@ async def asked(rig: GatewayRig, text: str = "pay", **fields: Any) -> str:
     return next(call.approval.id for call in view.calls if call.approval is not None)
 
 
-async def answered(rig: GatewayRig, approval: str, person: str = "ana", **body: Any) -> httpx.Response:
+async def answered(rig: GatewayRig, approval: str, person: str = "ana", **body: Any) -> httpx2.Response:
     """A person's answer over the API, with that person's token, to what they were shown."""
     headers = bearer(await token_of(rig, person))
     shown = (await rig.http.get(f"/v1/approvals/{approval}", headers=headers)).json()
@@ -244,8 +244,8 @@ async def test_no_key_is_in_a_history_or_in_an_answer(rig: GatewayRig) -> None:
     written = b"".join(event.SerializeToString() for event in history.events)
     assert signer.key_id.encode() in written
     assert private.private.encode() not in written
-    transport = httpx.ASGITransport(app=build_app(deps))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8300") as http:
+    transport = httpx2.ASGITransport(app=build_app(deps))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8300") as http:
         headers = bearer(await token_of(rig, "guest"))
         shown = await http.get(f"/v1/turns/{'.'.join(key)}", headers=headers)
     assert private.private not in shown.text

@@ -4,7 +4,7 @@ import asyncio
 import re
 import uuid
 
-import httpx
+import httpx2
 import pytest
 from gateway_login import STRANGER, bearer, browser, hidden, locked_rig, sign_in, token_of
 from gateway_rig import PEOPLE, GatewayRig
@@ -30,13 +30,13 @@ async def locked(gateway: GatewayRig) -> GatewayRig:
     return locked_rig(gateway, people=EVERYBODY)
 
 
-async def got(rig: GatewayRig, person: str, path: str, tenant: str = "main") -> httpx.Response:
+async def got(rig: GatewayRig, person: str, path: str, tenant: str = "main") -> httpx2.Response:
     """What the API answers to a person."""
     headers = bearer(await token_of(rig, person, tenant=tenant))
     return await rig.http.get(path, headers=headers)
 
 
-async def opened(rig: GatewayRig, person: str, path: str) -> httpx.Response:
+async def opened(rig: GatewayRig, person: str, path: str) -> httpx2.Response:
     """The page that a person is shown."""
     async with browser(rig) as page:
         await sign_in(page, await token_of(rig, person))
@@ -135,7 +135,7 @@ async def test_lists_hold_what_one_may_read(locked: GatewayRig, gateway: Gateway
     await gateway.turns.signoff.result(own)
     name, turn = ".".join(own), turn_of(approval)
 
-    def rows(answer: httpx.Response) -> set[str]:
+    def rows(answer: httpx2.Response) -> set[str]:
         return {f"{row['tenant']}.{row['session']}.{row['turn']}" for row in answer.json()["turns"]}
 
     async def until_listed() -> None:

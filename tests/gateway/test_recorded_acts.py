@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from gateway_login import bearer, browser, hidden, locked_rig, sign_in, token_of
 from gateway_rig import GatewayRig, gateway_rig
@@ -36,7 +36,7 @@ def names(records: list[Record]) -> list[tuple[str, str]]:
     return [(record.subject, record.facts["act"]) for record in records]
 
 
-async def taken_back(rig: GatewayRig, path: str) -> httpx.Response:
+async def taken_back(rig: GatewayRig, path: str) -> httpx2.Response:
     """Delete something as the approver."""
     headers = {"content-type": "application/json"}
     return await rig.http.delete(path, params={"as": "approver"}, headers=headers)

@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from gateway_rig import BASE, PASSWORD, GatewayRig
 
@@ -23,7 +23,7 @@ async def gateway_that_wrote_nothing(gateway: GatewayRig) -> AsyncIterator[Gatew
     """
     deps = dataclasses.replace(gateway.deps, attempts=AttemptRecords())
     app = build_app(deps)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
         yield dataclasses.replace(gateway, http=http, app=app, deps=deps)
 
 

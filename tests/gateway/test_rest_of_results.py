@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-import httpx
+import httpx2
 import pytest
 from gateway_login import bearer, locked_rig, token_of
 from gateway_rig import BASE, PEOPLE, SIGNER, GatewayRig
@@ -32,7 +32,7 @@ async def gateway(client: Client, store: Store, task_queue: str) -> AsyncIterato
     async with running_turns(client, store, task_queue, catalog, script, verifier=SIGNER.verifier()) as turns:
         deps = GatewayDeps(turns.signoff, catalog, catalog.people, store, Settings(), signer=SIGNER)
         app = build_app(deps)
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
             yield GatewayRig(http, app, deps, turns)
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import uuid
 from collections.abc import AsyncIterator
 
-import httpx
+import httpx2
 import pytest
 from gateway_login import browser, hidden, words
 from gateway_rig import BASE, PEOPLE, GatewayRig, fresh, gateway_rig
@@ -34,7 +34,7 @@ def limited(rig: GatewayRig, limits: str, store: Store | None = None) -> Gateway
         people=FixedDirectory((*PEOPLE, Person(id="guest", tenant="acme"))),
     )
     app = build_app(deps)
-    http = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60)
+    http = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE, timeout=60)
     return dataclasses.replace(rig, http=http, app=app, deps=deps)
 
 
@@ -45,7 +45,7 @@ async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
         yield limited(found, "starts=1/hour")
 
 
-async def started(rig: GatewayRig, **fields: str) -> httpx.Response:
+async def started(rig: GatewayRig, **fields: str) -> httpx2.Response:
     """The answer to the start of a turn."""
     return await rig.http.post("/v1/turns", json={"text": "hello", "actor": "desk", **fields})
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-import httpx
+import httpx2
 from gateway_rig import GatewayRig
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
@@ -16,8 +16,8 @@ async def test_nobody_learns_of_another_tenants_tools(gateway: GatewayRig) -> No
     tools = [pay_tool(ledger, name="merge", tenants=("acme",)), pay_tool(ledger, name="pay", tenants=("main", "acme"))]
     actor = Actor(name="desk", model="scripted", shadowing="allow", own_tools=(pay_tool(ledger, name="merge"),))
     deps = dataclasses.replace(gateway.deps, catalog=catalog_of(tools, actors=[actor]))
-    transport = httpx.ASGITransport(app=build_app(deps))
-    async with httpx.AsyncClient(transport=transport, base_url=str(gateway.http.base_url)) as http:
+    transport = httpx2.ASGITransport(app=build_app(deps))
+    async with httpx2.AsyncClient(transport=transport, base_url=str(gateway.http.base_url)) as http:
         page = (await http.get("/tools")).text
         gone = [await http.get(f"/tools/{name}") for name in ("merge", "merge@desk", "marge")]
         there = await http.get("/tools/pay")

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
-import httpx
+import httpx2
 import pytest
 from gateway_rig import BASE, SIGNER, GatewayRig, fresh, gateway_rig, react
 from temporalio.client import Client
@@ -18,15 +18,15 @@ from signoff.testing.scripted_model import ScriptedModel
 
 
 @pytest.fixture(scope="module")
-async def nobody(gateway: GatewayRig) -> AsyncIterator[httpx.AsyncClient]:
+async def nobody(gateway: GatewayRig) -> AsyncIterator[httpx2.AsyncClient]:
     """A gateway whose turns no worker takes."""
     away = TurnClient(gateway.turns.client, task_queue=f"nobody-{fresh()}")
     app = build_app(dataclasses.replace(gateway.deps, client=away))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
         yield http
 
 
-async def test_turns_are_taken_while_no_worker_is_there(nobody: httpx.AsyncClient) -> None:
+async def test_turns_are_taken_while_no_worker_is_there(nobody: httpx2.AsyncClient) -> None:
     """A start is 201, stored in Temporal; what needs a worker says so in one sentence, and nobody was asked yet."""
     turn = fresh()
     started = await nobody.post("/v1/turns", json={"text": "pay", "actor": "desk", "turn": turn})
@@ -50,7 +50,7 @@ async def test_what_was_asked_is_shown_and_answered_while_no_worker_is_there(cli
     # Its worker is stopped; the gateway is another one over the same store.
     away = TurnClient(client, task_queue=queue, patience=timedelta(seconds=0.5))
     app = build_app(dataclasses.replace(rig.deps, client=away))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
         shown = (await http.get(f"/v1/approvals/{approval}")).json()
         assert (shown["card"]["effect"], shown["state"]) == ("Pay 420 EUR to Ana", "pending")
         assert approval in (await http.get("/v1/approvals")).text

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from killable_stack import killable, lines, make_keys, seen, store_url
 from killed_requests import KilledRequests
@@ -60,10 +60,10 @@ class Installation:
         await asyncio.gather(*(self.processes[role].wait() for role in _ROLES))
         await asyncio.gather(*map(self.begin, _ROLES))
 
-    async def send(self, method: str, path: str, who: str = "coder", key: str = "", **body: Any) -> httpx.Response:
+    async def send(self, method: str, path: str, who: str = "coder", key: str = "", **body: Any) -> httpx2.Response:
         """One request of a new process: it knows nothing but the keys of its calls."""
         headers = {"authorization": f"Bearer {self.tokens[who]}", **({"idempotency-key": key} if key else {})}
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", timeout=60, headers=headers) as http:
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", timeout=60, headers=headers) as http:
             return await http.request(method, path, json=body if method == "POST" else None)
 
     async def propose(self, key: str, euro: float = 20, **fields: Any) -> dict[str, Any]:
@@ -74,10 +74,10 @@ class Installation:
         found: dict[str, Any] = answer.json()
         return found
 
-    async def insist(self, path: str, who: str = "coder", key: str = "", **body: Any) -> httpx.Response:
+    async def insist(self, path: str, who: str = "coder", key: str = "", **body: Any) -> httpx2.Response:
         """Posts the same again and again until a gateway and a worker are there."""
         while True:
-            with contextlib.suppress(httpx.TransportError):
+            with contextlib.suppress(httpx2.TransportError):
                 answer = await self.send("POST", path, who, key, **body)
                 if answer.status_code < 500:
                     return answer

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-import httpx
+import httpx2
 import pytest
 from killable_stack import TOOLS, killable, lines, make_keys, seen, store_url
 
@@ -88,10 +88,10 @@ class Stack:
             process.kill()
             await process.wait()
 
-    async def send(self, person: str, url: str, headers: dict[str, str] | None = None, **body: Any) -> httpx.Response:
-        """One request to the gateway, with a person's token. Raises what httpx does when nobody is there."""
+    async def send(self, person: str, url: str, headers: dict[str, str] | None = None, **body: Any) -> httpx2.Response:
+        """One request to the gateway, with a person's token. Raises what httpx2 does when nobody is there."""
         given = {"authorization": f"Bearer {self.tokens[person]}", **(headers or {})}
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", timeout=60) as http:
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", timeout=60) as http:
             return await http.post(url, json=body, headers=given)
 
     async def start(self, tool: str) -> TurnKey:
@@ -110,7 +110,7 @@ class Stack:
         sent = {"verdict": "approved", **about, **body}
         try:
             answer = await self.send("ana", url, {"idempotency-key": delivery}, **sent)
-        except httpx.TransportError as error:
+        except httpx2.TransportError as error:
             return type(error).__name__
         return str(answer.json().get("status", answer.status_code))
 

@@ -101,7 +101,7 @@ def test_an_error_is_logged_by_where_it_was_raised(tmp_path: Path, capsys: pytes
             raise ValueError(f"cannot pay {MARKER}\nforged")
         except ValueError:
             logging.getLogger("elsewhere").warning("a request for %s", "/x\nforged", exc_info=True)
-        logging.getLogger("httpx").info("POST https://vendor.example/bot%s/send", SECRET)
+        logging.getLogger("httpx2").info("POST https://vendor.example/bot%s/send", SECRET)
     [line] = capsys.readouterr().err.splitlines()
     found = json.loads(line)
     assert found["trace"].startswith("ValueError\n")

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
-import httpx
+import httpx2
 import pytest
 from documents import names, tables
 from gateway_rig import PASSWORD, GatewayRig, gateway_rig
@@ -209,7 +209,7 @@ async def test_a_scrape_is_answered_in_both_forms_and_nothing_else_is(store: Sto
     settings = Settings(metrics_port=port)
     store.counts.count("signoff_refused_inputs", "late")
     endpoint = MetricsEndpoint(settings)
-    async with endpoint.serve(store, "gateway"), httpx.AsyncClient(timeout=60) as http:
+    async with endpoint.serve(store, "gateway"), httpx2.AsyncClient(timeout=60) as http:
         at = f"http://127.0.0.1:{port}"
         assert [(await http.get(f"{at}/{path}")).status_code for path in ("healthz", "readyz")] == [200, 503]
         endpoint.is_ready = True

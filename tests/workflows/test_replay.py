@@ -31,7 +31,7 @@ SCENARIOS = {
     "turn_in_session", "returned_directly", "in_line", "aborted", "stood_in", "overridden", "updated", "notified",
 }  # fmt: skip
 _PLACE = re.compile("/(?:home|root|Users|work)/|site-packages")
-HEAVY = ("jsonschema", "yaml", "celpy", "cel_expr_python", "sqlalchemy", "httpx", "fastapi", "pydantic_ai")
+HEAVY = ("jsonschema", "yaml", "celpy", "cel_expr_python", "sqlalchemy", "httpx2", "fastapi", "pydantic_ai")
 
 
 def _history(path: Path) -> WorkflowHistory:

@@ -6,7 +6,7 @@ import ssl
 import time
 from typing import Any, Final, TypeVar, cast
 
-import httpx
+import httpx2
 
 from signoff_client.exchange import Exchange
 from signoff_client.messages import Failure, Pause, Reply, Request
@@ -34,12 +34,12 @@ class Transport:
         self._headers |= {"authorization": f"Bearer {token}"} if token else {}
         # Reading whom TLS trusts takes a while, so once. Plain HTTP needs nobody: that context trusts nobody.
         is_tls = self._url.startswith("https:")
-        self._trusted = httpx.create_ssl_context() if is_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._trusted = httpx2.create_ssl_context() if is_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     async def run(self, exchange: Exchange[T]) -> T:
         """Carries an exchange through."""
         reply: Reply | Failure | None = None
-        async with httpx.AsyncClient(**self._options()) as http:
+        async with httpx2.AsyncClient(**self._options()) as http:
             while True:
                 try:
                     step = exchange.send(reply)
@@ -51,13 +51,13 @@ class Transport:
                     continue
                 try:
                     reply = _read(await http.request(step.method, step.path, **_content(step)))
-                except httpx.HTTPError as error:
+                except httpx2.HTTPError as error:
                     reply = _failure(error)
 
     def run_blocking(self, exchange: Exchange[T]) -> T:
         """Carries an exchange through without an event loop."""
         reply: Reply | Failure | None = None
-        with httpx.Client(**self._options()) as http:
+        with httpx2.Client(**self._options()) as http:
             while True:
                 try:
                     step = exchange.send(reply)
@@ -69,19 +69,19 @@ class Transport:
                     continue
                 try:
                     reply = _read(http.request(step.method, step.path, **_content(step)))
-                except httpx.HTTPError as error:
+                except httpx2.HTTPError as error:
                     reply = _failure(error)
 
     def _options(self) -> dict[str, Any]:
         # No proxy of this machine's can reach this machine's own address for us.
-        is_local = httpx.URL(self._url).host in _LOCAL
+        is_local = httpx2.URL(self._url).host in _LOCAL
         return {"base_url": self._url, "headers": self._headers, "verify": self._trusted, "trust_env": not is_local}
 
 
 def _check_address(url: str, token: str) -> str:
     try:
-        parsed = httpx.URL(url)
-    except (httpx.InvalidURL, TypeError):
+        parsed = httpx2.URL(url)
+    except (httpx2.InvalidURL, TypeError):
         raise ValueError(f"the gateway's address `{url}` is none: write it as https://signoff.example.com") from None
     if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo:
         raise ValueError(f"the gateway's address `{url}` is none: write it as https://signoff.example.com")
@@ -91,12 +91,12 @@ def _check_address(url: str, token: str) -> str:
 
 
 def _content(request: Request) -> dict[str, Any]:
-    timeout = httpx.Timeout(_ANSWER_SECONDS + request.hold, connect=_CONNECT_SECONDS)
+    timeout = httpx2.Timeout(_ANSWER_SECONDS + request.hold, connect=_CONNECT_SECONDS)
     headers = {"idempotency-key": request.key} if request.key else {}
     return {"content": request.body or None, "headers": headers, "timeout": timeout}
 
 
-def _read(response: httpx.Response) -> Reply:
+def _read(response: httpx2.Response) -> Reply:
     try:
         body = json.loads(response.content)
     except (ValueError, RecursionError):
@@ -109,7 +109,7 @@ def _read(response: httpx.Response) -> Reply:
     return Reply(response.status_code, body if isinstance(body, dict) else None, after if 0 < after < 1e6 else 0.0)
 
 
-def _failure(error: httpx.HTTPError) -> Failure:
+def _failure(error: httpx2.HTTPError) -> Failure:
     # The error's own words may name what stands in the address.
-    known = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+    known = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
     return Failure("no gateway answers at its address" if known else f"its answer was lost: {type(error).__name__}")

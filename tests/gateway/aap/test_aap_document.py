@@ -5,7 +5,7 @@ import contextlib
 import uuid
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from aap_rig import Adapter
 from agentapprovalprotocol import AsyncClient, Client
@@ -27,7 +27,7 @@ def example(page: str, heading: str) -> Any:
 async def test_the_example_of_external_calls_ends_in_an_approval_and_an_outcome(coder: Adapter, verdict: str) -> None:
     """On the inbox and in the record."""
     port, order, gated = free_port(), uuid.uuid4().hex, example("external-calls.md", "Agent Approval Protocol")
-    async with running_app(coder.agent.rig.app, port), httpx.AsyncClient(timeout=60) as http:
+    async with running_app(coder.agent.rig.app, port), httpx2.AsyncClient(timeout=60) as http:
         client = AsyncClient(f"http://127.0.0.1:{port}/aap/coder", coder.token, http=http)
         asking = asyncio.create_task(gated(client, order, order, 200))
         call = await coder.decide({"order": order}, verdict=verdict, reason="looked at")

@@ -4,7 +4,7 @@ import asyncio
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from gateway_login import bearer, locked_rig, token_of
 from gateway_rig import BASE, PASSWORD, GatewayRig, fresh
@@ -48,7 +48,7 @@ def _response(part: ApprovalRequestPart, verdict: str = "approved", **more: Any)
 
 async def _answer(
     gateway: GatewayRig, session: str, *parts: Any, user: str = "approver", **headers: str
-) -> httpx.Response:
+) -> httpx2.Response:
     body = {"parts": parts} if headers else {"parts": parts, "user": user}
     return await gateway.http.post(f"/v1/sessions/{session}/messages", json=body, headers=headers)
 

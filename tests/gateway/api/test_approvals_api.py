@@ -3,7 +3,7 @@ import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from gateway_rig import BASE, SIGNER, GatewayRig
 
@@ -176,8 +176,8 @@ async def test_received_at_is_the_gateway_s_clock(gateway: GatewayRig) -> None:
     """A decision carries when, where and as whom the gateway received it; the body has no say in that."""
     moment = datetime.now(UTC) - timedelta(seconds=7)
     approval = await gateway.asked("pay")
-    transport = httpx.ASGITransport(app=build_app(dataclasses.replace(gateway.deps, clock=lambda: moment)))
-    async with httpx.AsyncClient(transport=transport, base_url=BASE) as http:
+    transport = httpx2.ASGITransport(app=build_app(dataclasses.replace(gateway.deps, clock=lambda: moment)))
+    async with httpx2.AsyncClient(transport=transport, base_url=BASE) as http:
         await http.post(f"/v1/approvals/{approval}/decide?as=ana", json={"verdict": "denied"})
     decision = (await gateway.turns.signoff.request(approval)).votes[0].decision
     assert (decision.received_at, decision.subject) == (moment, "ana")

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from gateway_login import bearer, locked_rig, token_of
 from gateway_rig import BASE, GatewayRig, gateway_rig
@@ -137,7 +137,7 @@ async def test_server_sent_events_go_on_after_the_last_that_came(rig: GatewayRig
     # A gateway that stops ends the streams: what is there until then has been sent.
     rig.app.state.live.close()
 
-    async def followed(**headers: str) -> httpx.Response:
+    async def followed(**headers: str) -> httpx2.Response:
         sent = {"accept": "text/event-stream", **{name.replace("_", "-"): value for name, value in headers.items()}}
         return await rig.http.get("/v1/events?after=1", headers=sent)
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from gateway_login import bearer, locked_rig, token_of
 from gateway_rig import BASE, GatewayRig, fresh
@@ -18,7 +18,7 @@ from signoff.contracts.session_messages import turn_of
 from signoff.gateway.session_names import is_own, own_session
 
 
-async def _said(gateway: GatewayRig, session: str, text: str, **fields: Any) -> httpx.Response:
+async def _said(gateway: GatewayRig, session: str, text: str, **fields: Any) -> httpx2.Response:
     return await gateway.http.post(f"/v1/sessions/{session}/messages", json={"text": text, **fields})
 
 
@@ -176,14 +176,14 @@ def _fields(page: str, action: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def _browser(gateway: GatewayRig) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(app=gateway.app)
-    async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60) as page:
+async def _browser(gateway: GatewayRig) -> AsyncIterator[httpx2.AsyncClient]:
+    transport = httpx2.ASGITransport(app=gateway.app)
+    async with httpx2.AsyncClient(transport=transport, base_url=BASE, timeout=60) as page:
         await page.get("/")
         yield page
 
 
-async def _reads(page: httpx.AsyncClient, path: str, *wanted: str) -> str:
+async def _reads(page: httpx2.AsyncClient, path: str, *wanted: str) -> str:
     """The page once all of this stands on it."""
     while True:
         answer = await page.get(path)

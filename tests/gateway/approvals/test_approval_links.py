@@ -2,7 +2,7 @@ import base64
 import json
 from datetime import UTC, datetime, timedelta
 
-import httpx
+import httpx2
 import pytest
 from gateway_login import browser, hidden, locked_rig, sign_in, token_of, words
 from gateway_rig import GatewayRig
@@ -141,7 +141,7 @@ async def test_looking_at_a_link_decides_nothing(gateway: GatewayRig, locked: Ga
         assert foreign.status_code == 403
         for method in ("PUT", "DELETE", "PATCH", "OPTIONS"):
             assert (await page.request(method, url)).status_code == 405
-        scanner = httpx.AsyncClient(transport=httpx.ASGITransport(app=locked.app), base_url=page.base_url)
+        scanner = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=locked.app), base_url=page.base_url)
         assert (await scanner.post(url, data={**form, "verdict": "approved"})).status_code == 403
     assert await state_of(gateway, approval) == "pending"
 

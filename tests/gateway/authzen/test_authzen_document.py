@@ -5,7 +5,7 @@ import json
 import subprocess
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from app_server import running_app
 from authzen_rig import EnforcementPoint, asking
@@ -59,8 +59,8 @@ async def test_a_gateway_that_cannot_be_reached_decides_nothing() -> None:
     """The example raises: whoever enforces has no `true`."""
     scope: dict[str, Any] = {}
     exec(compile(decide_example(), str(PAGE), "exec"), scope)
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{free_port()}") as http:
-        with pytest.raises(httpx.ConnectError):
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{free_port()}") as http:
+        with pytest.raises(httpx2.ConnectError):
             await scope["decide"](http, asking(20))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import httpx
+import httpx2
 from call_rig import CallRig, refund_tool
 from gateway_rig import PEOPLE, gateway_rig
 from temporalio.client import Client
@@ -217,7 +217,7 @@ class Story:
         self.model.steps.append(" ".join(str(each) for each in what)[:300])
 
 
-async def _insist(act: Callable[[], Awaitable[httpx.Response]]) -> httpx.Response:
+async def _insist(act: Callable[[], Awaitable[httpx2.Response]]) -> httpx2.Response:
     """Sends the same again while a busy machine does not answer in time: all of it can be sent again."""
     while (answer := await act()).status_code == 503:
         await asyncio.sleep(0.1)

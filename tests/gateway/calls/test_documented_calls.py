@@ -6,7 +6,7 @@ import subprocess
 from asyncio import to_thread
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from app_server import running_app
 from call_rig import CallRig, approval_of, call_token
@@ -64,9 +64,9 @@ async def test_the_python_example_runs_what_is_permitted_alone(agent: CallRig) -
     [text] = blocks_below(PAGE, "From Python")
     exec(compile(text, str(PAGE), "exec"), scope)
     gated = scope["gated"]
-    transport = httpx.ASGITransport(app=agent.rig.app)
+    transport = httpx2.ASGITransport(app=agent.rig.app)
     headers = bearer(await call_token(agent.rig, "coder"))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8300", headers=headers) as http:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8300", headers=headers) as http:
         asked = asyncio.create_task(gated(http, "python-1", "A7", 200))
         first = await agent.propose(euro=200, key="python-1")
         await agent.decide(first.json()["id"], edited_args={"order": "A7", "euro": 150})

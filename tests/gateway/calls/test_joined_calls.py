@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import MutableMapping
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from call_rig import CallRig, second_gateway
 
@@ -195,4 +195,4 @@ async def _read_and_leave(agent: CallRig, path: str, query: str) -> None:
         statuses.append(message.get("status", 0))
 
     await agent.rig.app(scope, receive, send)
-    assert statuses[:1] == [httpx.codes.OK], json.dumps(statuses)
+    assert statuses[:1] == [httpx2.codes.OK], json.dumps(statuses)

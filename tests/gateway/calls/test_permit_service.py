@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from call_rig import CallRig, approval_of, call_rig, refund_tool
 from gateway_login import browser, words
@@ -290,7 +290,7 @@ async def test_a_gateway_with_another_definition_hands_out_what_the_worker_let_r
     for tools in ([newer], []):
         catalog = catalog_of(tools, actors=list(agent.rig.deps.catalog.actors.values()), people=PEOPLE)
         app = build_app(dataclasses.replace(agent.rig.deps, catalog=catalog))
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
             other = CallRig(dataclasses.replace(agent.rig, http=http, app=app))
             used = (await other.propose(use=True)).json()
             assert (used["state"], used["args"]) == ("used", {"order": "A7", "euro": 20})

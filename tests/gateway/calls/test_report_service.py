@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from call_rig import CallRig
 from gateway_rig import BASE
@@ -44,7 +44,7 @@ def mute_gateway(agent: CallRig) -> CallRig:
     config["interceptors"] = [_Mute()]
     client = TurnClient(Client(**config), task_queue=turns.task_queue)
     app = build_app(dataclasses.replace(agent.rig.deps, client=client))
-    http = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60)
+    http = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE, timeout=60)
     return CallRig(dataclasses.replace(agent.rig, http=http, app=app))
 
 

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-import httpx
+import httpx2
 from call_rig import CallRig, call_rig
 from gateway_rig import BASE
 from temporalio.client import Client
@@ -30,7 +30,7 @@ async def two_gateways(client: Client, url: str, task_queue: str) -> AsyncIterat
         deps = first.rig.deps
         second_client = TurnClient(client, task_queue=task_queue, patience=PATIENCE)
         app = build_app(dataclasses.replace(deps, store=second_store, client=second_client))
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
             yield first, CallRig(dataclasses.replace(first.rig, http=http, app=app))
 
 
@@ -113,7 +113,7 @@ async def _withdraw_and_decide(gateways: Sequence[CallRig]) -> None:
     assert not [answer for each in gateways if "args" in (answer := (await each.use(call)).json())]
 
 
-def _is_lost(answers: Sequence[httpx.Response]) -> bool:
+def _is_lost(answers: Sequence[httpx2.Response]) -> bool:
     """Whether a busy machine kept somebody from being told what became of their try."""
     return any(each.status_code == 503 for each in answers)
 

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from failures import Failure
 from gateway_login import STRANGER, bearer, token_of
@@ -47,8 +47,8 @@ async def codec(gateway: GatewayRig, encryption: Encryption) -> AsyncIterator[Ga
         signer=None,
     )
     app = build_codec_app(deps, encryption.codec("default"), [UI])
-    transport = httpx.ASGITransport(app=app)
-    async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
+    transport = httpx2.ASGITransport(app=app)
+    async with httpx2.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
         yield dataclasses.replace(gateway, http=http, app=app, deps=deps)
 
 
@@ -78,13 +78,13 @@ async def history_of(gateway: GatewayRig, key: TurnKey) -> list[Any]:
     return rows
 
 
-def plain(answer: httpx.Response) -> str:
+def plain(answer: httpx2.Response) -> str:
     """All that the payloads of an answer say."""
     assert answer.status_code == 200, answer.text
     return "\n".join(base64.b64decode(each.get("data", "")).decode("latin-1") for each in answer.json()["payloads"])
 
 
-async def ask(codec: GatewayRig, person: str, payloads: Any, **more: Any) -> httpx.Response:
+async def ask(codec: GatewayRig, person: str, payloads: Any, **more: Any) -> httpx2.Response:
     """What a person is answered who has these payloads decrypted."""
     token = await token_of(codec, person, tenant=more.pop("tenant", "main"))
     return await codec.http.post("/decode", json={"payloads": payloads}, headers=bearer(token) | more)

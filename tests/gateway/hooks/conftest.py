@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from call_rig import CallRig
 from polling import pauses
@@ -32,7 +32,7 @@ class Hooks:
             sent["tool_input"] = {"command": command}
         return sent | {"session_id": self.session} | fields
 
-    async def send(self, body: Any, **params: Any) -> httpx.Response:
+    async def send(self, body: Any, **params: Any) -> httpx2.Response:
         """Send a body as it is; nobody is waited for."""
         query = {"agent": "coder", "hold": 0} | params
         return await self.agent.http.post(f"/v1/hooks/{self.host}", json=body, params=query)

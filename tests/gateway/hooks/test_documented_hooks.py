@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from app_server import running_app
 from call_rig import CallRig, call_token
@@ -51,7 +51,7 @@ async def test_the_settings_for_claude_code_end_in_an_approval_and_an_outcome(
         headers = {
             name: re.sub(r"\$(\w+)", lambda at: variables[at[1]], text) for name, text in hook["headers"].items()
         }
-        async with httpx.AsyncClient(timeout=hook.get("timeout", 600)) as http:
+        async with httpx2.AsyncClient(timeout=hook.get("timeout", 600)) as http:
             answer = await http.post(hook["url"], json=session.body(event), headers=headers)
         assert answer.status_code == 200, answer.text
         found: dict[str, Any] = answer.json()

@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from app_server import running_app
 from call_rig import second_gateway
@@ -271,7 +271,7 @@ async def test_a_hook_that_is_broken_off_uses_nothing(
 
     monkeypatch.setattr(HookCalls, "_wait", wait_and_decide)
     monkeypatch.setattr(HookCalls, "gate", gate_and_tell)
-    async with running_app(session.agent.rig.app, port), httpx.AsyncClient(timeout=600) as http:
+    async with running_app(session.agent.rig.app, port), httpx2.AsyncClient(timeout=600) as http:
         body = session.body("PreToolUse", "rm -rf build")
         url, host = f"http://127.0.0.1:{port}/v1/hooks/claude-code?agent=coder&hold=600", {"host": "127.0.0.1:8300"}
         asked = asyncio.create_task(http.post(url, json=body, headers=host))

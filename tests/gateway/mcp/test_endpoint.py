@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from call_rig import call_token
 from gateway_login import bearer, token_of
@@ -23,7 +23,7 @@ async def test_whoever_shows_no_token_is_told_where_to_look(mcp: McpRig) -> None
     answer = await mcp.post(_LIST, authorization="Bearer sgf_guessed")
     assert answer.status_code == 401
     address = answer.headers["www-authenticate"].partition('resource_metadata="')[2].partition('"')[0]
-    async with httpx.AsyncClient(timeout=60) as http:
+    async with httpx2.AsyncClient(timeout=60) as http:
         found = (await http.get(address)).json()
     assert found["resource"] == f"{mcp.url}/mcp/coder"
     assert found["scopes_supported"] == ["call"]
@@ -126,6 +126,6 @@ async def test_what_is_too_large_and_other_methods_are_refused(mcp: McpRig) -> N
     headers = {"content-type": "application/json", **bearer(mcp.secret)}
     answer = await mcp.gateway.http.post("/mcp/coder", content=b"y" * 2_000_000, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
-    async with httpx.AsyncClient(headers=bearer(mcp.secret), timeout=60) as http:
+    async with httpx2.AsyncClient(headers=bearer(mcp.secret), timeout=60) as http:
         for method in ("GET", "DELETE"):
             assert (await http.request(method, f"{mcp.url}/mcp/coder")).status_code == 405

@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -57,7 +57,7 @@ async def test_without_a_gateway_each_request_is_an_error(
     lines = ('{"jsonrpc":"2.0","id":1,"method":"initialize"}', '{"jsonrpc":"2.0","method":"x"}', "junk", "")
     stdin = io.TextIOWrapper(io.BytesIO("\n".join(lines).encode()))
     monkeypatch.setattr(sys, "stdin", stdin)
-    async with httpx.AsyncClient(timeout=60) as http:
+    async with httpx2.AsyncClient(timeout=60) as http:
         await StdioForwarder(http, f"http://127.0.0.1:{port}/mcp/coder").run()
     (answer,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (answer["id"], answer["error"]["code"]) == (1, -32603)

@@ -4,7 +4,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator
 
-import httpx
+import httpx2
 import pytest
 from gateway_login import browser, hidden, words
 from gateway_rig import GatewayRig, gateway_rig
@@ -23,13 +23,13 @@ async def own(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
         yield found
 
 
-async def as_person(page: httpx.AsyncClient, person: str) -> None:
+async def as_person(page: httpx2.AsyncClient, person: str) -> None:
     """Become somebody else, as the development profile lets one."""
     form = hidden((await page.get("/")).text, "/person")
     await page.post("/person", data={**form, "person": person})
 
 
-async def answered(page: httpx.AsyncClient, approval: str, **fields: str) -> httpx.Response:
+async def answered(page: httpx2.AsyncClient, approval: str, **fields: str) -> httpx2.Response:
     """Open a card and send its form."""
     path = f"/approvals/{approval}/decide"
     form = hidden((await page.get(f"/approvals/{approval}")).text, path)

@@ -4,7 +4,7 @@ import html
 import re
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from gateway_login import browser, hidden, words
 from gateway_rig import FLIGHT, PASSWORD, GatewayRig
@@ -14,7 +14,7 @@ from signoff.contracts.ids import parse_approval_id
 _HIDDEN = re.compile(r'type="hidden" name="([^"]+)" value="([^"]*)"')
 
 
-async def as_person(page: httpx.AsyncClient, person: str) -> None:
+async def as_person(page: httpx2.AsyncClient, person: str) -> None:
     """Become somebody else, as the development profile lets one."""
     form = hidden((await page.get("/")).text, "/person")
     await page.post("/person", data={**form, "person": person})
@@ -31,7 +31,7 @@ def hidden_part(page: str, action: str) -> str:
     return form[: form.index("</form>")]
 
 
-async def edited(page: httpx.AsyncClient, approval: str, *, step: str = "review", **changed: str) -> httpx.Response:
+async def edited(page: httpx2.AsyncClient, approval: str, *, step: str = "review", **changed: str) -> httpx2.Response:
     """Open the form, change fields and send it to a step; `__` in a name stands for `/`."""
     path = f"/approvals/{approval}/edit"
     answer = await page.get(path)
@@ -41,7 +41,7 @@ async def edited(page: httpx.AsyncClient, approval: str, *, step: str = "review"
     return await page.post(path, data={**form, "step": step})
 
 
-async def confirmed(page: httpx.AsyncClient, approval: str, review: httpx.Response, **more: str) -> httpx.Response:
+async def confirmed(page: httpx2.AsyncClient, approval: str, review: httpx2.Response, **more: str) -> httpx2.Response:
     """Approve on the page that shows old and new."""
     path = f"/approvals/{approval}/edit"
     form = fields(review.text, path)

@@ -2,7 +2,7 @@
 
 import re
 
-import httpx
+import httpx2
 import pytest
 from gateway_rig import BASE, GatewayRig
 from starlette.requests import Request
@@ -13,10 +13,10 @@ from signoff.gateway.languages import language_for
 from signoff.texts.catalogue import ENGLISH, LANGUAGES, texts_of
 
 
-def browser(gateway: GatewayRig) -> httpx.AsyncClient:
+def browser(gateway: GatewayRig) -> httpx2.AsyncClient:
     """A browser on whose pages nobody chose a language."""
-    return httpx.AsyncClient(
-        transport=httpx.ASGITransport(app=gateway.app), base_url=BASE, headers={"sec-fetch-site": "same-origin"}
+    return httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(app=gateway.app), base_url=BASE, headers={"sec-fetch-site": "same-origin"}
     )
 
 

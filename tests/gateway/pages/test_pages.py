@@ -3,7 +3,7 @@ import html
 import re
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from gateway_rig import BASE, BUSY, PASSWORD, GatewayRig, fresh
 
@@ -12,10 +12,10 @@ from signoff.contracts.ids import show_code
 FIELD = re.compile(r'type="hidden" name="(\w+)" value="([^"]*)"')
 
 
-def browser(gateway: GatewayRig) -> httpx.AsyncClient:
+def browser(gateway: GatewayRig) -> httpx2.AsyncClient:
     """A browser of its own: cookies, and what a browser says of a form it posts."""
-    return httpx.AsyncClient(
-        transport=httpx.ASGITransport(app=gateway.app),
+    return httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(app=gateway.app),
         base_url=BASE,
         headers={"sec-fetch-site": "same-origin"},
         cookies={"signoff_language": "en"},
@@ -33,14 +33,14 @@ def words(page: str) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
-async def opened(page: httpx.AsyncClient, approval: str) -> dict[str, str]:
+async def opened(page: httpx2.AsyncClient, approval: str) -> dict[str, str]:
     """Open a card and return what its form would send."""
     answer = await page.get(f"/approvals/{approval}")
     assert answer.status_code == 200
     return fields(answer.text, f"/approvals/{approval}/decide")
 
 
-async def send(page: httpx.AsyncClient, approval: str, form: dict[str, Any], **more: str) -> httpx.Response:
+async def send(page: httpx2.AsyncClient, approval: str, form: dict[str, Any], **more: str) -> httpx2.Response:
     """Send a card's form."""
     return await page.post(f"/approvals/{approval}/decide", data={**form, **more}, follow_redirects=True)
 

@@ -1,7 +1,7 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-import httpx
+import httpx2
 import pytest
 from gateway_login import bearer, browser, hidden, locked_rig, sign_in, token_of, words
 from gateway_rig import BASE, PEOPLE, GatewayRig
@@ -272,7 +272,7 @@ async def test_many_sign_in_at_once(locked: GatewayRig) -> None:
 
 async def test_the_way_to_the_sign_in_keeps_where_one_was(locked: GatewayRig) -> None:
     """A page with its filters; a form that was sent is not sent again."""
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=locked.app), base_url=BASE) as page:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=locked.app), base_url=BASE) as page:
         assert (await page.get("/turns?state=error")).headers["location"] == "/login?next=%2Fturns%3Fstate%3Derror"
         assert (await page.get("/")).headers["location"] == "/login"
         assert (await page.post("/sessions", data={"text": "x"})).headers["location"] == "/login?lost=1"

@@ -3,7 +3,7 @@ import dataclasses
 import socket
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from gateway_rig import BASE, GatewayRig
 
@@ -53,8 +53,8 @@ async def test_other_sites_start_and_decide_nothing(gateway: GatewayRig, headers
 
 async def test_nothing_is_answered_below_a_path(gateway: GatewayRig) -> None:
     """A server that serves it there gives addresses another beginning, by which the API's own checks were passed by."""
-    below = httpx.ASGITransport(app=gateway.app, root_path="/in")
-    async with httpx.AsyncClient(transport=below, base_url=BASE) as http:
+    below = httpx2.ASGITransport(app=gateway.app, root_path="/in")
+    async with httpx2.AsyncClient(transport=below, base_url=BASE) as http:
         plain = {"content-type": "text/plain"}
         answer = await http.post("/in/v1/turns", content=b'{"text":"x"}', headers=plain)
         assert (answer.status_code, answer.json()["code"]) == (421, "below_a_path")
@@ -96,8 +96,8 @@ async def test_readiness_names_what_is_missing(gateway: GatewayRig, tmp_path: Pa
     assert (ready.status_code, ready.json()["checks"]) == (200, {"server": "ok", "store": "ok", "clocks": "ok"})
     async with open_store(f"sqlite:///{tmp_path}/other.db") as store:
         pass
-    transport = httpx.ASGITransport(app=build_app(dataclasses.replace(gateway.deps, store=store)))
-    async with httpx.AsyncClient(transport=transport, base_url=BASE) as http:
+    transport = httpx2.ASGITransport(app=build_app(dataclasses.replace(gateway.deps, store=store)))
+    async with httpx2.AsyncClient(transport=transport, base_url=BASE) as http:
         gone = await http.get("/readyz")
     assert gone.status_code == 503
     assert "closed" in gone.json()["checks"]["store"]
@@ -133,7 +133,7 @@ async def test_serving_stops_when_asked(gateway: GatewayRig) -> None:
     await ready.wait()
     base = f"http://127.0.0.1:{port}"
     async with (
-        httpx.AsyncClient(base_url=base, timeout=60) as http,
+        httpx2.AsyncClient(base_url=base, timeout=60) as http,
         http.stream("GET", f"/v1/turns/{'.'.join(key)}/events") as stream,
     ):
         lines = stream.aiter_lines()

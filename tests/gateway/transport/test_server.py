@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import sys
 
-import httpx
+import httpx2
 import pytest
 from fastapi import FastAPI
 
@@ -50,7 +50,7 @@ async def test_a_connection_stays_open_longer_than_a_proxy_keeps_it(monkeypatch:
     monkeypatch.setattr(server, "BoundedConnection", Noted)
     app, port = FastAPI(), free_port()
     app.state.live = Live()
-    async with server.running_server(app, LOOPBACK, port), httpx.AsyncClient(timeout=60) as http:
+    async with server.running_server(app, LOOPBACK, port), httpx2.AsyncClient(timeout=60) as http:
         assert (await http.get(f"http://{LOOPBACK}:{port}/")).status_code == 404
     assert kept == [IDLE_SECONDS]
     assert IDLE_SECONDS > 60

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from failures import Failure
 from gateway_rig import BASE, PEOPLE, SIGNER, GatewayRig, fresh, gateway_rig, react, rig_catalog
@@ -71,7 +71,7 @@ class Spoken:
     """A gateway with one channel, and whoever speaks on it."""
 
     rig: GatewayRig
-    http: httpx.AsyncClient
+    http: httpx2.AsyncClient
     channel: RecordingChannel
     keys: list[str] = field(default_factory=list)
 
@@ -80,11 +80,11 @@ class Spoken:
         request = await self.rig.turns.signoff.request(await self.rig.asked(text))
         return request, await summary(self.rig.deps.store, request)
 
-    async def post(self, **fields: Any) -> httpx.Response:
+    async def post(self, **fields: Any) -> httpx2.Response:
         """What the vendor would send, rightly marked."""
         return await self.sent(self.channel.raw(**fields))
 
-    async def sent(self, raw: InboundRequest, **more: Any) -> httpx.Response:
+    async def sent(self, raw: InboundRequest, **more: Any) -> httpx2.Response:
         """A raw message at the channel's door."""
         headers = {**raw.headers, **more.pop("headers", {})}
         return await self.http.post("/channels/chat", content=raw.body, headers=headers, **more)
@@ -128,8 +128,8 @@ async def spoken(client: Client, tmp_path_factory: pytest.TempPathFactory) -> As
         gateway_rig(client, store, queue, catalog_of_ledger=channel_catalog) as rig,
         run_channels(rig.deps, {"chat": channel}, RoutingRules()) as receiver,
     ):
-        transport = httpx.ASGITransport(app=build_app(rig.deps, receiver))
-        async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
+        transport = httpx2.ASGITransport(app=build_app(rig.deps, receiver))
+        async with httpx2.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
             yield Spoken(rig, http, channel)
 
 
@@ -344,8 +344,8 @@ async def test_what_cannot_be_kept_is_not_acknowledged(client: Client, tmp_path:
             signer=SIGNER,
         )
         async with run_channels(deps, {"chat": channel}, RoutingRules()) as receiver:
-            transport = httpx.ASGITransport(app=build_app(deps, receiver))
-            async with httpx.AsyncClient(transport=transport, base_url=BASE) as http:
+            transport = httpx2.ASGITransport(app=build_app(deps, receiver))
+            async with httpx2.AsyncClient(transport=transport, base_url=BASE) as http:
                 await store.close()
                 raw = channel.raw(key="k", identity="ana", text="yes")
                 answer = await http.post("/channels/chat", content=raw.body, headers=raw.headers)
