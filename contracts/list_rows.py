@@ -37,6 +37,8 @@ class WaitingCard(FrozenModel):
     """Whether it was escalated."""
     edited_by: str = ""
     """The name of the person who changed the arguments, or ""."""
+    answered_by: tuple[str, ...] = ()
+    """Ids of the people whose answers already count for this revision."""
     tenant: str = ""
     """The tenant."""
     session: str = ""

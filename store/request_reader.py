@@ -229,6 +229,7 @@ def _row(request: ApprovalRequest, effect: str) -> WaitingCard:
         reminded=request.reminded,
         escalated=request.escalated,
         edited_by=request.edited_name or request.edited_by,
+        answered_by=tuple(vote.subject for vote in request.votes),
         tenant=request.tenant,
         session=request.session,
         turn=request.turn,

@@ -80,6 +80,7 @@ class CardPage:
     """Everything a card shows. `version` changes when what is shown is no longer true.
 
     `unseen` says beside the button what is not drawn, and `opened` whether this visitor has opened all of that.
+    `own_verdict` is the visitor's answer while the request waits for others, and `own_answer` says so in words.
     """
 
     request: ApprovalRequest
@@ -102,10 +103,12 @@ class CardPage:
     diff: EditDiff | None
     votes: tuple[VoteLine, ...]
     counted: str
+    still: str
     may: str
     decides: bool
     stands_in: str
-    voted: bool
+    own_verdict: str
+    own_answer: str
     why_not: str
     edits: bool
     remembers: bool
@@ -138,6 +141,7 @@ def card_page(
     eligibility = eligibility_for(request, visitor.person, people, formatter.now)
     decides = not eligibility.code and at_least(visitor.assurance, request.min_assurance)
     pending = request.state == "pending"
+    own_verdict = _own_verdict(request, visitor) if pending else ""
     return CardPage(
         request=request,
         version=version_of(request, line),
@@ -158,14 +162,19 @@ def card_page(
         timed=timed_words(request, people, formatter),
         diff=diff_of(request, visitor),
         votes=tuple(_vote(vote, request, visitor, people) for vote in request.votes),
-        counted=_count_votes(request, people, formatter),
+        counted=_count_votes(request, formatter),
+        still=_describe_open_seats(request, people, formatter),
         may=who_may(request, people, formatter, answered=True),
         decides=decides,
         stands_in=display_name(people, eligibility.on_behalf, request.tenant) if eligibility.on_behalf else "",
-        voted=any(vote.subject == visitor.person.id for vote in request.votes),
+        own_verdict=own_verdict,
+        own_answer=_describe_own_answer(request, own_verdict, formatter),
         why_not=_why_not(request, eligibility, visitor, people) if pending and not decides else "",
-        edits=pending and decides and request.edit != "off" and not why_no_edit(request, args),
-        remembers=pending and decides and can_remember(request, visitor.person, people, formatter.now),
+        edits=pending and decides and not own_verdict and request.edit != "off" and not why_no_edit(request, args),
+        remembers=pending
+        and decides
+        and not own_verdict
+        and can_remember(request, visitor.person, people, formatter.now),
         example=_example(request),
         typed=word_to_type(request, visitor) if pending else "",
         raw=_raw(request, args),
@@ -233,16 +242,31 @@ def _example(request: ApprovalRequest) -> tuple[str, str] | None:
     return next(((row.name, row.value) for row in rows if row.name.isidentifier()), None)
 
 
-def _count_votes(request: ApprovalRequest, people: Directory, formatter: Formatter) -> str:
+def _count_votes(request: ApprovalRequest, formatter: Formatter) -> str:
     if request.quorum < 2:
         return ""
     found = progress(request)
     key = "card.votes_doubt" if request.kind == "in_doubt" else "card.votes"
-    words = formatter.text(key, n=found.yes, of=found.needed)
-    if not found.open or request.state != "pending":
-        return words
-    still = formatter.text("card.still", groups=groups_words(found.open, request, people, formatter))
-    return f"{words}. {still}"
+    return formatter.text(key, n=found.yes, of=found.needed)
+
+
+def _describe_open_seats(request: ApprovalRequest, people: Directory, formatter: Formatter) -> str:
+    if request.quorum < 2 or request.state != "pending" or not (seats := progress(request).open):
+        return ""
+    return formatter.text("card.still", groups=groups_words(seats, request, people, formatter))
+
+
+def _own_verdict(request: ApprovalRequest, visitor: Visitor) -> str:
+    own = (vote.verdict for vote in request.votes if vote.subject == visitor.person.id)
+    return next(own, "")
+
+
+def _describe_own_answer(request: ApprovalRequest, verdict: str, formatter: Formatter) -> str:
+    if not verdict:
+        return ""
+    kind = "doubt." if request.kind == "in_doubt" else ""
+    found = progress(request)
+    return formatter.text(f"card.own.{kind}{verdict}", n=found.yes, of=found.needed)
 
 
 def _describe_end(request: ApprovalRequest, line: CallLine | None, visitor: Visitor, people: Directory) -> CardEnding:

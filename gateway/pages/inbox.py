@@ -55,6 +55,8 @@ class InboxRow:
     """Whether less than an hour is left."""
     together: bool
     """Whether it may be decided with others."""
+    answered: bool
+    """Whether the visitor's answer already counts; the request waits for others."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,8 @@ async def show_card(request: Request, approval: str, site: CurrentSite, visitor:
     if approval_id != approval:
         return RedirectResponse(f"/approvals/{approval_id}", status_code=303)
     if request.query_params.get("part") == "card":
-        card = await open_card(site.deps, approval_id, visitor)
-        return site.renderer.page("_card.html", visitor, **_card_context(card, visitor))
+        rows, card = await asyncio.gather(_rows(site, visitor), open_card(site.deps, approval_id, visitor))
+        return site.renderer.page("_card.html", visitor, **_card_context(card, visitor, rows))
     return await _card_page(site, visitor, approval_id, _choice(request))
 
 
@@ -138,7 +140,7 @@ async def withdraw_card(request: Request, approval: str, site: CurrentSite, visi
 
 @router.get("/live/waiting", dependencies=[PAGE_READ])
 async def follow_waiting(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Events `waiting` with how many requests wait for this person, whenever the list changed."""
+    """Send an event `waiting` when the list changes. The page then loads the list again."""
     entries, tenant = site.deps.rights(visitor.person), visitor.person.tenant
     stream = site.live.follow(f"waiting {tenant} {entries}", lambda: _looks(site, tenant, entries))
     return stream_events(request, stream)
@@ -151,9 +153,9 @@ async def _looks(site: Site, tenant: str, approvers: Sequence[str]) -> AsyncGene
             found = await site.deps.requests.list_waiting(tenant, approvers=approvers, limit=LISTED)
         except SignoffError:
             return
-        now = [f"{card.id}/{card.revision}/{card.reminded}/{card.escalated}" for card in found]
+        now = [f"{card.id}/{card.revision}/{card.reminded}/{card.escalated}/{card.answered_by}" for card in found]
         if now != last:
-            yield event("waiting", {"count": len(found), "version": _version(found)})
+            yield event("waiting", {"version": _version(found)})
             last = now
         await asyncio.sleep(LOOK_SECONDS)
 
@@ -192,15 +194,16 @@ async def _card_page(
     rows, card = await asyncio.gather(_rows(site, visitor), open_card(site.deps, approval, visitor))
     context = {
         **_list(site, rows, visitor, choice or WaitingFilter(), approval),
-        **_card_context(card, visitor),
+        **_card_context(card, visitor, rows),
         "note": note,
         "refused": refused,
     }
     return site.renderer.page("approval.html", visitor, status=status, nav="waiting", **context)
 
 
-def _card_context(card: CardPage, visitor: Visitor) -> dict[str, Any]:
+def _card_context(card: CardPage, visitor: Visitor, rows: Sequence[InboxRow]) -> dict[str, Any]:
     request = card.request
+    following = (row.card for row in rows if not row.answered and row.card.id != request.id)
     key = parse_approval_id(request.id)
     return {
         "card": card,
@@ -210,6 +213,7 @@ def _card_context(card: CardPage, visitor: Visitor) -> dict[str, Any]:
         "action": f"/approvals/{request.id}/decide",
         "values": f"/approvals/{request.id}/values",
         "verbs": verbs_of(request),
+        "following": next(following, None) if card.own_verdict or card.ending else None,
         "by_link": False,
         "spans": tuple(SPANS),
         "uses": USES,
@@ -232,6 +236,7 @@ async def _rows(site: Site, visitor: Visitor) -> list[InboxRow]:
             due_in=formatter.until(card.expires_at) if card.expires_at else "",
             soon=formatter.is_soon(card.expires_at) if card.expires_at else False,
             together=card.kind == "approval" and _together(site, card.tool),
+            answered=person.id in card.answered_by,
         )
         for card in found
     ]
@@ -246,11 +251,15 @@ def _together(site: Site, tool: str) -> bool:
 
 def _list(site: Site, rows: list[InboxRow], visitor: Visitor, choice: WaitingFilter, selected: str) -> dict[str, Any]:
     shown = [row for row in rows if _passes(row.card, choice)]
+    needed = [row for row in shown if not row.answered]
     return {
         "rows": shown,
-        "count": len(rows),
+        "needed": needed,
+        "others": [row for row in shown if row.answered],
+        "count": sum(not row.answered for row in rows),
+        "full": len(rows) >= LISTED,
         "limit": LISTED,
-        "several": sum(row.together for row in shown) > 1,
+        "several": sum(row.together for row in needed) > 1,
         "choice": choice,
         "selected": selected,
         "version": _version([row.card for row in rows]),
@@ -281,4 +290,6 @@ def _passes(card: WaitingCard, choice: WaitingFilter) -> bool:
 
 
 def _version(cards: Sequence[WaitingCard]) -> str:
-    return "-".join(f"{card.code}{card.revision}{card.reminded}{card.escalated:d}" for card in cards)
+    return "-".join(
+        f"{card.code}{card.revision}{card.reminded}{card.escalated:d}{len(card.answered_by)}" for card in cards
+    )

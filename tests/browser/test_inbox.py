@@ -1,3 +1,4 @@
+import os
 import re
 
 import pytest
@@ -204,3 +205,38 @@ async def test_axe_finds_nothing(window: Open, served: Served) -> None:
     await page.get_by_role("button", name="Switch").click()
     findings["empty"] = await axe_findings(page)
     assert {path: found for path, found in findings.items() if found} == {}
+
+
+@SIZES
+@SCRIPTS
+async def test_first_of_two_approvals_shows_its_state_and_moves_to_the_others(
+    window: Open, served: Served, size: tuple[int, int], scripts: bool
+) -> None:
+    approval = await served.rig.asked("both")
+    page = await window("/", size=size, scripts=scripts)
+    await page.get_by_label("You are").select_option("bo")
+    await page.get_by_role("button", name="Switch").click()
+    waiting = int(await page.locator("#count").inner_text())
+    await page.goto(f"{served.base}/approvals/{approval}")
+    await page.get_by_role("button", name="Approve").click()
+    await expect(page.locator(".receipt.own")).to_contain_text("You approved, 1 of 2")
+    await expect(page.locator(".receipt.own")).to_contain_text("Nothing runs until the others have answered.")
+    await expect(page.locator(".receipt.own")).to_be_in_viewport()
+    await expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+    await expect(page.get_by_role("button", name="Deny")).to_be_hidden()
+    if screenshots := os.environ.get("SIGNOFF_SCREENSHOTS"):
+        await page.screenshot(path=f"{screenshots}/voted-{size[0]}-{scripts}.png")
+    if scripts:
+        assert await axe_findings(page, size) == []
+    await page.goto(f"{served.base}/")
+    if screenshots:
+        await page.screenshot(path=f"{screenshots}/list-{size[0]}-{scripts}.png")
+    await expect(page.locator("#count")).to_have_text(str(waiting - 1))
+    parts = await page.locator(".rows > li").all_inner_texts()
+    at = next(number for number, each in enumerate(parts) if each.startswith("Waiting for others"))
+    assert "Pay 420 EUR to Ana" in parts[at + 1]
+    await page.goto(f"{served.base}/approvals/{approval}")
+    await page.get_by_text("Change your answer").click()
+    await page.get_by_role("button", name="Deny").click()
+    await expect(page.locator(".receipt")).to_contain_text("Denied by Bo (you)")
+    assert await served.rig.runs(approval) == 0

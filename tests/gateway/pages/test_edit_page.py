@@ -159,7 +159,7 @@ async def test_with_two_approvals_the_others_are_asked_about_the_new_version(gat
         assert "Others are asked about your version" in words(review.text)
         counted = words((await confirmed(page, approval, review)).text)
         assert "1 of 2 approvals" in counted
-        assert "Your answer is counted" in counted
+        assert "You approved, 1 of 2" in counted
         await as_person(page, "bo")
         card = (await page.get(f"/approvals/{approval}")).text
         text = words(card)

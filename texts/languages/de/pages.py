@@ -59,6 +59,8 @@ TEXTS: Final[Mapping[str, str]] = {
     # What waits.
     "waiting.title": "Wartet auf Sie",
     "waiting.list": "Anfragen, die nächste Frist zuerst",
+    "waiting.needed": "Ihre Entscheidung nötig",
+    "waiting.others": "Wartet auf andere",
     "waiting.count.one": "{n} Anfrage wartet auf Ihre Antwort.",
     "waiting.count": "{n} Anfragen warten auf Ihre Antwort.",
     "waiting.none": "Nichts wartet auf Sie",

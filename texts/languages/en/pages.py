@@ -57,6 +57,8 @@ TEXTS: Final[Mapping[str, str]] = {
     # What waits.
     "waiting.title": "Waiting for you",
     "waiting.list": "Requests, soonest deadline first",
+    "waiting.needed": "Needs your decision",
+    "waiting.others": "Waiting for others",
     "waiting.count.one": "{n} request waits for your answer.",
     "waiting.count": "{n} requests wait for your answer.",
     "waiting.none": "Nothing waits for you",

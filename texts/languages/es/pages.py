@@ -59,6 +59,8 @@ TEXTS: Final[Mapping[str, str]] = {
     # What waits.
     "waiting.title": "A la espera de su respuesta",
     "waiting.list": "Solicitudes, la de plazo más próximo primero",
+    "waiting.needed": "Requiere su decisión",
+    "waiting.others": "A la espera de otras personas",
     "waiting.count.one": "{n} solicitud espera su respuesta.",
     "waiting.count": "{n} solicitudes esperan su respuesta.",
     "waiting.none": "Nada le espera",

@@ -59,6 +59,8 @@ TEXTS: Final[Mapping[str, str]] = {
     # What waits.
     "waiting.title": "Ce qui vous attend",
     "waiting.list": "Demandes, la plus proche échéance d’abord",
+    "waiting.needed": "À décider par vous",
+    "waiting.others": "En attente d'autres personnes",
     "waiting.count.one": "{n} demande attend votre réponse.",
     "waiting.count": "{n} demandes attendent votre réponse.",
     "waiting.none": "Rien ne vous attend",

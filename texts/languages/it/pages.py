@@ -59,6 +59,8 @@ TEXTS: Final[Mapping[str, str]] = {
     # What waits.
     "waiting.title": "In attesa di te",
     "waiting.list": "Richieste, prima quella con la scadenza più vicina",
+    "waiting.needed": "Richiede la tua decisione",
+    "waiting.others": "In attesa di altri",
     "waiting.count.one": "{n} richiesta attende la tua risposta.",
     "waiting.count": "{n} richieste attendono la tua risposta.",
     "waiting.none": "Nulla ti attende",

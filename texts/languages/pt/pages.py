@@ -59,6 +59,8 @@ TEXTS: Final[Mapping[str, str]] = {
     # What waits.
     "waiting.title": "À sua espera",
     "waiting.list": "Pedidos, o de prazo mais próximo primeiro",
+    "waiting.needed": "Precisa da sua decisão",
+    "waiting.others": "À espera de outras pessoas",
     "waiting.count.one": "{n} pedido espera a sua resposta.",
     "waiting.count": "{n} pedidos esperam a sua resposta.",
     "waiting.none": "Nada está à sua espera",
