@@ -29,7 +29,7 @@ with workflow.unsafe.imports_passed_through():
     from signoff.contracts.message import CallPart, Message
     from signoff.contracts.receipt import Receipt
     from signoff.contracts.turn import TurnError, TurnInput, TurnResult, TurnView
-    from signoff.workflows import options, outcomes
+    from signoff.workflows import options, outcomes, start_options
     from signoff.workflows.alarm import Alarm
     from signoff.workflows.approval_flow import ApprovalFlow
     from signoff.workflows.call_loop import CallLoop
@@ -199,6 +199,7 @@ class ActorTurn:
         if turn.engine > names.ENGINE:
             # An ordinary exception: the task is retried until a worker that knows this number takes it.
             raise RuntimeError(f"this turn needs engine {turn.engine}, this worker has {names.ENGINE}")
+        start_options.require_own_id(self._state.key)
         self._state.book.unwritten.add(self._begin_entry())
         for event in turn.session_events:
             self._state.book.unwritten.add(session_entry(*self._state.key, event))

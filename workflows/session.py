@@ -11,7 +11,7 @@ from temporalio.exceptions import ApplicationError, ChildWorkflowError, FailureE
 with workflow.unsafe.imports_passed_through():
     from signoff.approvals.approval_book import envelope_problem
     from signoff.contracts import names
-    from signoff.contracts.ids import TurnKey
+    from signoff.contracts.ids import SessionKey, TurnKey
     from signoff.contracts.limits import SESSION_BYTES
     from signoff.contracts.message import Message
     from signoff.contracts.session_messages import (
@@ -97,6 +97,7 @@ class Session:
         if session.engine > names.ENGINE:
             # An ordinary exception: the task is retried until a worker that knows this number takes it.
             raise RuntimeError(f"this session needs engine {session.engine}, this worker has {names.ENGINE}")
+        start_options.require_own_id(SessionKey(session.tenant_id, session.session_id))
         while not self._is_long():
             await self._step()
         await workflow.wait_condition(workflow.all_handlers_finished)

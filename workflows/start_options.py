@@ -1,13 +1,30 @@
 """Makes what a turn is started with beside its input, by whomever it is started."""
 
+from temporalio import workflow
 from temporalio.common import Priority, SearchAttributePair, TypedSearchAttributes
+from temporalio.exceptions import ApplicationError
 
 from signoff.contracts import names
 from signoff.contracts.content import text_of
+from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.message import Message, TextPart
 from signoff.contracts.session_messages import MailboxMessage
 from signoff.contracts.turn import TurnInput
 from signoff.workflows import temporal_metadata
+
+
+def require_own_id(key: TurnKey | SessionKey) -> None:
+    """Fail a workflow whose input names the turn or session of another workflow id.
+
+    Ids say who may read and answer. A workflow under another id would act for a turn that it is not.
+    """
+    own = workflow.info().workflow_id
+    if own != key.workflow_id:
+        raise ApplicationError(
+            f"workflow `{own}` has the input of `{key.workflow_id}`: start it under that id",
+            type="OtherWorkflowId",
+            non_retryable=True,
+        )
 
 
 def memo(turn: TurnInput, digest: str = "") -> dict[str, str]:

@@ -35,7 +35,10 @@ HEAVY = ("jsonschema", "yaml", "celpy", "cel_expr_python", "sqlalchemy", "httpx2
 
 
 def _history(path: Path) -> WorkflowHistory:
-    return WorkflowHistory.from_json(path.stem, json.loads(path.read_text()))
+    recorded = json.loads(path.read_text())
+    return WorkflowHistory.from_json(
+        recorded["events"][0]["workflowExecutionStartedEventAttributes"]["workflowId"], recorded
+    )
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")
