@@ -186,7 +186,7 @@ class Settings(BaseSettings):
     temporal_port: int = Field(default=7233, ge=1, le=65535)
     """The embedded server's port."""
     ui_port: int = Field(default=8233, ge=1, le=65535)
-    """The port of Temporal's own UI beside the embedded server."""
+    """The port of the proxy before Temporal's own UI."""
     temporal_ui: str = Field(default="", pattern=r"^(https?://[^\s\"'<>]+)?$")
     """Where people reach Temporal's UI; empty is the embedded server's, and in production no link."""
     temporal_binary: Path | None = None

@@ -52,6 +52,7 @@ COMMANDS: Final = {
         "signoff.cli.local.codec",
         "Run the codec server, by which Temporal's UI and command line read payloads.",
     ),
+    "temporal-ui": ("signoff.cli.local.temporal_ui", "Run the proxy that keeps web pages away from Temporal's UI."),
     "doctor": ("signoff.cli.local.doctor", "Check this installation and say what to repair."),
 }
 """Command -> its module and what it does. A module is imported when a command of it is run: help stays quick."""

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import os
 import random
+import secrets
 import shutil
 import signal
 import socket
@@ -15,6 +16,7 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import IO, Final
 
@@ -84,6 +86,8 @@ class ServerOptions:
     """The port that it listens on."""
     ui_port: int | None = 8233
     """The port of Temporal's UI; None starts the server without it."""
+    ui_host: str = LOOPBACK
+    """The address of Temporal's UI, see `hidden_ui_address`."""
     codec_url: str = ""
     """Where the pages of Temporal's UI have payloads decrypted; "" where nothing is encrypted."""
     binary: Path | None = None
@@ -133,7 +137,7 @@ class ServerHandle:
     @property
     def ui_url(self) -> str | None:
         """The URL of Temporal's own UI, or None when the server runs without it."""
-        return None if self.options.ui_port is None else f"http://{LOOPBACK}:{self.options.ui_port}"
+        return None if self.options.ui_port is None else f"http://{self.options.ui_host}:{self.options.ui_port}"
 
     @property
     def pid(self) -> int:
@@ -190,7 +194,7 @@ async def start_server(options: ServerOptions) -> ServerHandle:
     # Asked here, as the server would tell of it in its log alone, and without the name of a setting.
     _require_free(options.port, "SIGNOFF_TEMPORAL_PORT")
     if options.ui_port is not None:
-        _require_free(options.ui_port, "SIGNOFF_UI_PORT")
+        _require_free(options.ui_port, "SIGNOFF_UI_PORT", options.ui_host)
     with _open_files(options) as (lock, log):
         process = await asyncio.create_subprocess_exec(
             *_launch(binary),
@@ -223,15 +227,19 @@ def server_arguments(options: ServerOptions) -> list[str]:
             f"history.transferProcessorMaxPollRPS={POLL_RATE}",
             # A worker that completes a task gets the activity which follows in the same answer, without matching.
             "system.enableActivityEagerExecution=true",
+            # The server opens an HTTP API beside gRPC, which takes cross-site posts of any web page. No client has
+            # this name, so the API refuses every request.
+            f'frontend.httpAllowedHosts=["{secrets.token_hex(16)}.invalid"]',
         ],
     }
     if options.fair:
         values["--dynamic-config-value"].append("matching.enableFairness=true")
     if options.time_skipping:
         values["--dynamic-config-value"].append("frontend.WorkflowTimeSkippingEnabled=true")
-    ui = ["--headless"] if options.ui_port is None else ["--ui-port", str(options.ui_port), "--ui-disable-news-fetch"]
-    if options.ui_port is not None and options.codec_url:
-        ui += ["--ui-codec-endpoint", options.codec_url]
+    ui = ["--headless"]
+    if options.ui_port is not None:
+        ui = ["--ui-ip", options.ui_host, "--ui-port", str(options.ui_port), "--ui-disable-news-fetch"]
+        ui += ["--ui-codec-endpoint", options.codec_url] if options.codec_url else []
     arguments = ["server", "start-dev", "--ip", LOOPBACK, "--port", str(options.port), *ui, "--log-level", "warn"]
     # What a person has set for their own `temporal` program must not reach this server.
     arguments += ["--disable-config-file", "--disable-config-env", "--db-filename", str(options.db_file)]
@@ -291,6 +299,22 @@ def free_port() -> int:
             _GIVEN_PORTS.add(port)
             return port
     raise OSError(f"none of {_PORTS_TRIED} ports of {LOOPBACK} that were tried is free")
+
+
+def hidden_ui_address() -> tuple[str, int]:
+    """Return a host and port for Temporal's UI that a web page cannot guess. Raises `OSError` where no port is free.
+
+    The UI answers every host name, so a page that rebinds its name reads it wherever it finds it. Linux routes all of
+    127.0.0.0/8 to itself: one address and port among 2**37. Elsewhere 127.0.0.1 alone exists, and the port is random.
+    """
+    port = free_port()
+    host = str(IPv4Address(int(IPv4Address("127.1.0.0")) + secrets.randbelow(254 << 16)))
+    with socket.socket() as probe:
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return LOOPBACK, port
+    return host, port
 
 
 async def connect(
@@ -545,12 +569,12 @@ def _newest_program(folder: Path) -> Path:
     return max(folder.glob("temporal-*"), key=os.path.getmtime).absolute()
 
 
-def _require_free(port: int, variable: str) -> None:
+def _require_free(port: int, variable: str, host: str = LOOPBACK) -> None:
     with socket.socket() as probe:
         # As the server will: connections of the last one that linger in TIME_WAIT must not look like a listener.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((LOOPBACK, port))
+            probe.bind((host, port))
         except OSError:
             raise ServerUnavailable(
                 f"port {port} is taken, so the embedded server cannot start: stop what listens there, choose another "

@@ -5,7 +5,7 @@ import os
 import shlex
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -17,6 +17,7 @@ from signoff.approvals.argument_rows import plural
 from signoff.cli.local.codec import running_codec
 from signoff.cli.local.gateway import running_gateway
 from signoff.cli.local.installation import LocalInstallation, find_installation, server_is_configured, write_running
+from signoff.cli.local.temporal_ui import running_ui_proxy
 from signoff.cli.local.tools import inventory_table
 from signoff.cli.local.worker import running_worker
 from signoff.cli.terminal.log_setup import process_log
@@ -33,7 +34,15 @@ from signoff.registry.catalog import Catalog
 from signoff.registry.gates.inventory import inventory
 from signoff.store.questions.request_lists import RequestLists
 from signoff.store.store import Store, make_state_dir, working_store
-from signoff.temporal.embedded_server import ServerHandle, ServerOptions, connect, ensure_search_attributes, run_server
+from signoff.temporal.embedded_server import (
+    LOOPBACK,
+    ServerHandle,
+    ServerOptions,
+    connect,
+    ensure_search_attributes,
+    hidden_ui_address,
+    run_server,
+)
 from signoff.temporal.encryption import Encryption
 
 DATABASE_NAME: Final = "temporal.db"
@@ -52,11 +61,9 @@ class DevServer:
     client: Client
     address: str
     handle: ServerHandle | None
-
-    @property
-    def ui_url(self) -> str | None:
-        """Temporal's own UI, where it is ours to know."""
-        return self.handle.ui_url if self.handle is not None else None
+    ui_url: str | None = None
+    """The address of the proxy before Temporal's own UI."""
+    ui_task: asyncio.Task[None] | None = None
 
 
 @app.command()
@@ -141,10 +148,12 @@ async def _server(
         await ensure_search_attributes(client)
         yield DevServer(client, client.service_client.config.target_host, None)
         return
+    ui_host, ui_port = hidden_ui_address()
     options = ServerOptions(
         db_file=settings.state_dir / DATABASE_NAME,
         port=settings.temporal_port,
-        ui_port=settings.ui_port if ui else None,
+        ui_host=ui_host,
+        ui_port=ui_port if ui else None,
         codec_url=settings.codec_url if settings.encryption else "",
         binary=settings.temporal_binary,
         durable=settings.durable,
@@ -152,7 +161,12 @@ async def _server(
         retention_days=settings.retention,
     )
     async with run_server(options) as handle:
-        yield DevServer(await handle.connect(encryption), handle.address, handle)
+        server = DevServer(await handle.connect(encryption), handle.address, handle)
+        if handle.ui_url is None:
+            yield server
+            return
+        async with running_ui_proxy(settings, handle.ui_url, LOOPBACK) as task:
+            yield replace(server, ui_url=f"http://{LOOPBACK}:{settings.ui_port}", ui_task=task)
 
 
 @asynccontextmanager
@@ -163,7 +177,7 @@ async def _watch_server(server: DevServer) -> AsyncIterator[tuple[asyncio.Task[N
         return
     task = asyncio.create_task(_wait_until_ended(server.handle))
     try:
-        yield (task,)
+        yield (task, server.ui_task) if server.ui_task is not None else (task,)
     finally:
         task.cancel()
 

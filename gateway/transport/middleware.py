@@ -4,9 +4,8 @@ errors that nobody expected by one sentence with an id, under which the log has 
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
@@ -16,13 +15,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.responses import Fault
 from signoff.gateway.transport.body_limit import READING, refuse
+from signoff.gateway.transport.own_names import OwnNames
 from signoff.settings import Settings
 
 _log = logging.getLogger(__name__)
 
 Answer = Callable[[Request, Fault, int], Awaitable[Response]]
 
-LOOPBACK_NAMES: Final = frozenset(("localhost", "127.0.0.1", "::1"))
 API: Final = "/v1/"
 PEERS: Final = "/a2a/"
 """Begins the addresses at which other agents speak to actors."""
@@ -60,8 +59,7 @@ class RequestGuard:
 
     def __init__(self, app: ASGIApp, settings: Settings, origins: Collection[str] = ()) -> None:
         self._app = app
-        self._origins = frozenset(origins)
-        self._hosts = LOOPBACK_NAMES | _host_names((settings.public_url, f"//{_bracket(settings.host)}"))
+        self._names = OwnNames(settings.host, settings.public_url, origins)
         self._public = settings.public_url
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -82,9 +80,7 @@ class RequestGuard:
         await self._app(scope, receive, sealed)
 
     def _refusal(self, method: str, path: str, headers: Headers) -> tuple[int, str, str] | None:
-        host = headers.get("host", "")
-        # The name alone, without the port: it is the name that was rebound, and a port may be forwarded.
-        if _name(f"//{host}") not in self._hosts:
+        if not self._names.has_host(headers):
             return 421, "foreign_host", "this gateway does not answer under that name; see the setting `public_url`"
         if "transfer-encoding" in headers:
             # h11 parses each chunk in Python, however small: a stranger's cost us seconds (`connection_limit.py`).
@@ -93,7 +89,8 @@ class RequestGuard:
             if headers.get("content-length", "0") != "0":
                 return 400, "body", "a request that changes nothing has no body"
             return None
-        if not self._from_here(path, headers, host):
+        # Our own forms send `Origin: null`, because of their referrer policy. The form's token decides then.
+        if not self._names.is_own_page(headers, null_passes=not path.startswith(API)):
             return 403, "cross_site", "requests from other sites are refused"
         # Pages elsewhere may send forms and plain text unasked, but JSON only after a CORS preflight, which fails here.
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -104,23 +101,6 @@ class RequestGuard:
         if path.startswith((API, PEERS, MCP, ACCESS, AAP)) and kind != "application/json" and not is_bare:
             return 415, "content_type", "send JSON, with the header `Content-Type: application/json`"
         return None
-
-    def _from_here(self, path: str, headers: Headers, host: str) -> bool:
-        if headers.get("origin") in self._origins:
-            return True
-        # Browsers write `Sec-` headers themselves and let no script do it; programs and old browsers send none.
-        # `same-site` is refused as well: another host below the same domain is a stranger.
-        site = headers.get("sec-fetch-site")
-        if site not in (None, "same-origin", "none"):
-            return False
-        origin = headers.get("origin")
-        if origin is None:
-            return True
-        if origin == "null":
-            # Our own pages send this with a form, because of their referrer policy; the form's token decides then.
-            return site == "same-origin" or not path.startswith(API)
-        # Behind a proxy the host may be another than the browser sees; one that is not ours was refused above.
-        return origin == self._public or urlsplit(origin).netloc.lower() == host.lower()
 
 
 def _seal(send: Send, path: str, *, secure: bool) -> Send:
@@ -137,23 +117,6 @@ def _seal(send: Send, path: str, *, secure: bool) -> Send:
         await send(message)
 
     return sending
-
-
-def _host_names(addresses: Iterable[str]) -> frozenset[str]:
-    # The two wildcards say where to listen, not under which name anybody comes.
-    return frozenset(name for name in map(_name, addresses) if name not in ("", "0.0.0.0", "::"))
-
-
-def _name(address: str) -> str:
-    try:
-        # urlsplit raises for half an IPv6 address; what has no name is never one of ours.
-        return (urlsplit(address).hostname or "").lower()
-    except ValueError:
-        return ""
-
-
-def _bracket(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def unexpected_receipt(approval_id: str, error: Exception) -> Receipt:

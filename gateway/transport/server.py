@@ -8,7 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from signoff.contracts.limits import CONNECTIONS, IDLE_SECONDS
 from signoff.gateway.live import Live
@@ -23,7 +23,7 @@ GRACE_SECONDS: Final = 5
 
 
 async def serve(
-    app: FastAPI,
+    app: Starlette,
     host: str,
     port: int,
     *,
@@ -50,7 +50,7 @@ async def serve(
 
 @contextlib.asynccontextmanager
 async def running_server(
-    app: FastAPI, host: str, port: int, *, setting: str = "SIGNOFF_PORT"
+    app: Starlette, host: str, port: int, *, setting: str = "SIGNOFF_PORT"
 ) -> AsyncIterator[asyncio.Task[None]]:
     """Serves `app`, which answers when the block begins, until it ends. Raises as `serve`."""
     stop, ready = asyncio.Event(), asyncio.Event()
@@ -91,7 +91,7 @@ def allow_connections() -> int:
 class _Server(HttpServer):
     """Says when it answers, and ends live streams before it waits for requests."""
 
-    def __init__(self, app: FastAPI, ready: Callable[[], None] | None) -> None:
+    def __init__(self, app: Starlette, ready: Callable[[], None] | None) -> None:
         super().__init__(
             app,
             http=BoundedConnection,
