@@ -74,6 +74,8 @@ class Box:
     postgres: str
     server: ServerHandle
     env: dict[str, str]
+    ui: str = ""
+    """Where Temporal's UI listens, in place of the service `temporal-ui`."""
     ports: dict[str, int] = field(default_factory=lambda: {name: free_port() for name in PUBLISHED})
     metrics: dict[str, int] = field(default_factory=lambda: defaultdict(free_port))
 
@@ -103,7 +105,7 @@ class Box:
         """What a service runs; what its image does where the file says nothing."""
         service = self.services[name]
         entry = service.get("entrypoint") or json.loads(_ENTRYPOINT.findall((ROOT / "Dockerfile").read_text())[0])
-        return [*entry, *service["command"]]
+        return [*entry, *(each.replace("http://temporal-ui:8080", self.ui) for each in service["command"])]
 
     def check_command(self, name: str) -> list[str]:
         """The health check of a service."""

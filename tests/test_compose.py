@@ -24,6 +24,7 @@ from signoff.temporal.embedded_server import (
     ServerOptions,
     find_temporal,
     free_port,
+    hidden_ui_address,
     run_server,
     server_arguments,
 )
@@ -93,6 +94,7 @@ def test_each_service_is_told_its_own_password_alone() -> None:
         "temporal": {"TEMPORAL_PASSWORD"},
         "temporal-namespace": set(),
         "temporal-ui": set(),
+        "signoff-temporal-ui": set(),
         "signoff-init": {"OWNER_PASSWORD"},
         "signoff-worker": {"WORKER_PASSWORD"},
         "signoff-gateway": {"GATEWAY_PASSWORD"},
@@ -147,7 +149,7 @@ def test_no_setting_of_sign_ins_and_tenants_is_left_in_the_environment_file() ->
 
 def test_every_name_the_environment_gives_is_a_setting() -> None:
     """A misspelt SIGNOFF_ variable would be silently off in the box."""
-    services = ("signoff-init", *PROCESSES)
+    services = ("signoff-init", "signoff-temporal-ui", *PROCESSES)
     from_file = {name for each in services for name in SERVICES[each]["environment"] if name.startswith("SIGNOFF_")}
     code = "from signoff.settings import Settings; print(*Settings.model_fields)"
     fields = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
@@ -192,6 +194,23 @@ def test_temporal_switches_on_what_the_embedded_server_does() -> None:
     values = yaml.safe_load(COMPOSE["configs"][source]["content"])
     on = {name for name, given in values.items() if given == [{"value": True, "constraints": {}}]}
     assert on == switched == {"matching.enableFairness", "system.enableActivityEagerExecution"}
+    (closed,) = values["frontend.httpAllowedHosts"]
+    assert [name.endswith(".invalid") for name in closed["value"]] == [True]
+
+
+def test_temporals_ui_is_reached_through_the_proxy_alone() -> None:
+    ui, proxy = SERVICES["temporal-ui"], SERVICES["signoff-temporal-ui"]
+    assert ("ports" in ui, ui["networks"]) == (False, ["temporal-ui"])
+    assert COMPOSE["networks"]["temporal-ui"] == {
+        "internal": True,
+        "driver_opts": {"com.docker.network.bridge.inhibit_ipv4": "true"},
+    }
+    members = {name for name, service in SERVICES.items() if "temporal-ui" in service.get("networks", ())}
+    assert members == {"temporal-ui", "signoff-temporal-ui", "temporal"}
+    assert proxy["ports"] == ["127.0.0.1:8080:8080"]
+    assert (
+        proxy["environment"]["SIGNOFF_TEMPORAL_UI"] == SERVICES["signoff-codec"]["environment"]["SIGNOFF_TEMPORAL_UI"]
+    )
 
 
 @pytest.mark.postgres
@@ -278,6 +297,32 @@ async def test_the_processes_start_and_are_well(box: Box) -> None:
         assert all(check["ok"] for found in doctors for check in found)
     finally:
         codes = [await each.stop() for each in started.values()]
+    assert codes == [0, 0, 0]
+
+
+@pytest.mark.postgres
+@pytest.mark.timeout(300)
+async def test_every_published_port_refuses_a_rebound_name(box: Box, tmp_path: Path) -> None:
+    await box.run("signoff-init")
+    host, port = hidden_ui_address()
+    options = ServerOptions(tmp_path / "temporal.db", port=free_port(), ui_host=host, ui_port=port)
+    async with run_server(options) as server:
+        there = Box(box.folder, box.postgres, server, {}, f"http://{host}:{port}", ports=box.ports)
+        await there.run("temporal-namespace")
+        published = {"signoff-gateway": "8300", "signoff-codec": "8301", "signoff-temporal-ui": "8080"}
+        started = {name: await there.start(name) for name in published}
+        try:
+            await asyncio.gather(*(there.healthy(name, each) for name, each in started.items()))
+            async with httpx2.AsyncClient(timeout=60) as http:
+                for name, inside in published.items():
+                    base = f"http://127.0.0.1:{there.ports[inside]}"
+                    own = await http.get(f"{base}/healthz")
+                    rebound = await http.get(f"{base}/healthz", headers={"host": f"evil.example:{inside}"})
+                    assert (own.status_code, rebound.status_code) == (200, 421), name
+                listed = await http.get(f"http://127.0.0.1:{there.ports['8080']}/api/v1/namespaces")
+                assert "namespaces" in listed.json()
+        finally:
+            codes = [await each.stop() for each in started.values()]
     assert codes == [0, 0, 0]
 
 

@@ -55,6 +55,7 @@ PLACES: Final = {
         "serviceAccount": "signoff",
     },
 }
+PLACES_WITH_UI: Final = {"temporalUiProxy": {"upstream": "http://temporal-web.temporal:8080"}}
 PROCESSES: Final = ("worker", "gateway", "codec")
 
 
@@ -258,6 +259,23 @@ def test_the_values_of_the_document_are_right() -> None:
         "SIGNOFF_STORE_URL": "signoff-worker",
         "TEMPORAL_API_KEY": "temporal-key",
     }
+
+
+def test_proxy_before_temporals_ui_has_no_secret_and_no_ingress() -> None:
+    """The UI asks for no sign-in, so the chart makes no way to it from outside the cluster."""
+    made = render(PLACES["with everything"] | PLACES_WITH_UI)
+    for each in made:
+        kubernetes_validate.validate(each, KUBERNETES[-1], strict=True)
+    pod = pods(made)["temporal-ui"]
+    (container,) = pod["containers"]
+    assert container["args"] == ["temporal-ui", "http://temporal-web.temporal:8080"]
+    told = plain_env(pod)
+    assert (told["SIGNOFF_TEMPORAL_UI"], told["SIGNOFF_UI_PORT"]) == (VALUES["temporalUi"], "8080")
+    assert set(told) <= {f"SIGNOFF_{field.upper()}" for field in Settings.model_fields}
+    assert (secrets_of(pod), {each["name"] for each in pod["volumes"]}) == ({}, {"state", "tmp"})
+    (ingress,) = [each for each in made if each["kind"] == "Ingress"]
+    assert "temporal-ui" not in str(ingress)
+    assert "signoff-temporal-ui" in {each["metadata"]["name"] for each in made if each["kind"] == "Service"}
 
 
 def test_the_chart_is_of_this_version() -> None:
