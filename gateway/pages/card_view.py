@@ -12,6 +12,7 @@ from signoff.contracts.ids import show_code
 from signoff.engine.kill_switch import OPERATOR
 from signoff.gateway.approvals.decisions import can_remember, eligibility_for
 from signoff.gateway.approvals.secret_masks import masked_args
+from signoff.gateway.approvals.value_tables import ValueTable
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.pages.call_view import CallLine
 from signoff.gateway.pages.timeline_view import (
@@ -87,7 +88,7 @@ class CardPage:
     version: str
     state: str
     doubt: bool
-    rows: tuple[Row, ...]
+    rows: tuple[Row | ValueTable, ...]
     count: int
     note: str
     rule: str

@@ -28,7 +28,7 @@ from signoff.gateway.pages.decision_form import SPANS, USES, author_of, draft_in
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.first_run import first_run
 from signoff.gateway.pages.form_fields import read_form
-from signoff.gateway.pages.value_view import open_values
+from signoff.gateway.pages.value_view import read_page, show_page
 from signoff.gateway.pages.visitor import Visitor
 from signoff.texts.catalogue import text
 from signoff.texts.endings import receipt_words
@@ -100,11 +100,21 @@ async def show_card(request: Request, approval: str, site: CurrentSite, visitor:
 
 @router.get("/approvals/{approval}/values", dependencies=[PAGE_READ])
 async def show_values(request: Request, approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """A page of every value of a request; who opened all of them may approve what its card does not show whole."""
+    """Show a page of every value of a request."""
     own_approval(visitor, approval)
     loaded = await site.conversations.load(approval, visitor.person)
-    context = await open_values(site.deps, loaded, visitor, request)
+    context = await show_page(site.deps, loaded, visitor, visitor, request)
     return site.renderer.page("values.html", visitor, nav="waiting", back=f"/approvals/{approval}", **context)
+
+
+@router.post("/approvals/{approval}/values", dependencies=[PAGE_DECIDE])
+async def read_values(request: Request, approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """Record a page of values as read. An approver of a card that is not whole reads every page first."""
+    own_approval(visitor, approval)
+    loaded = await site.conversations.load(approval, visitor.person)
+    following = await read_page(site.deps, loaded, visitor, visitor, request)
+    card = f"/approvals/{approval}"
+    return RedirectResponse(f"{card}/values{following}" if following else f"{card}#decide", status_code=303)
 
 
 @router.post("/approvals/{approval}/decide", dependencies=[PAGE_DECIDE])

@@ -25,7 +25,7 @@ from signoff.gateway.pages.card_view import CardPage
 from signoff.gateway.pages.decision_form import author_of, draft_in, typing_note
 from signoff.gateway.pages.dependencies import CurrentSite, Site
 from signoff.gateway.pages.form_fields import read_form
-from signoff.gateway.pages.value_view import open_values
+from signoff.gateway.pages.value_view import read_page, show_page
 from signoff.gateway.pages.visitor import Visitor
 from signoff.texts.catalogue import text
 from signoff.texts.endings import receipt_words
@@ -96,13 +96,24 @@ async def decide_by_link(request: Request, written: str, site: CurrentSite) -> R
 
 @router.get("/link/{written}/values", dependencies=[OPEN_PAGE])
 async def show_link_values(request: Request, written: str, site: CurrentSite) -> Response:
-    """A page of every value of the request, which counts as opened by whom the link was sent to."""
+    """Show a page of every value of the request."""
     opened = await _open_link(site, request, written)
     await _card(site, opened)
     loaded = await site.deps.requests.load(opened.link.approval)
-    context = await open_values(site.deps, loaded, opened.visitor, request)
+    context = await show_page(site.deps, loaded, opened.visitor, opened.visitor, request)
     browser = opened.visitor.browser
     return site.renderer.page("values.html", browser, nav="link", back=f"/link/{written}", **context)
+
+
+@router.post("/link/{written}/values", dependencies=[OPEN_PAGE])
+async def read_link_values(request: Request, written: str, site: CurrentSite) -> Response:
+    """Record a page of values as read by the link's recipient."""
+    opened = await _open_link(site, request, written)
+    await _card(site, opened)
+    loaded = await site.deps.requests.load(opened.link.approval)
+    following = await read_page(site.deps, loaded, opened.visitor, opened.visitor, request)
+    page = f"/link/{written}"
+    return RedirectResponse(f"{page}/values{following}" if following else f"{page}#decide", status_code=303)
 
 
 async def _open_link(site: Site, request: Request, written: str) -> OpenedLink:

@@ -11,12 +11,17 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from signoff.approvals.argument_rows import find
+from signoff.approvals.unseen_values import FullValue
 from signoff.contracts.approval import ApprovalRequest, CardRow
 from signoff.contracts.limits import ARGUMENTS_BYTES
 from signoff.formats.visible_text import ELLIPSIS, MARK, NEWLINE, scalar_line
+from signoff.gateway.approvals.secret_masks import masked_args
 from signoff.gateway.approvals.value_check import open_page, unopened_pages, value_pages
+from signoff.gateway.approvals.value_tables import CELL_CHARS, Cell, ValueTable, find_tables
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.pages.visitor import Visitor
+from signoff.gateway.errors import BadRequest
+from signoff.gateway.pages.form_fields import read_form
+from signoff.gateway.pages.visitor import Browser, Visitor
 from signoff.store.request_reader import LoadedRequest
 from signoff.texts.catalogue import text
 from signoff.texts.formatter import Formatter
@@ -56,9 +61,17 @@ class Row:
     """Whether it is a remark."""
 
 
-def value_rows(request: ApprovalRequest, args: Any, formatter: Formatter) -> tuple[Row, ...]:
-    """Returns the rows of a card. `args` are its arguments with secret ones masked, None where they are not known."""
-    return tuple(_row(row, request, args, formatter) for row in request.card.rows)
+def value_rows(request: ApprovalRequest, args: Any, formatter: Formatter) -> tuple[Row | ValueTable, ...]:
+    """Return the rows of a card, lists of objects as tables.
+
+    `args` are its arguments with secret ones masked, `None` where they are not known.
+    """
+    rows = [_row(row, request, args, formatter) for row in request.card.rows]
+    cells = [
+        Cell(drawn.name, row.label, row.value, is_short=not (row.lines or row.length) and len(row.value) <= CELL_CHARS)
+        for drawn, row in zip(request.card.rows, rows, strict=True)
+    ]
+    return tuple(rows[part] if isinstance(part, int) else part for part in find_tables(cells, args, formatter))
 
 
 def values_count(request: ApprovalRequest) -> int:
@@ -106,29 +119,68 @@ def _is_code(row: CardRow) -> bool:
     return row.format == "string" and bool(words) and words[-1].lower() in _CODE_NAMES
 
 
-async def open_values(deps: GatewayDeps, loaded: LoadedRequest, visitor: Visitor, request: Request) -> dict[str, Any]:
-    """Builds the context of `values.html` for the page that `request` names, the first where it names none.
+async def show_page(
+    deps: GatewayDeps, loaded: LoadedRequest, visitor: Visitor, reader: Browser, request: Request
+) -> dict[str, Any]:
+    """Return the context of `values.html` for the page that `request` names, the first where it names none.
 
-    That this visitor opened it is written down. Raises `StoreUnavailable`.
+    `reader` is the browser that the page's form belongs to. Raises `StoreUnavailable`.
     """
     pages = value_pages(loaded)
-    page = min(max(_number(request.query_params.get("page", "")), 1), len(pages))
-    # A page that a browser fetches before anybody asked for it was opened by nobody.
-    fetched = "prefetch" in request.headers.get("sec-purpose", "") or "purpose" in request.headers
-    waits = loaded.request.state == "pending" and not loaded.request.card.whole
-    if waits and not fetched:
-        await open_page(deps.store, loaded, visitor.person, page)
-    left = await unopened_pages(deps.store, loaded, visitor.person) if waits else 0
-    language = visitor.formatter.language
+    page = _page_number(request.query_params.get("page", ""), len(pages))
+    asks = _must_be_read(loaded)
+    left = await unopened_pages(deps.store, loaded, visitor.person) if asks else 0
     return {
         "effect": loaded.request.card.effect,
-        "values": pages[page - 1],
+        "parts": _page_parts(pages[page - 1], masked_args(loaded.args, loaded.request.secrets), visitor.formatter),
         "total": sum(map(len, pages)),
         "page": page,
         "pages": len(pages),
         "address": request.url.path,
-        "left": text("card.values.left" if left else "card.values.done", language) if waits else "",
+        "left": text("card.values.left" if left else "card.values.done", visitor.formatter.language) if asks else "",
+        "read_token": reader.token(_purpose(loaded, page)) if left else "",
     }
+
+
+async def read_page(
+    deps: GatewayDeps, loaded: LoadedRequest, visitor: Visitor, reader: Browser, request: Request
+) -> str:
+    """Record that the visitor read a page to its end; return the query of the next page, "" after the last.
+
+    The form stands below the last line of the page. Raises `BadRequest` for a form of another page or question, and
+    `StoreUnavailable`.
+    """
+    form = await read_form(request)
+    pages = len(value_pages(loaded))
+    page = _page_number(str(form.get("page", "")), pages)
+    if not reader.opened(str(form.get("token", "")), _purpose(loaded, page)):
+        raise BadRequest(text("note.out_of_date", visitor.formatter.language), status=403)
+    if _must_be_read(loaded):
+        await open_page(deps.store, loaded, visitor.person, page)
+    if page < pages:
+        return f"?page={page + 1}"
+    return "?page=1" if await unopened_pages(deps.store, loaded, visitor.person) else ""
+
+
+def _must_be_read(loaded: LoadedRequest) -> bool:
+    return loaded.request.state == "pending" and not loaded.request.card.whole
+
+
+def _purpose(loaded: LoadedRequest, page: int) -> str:
+    return f"read {loaded.request.question_hash} {page}"
+
+
+def _page_parts(values: Sequence[FullValue], args: Any, formatter: Formatter) -> list[FullValue | ValueTable]:
+    cells = [Cell(each.name, each.label, each.text, is_short=not each.sha256 and _fits(each.text)) for each in values]
+    return [values[part] if isinstance(part, int) else part for part in find_tables(cells, args, formatter)]
+
+
+def _fits(shown: str) -> bool:
+    return len(shown) <= CELL_CHARS and "\n" not in shown
+
+
+def _page_number(written: str, pages: int) -> int:
+    return min(max(_number(written), 1), pages)
 
 
 def _number(written: str) -> int:

@@ -44,6 +44,18 @@ async def all_pages(browser: Browser, approval: str) -> list[str]:
     return found
 
 
+async def read_all(browser: Browser, approval: str) -> int:
+    """Confirm each page of values at its end; return the number of pages."""
+    path, number = f"/approvals/{approval}/values", 0
+    address = path
+    while address.startswith(path):
+        page = await browser.http.get(address)
+        answer = await browser.http.post(path, data=form_fields(page.text, path))
+        assert answer.status_code == 303
+        address, number = answer.headers["location"], number + 1
+    return number
+
+
 async def test_what_was_not_opened_cannot_be_approved_on_the_page(site: AttackSite) -> None:
     """The card's first page does not have the last line of the order: what its form sends approves nothing.
 
@@ -67,7 +79,13 @@ async def test_every_value_can_be_reached_from_the_card(site: AttackSite) -> Non
     to, bo = payee(), await site.browser("bo")
     key = await long_order(site, to)
     await site.person("ana").waiting(approval_id(key))
-    assert any(has_last(text) for text in await all_pages(bo, approval_id(key)))
+    pages = await all_pages(bo, approval_id(key))
+    assert any(has_last(text) for text in pages)
+    assert all("Sum of 300 102,989 1,000,299" in text for text in pages if "Every value of this call" in text)
+    _, fields = await bo.open(approval_id(key))
+    await bo.send(approval_id(key), fields)
+    assert site.ledger(to) == [], "the pages were shown, and not read to their end"
+    assert await read_all(bo, approval_id(key)) == 2
     _, fields = await bo.open(approval_id(key))
     assert (await bo.send(approval_id(key), fields)).status_code == 303
     await site.person("rui").result(key)

@@ -148,7 +148,7 @@ async def test_what_is_not_read_to_the_end_says_so_until_it_is(window: Open, ser
     await expect(page.get_by_text("not read to the end")).to_be_hidden()
     await expect(page.locator(".whole bdi")).to_contain_text("and id <> 29")
     await page.locator(".choices").get_by_role("link", name="See every value").click()
-    await page.get_by_role("link", name="Back to the card").last.click()
+    await page.get_by_role("button", name="I have read this page").click()
     await expect(page.get_by_role("button", name="Approve")).to_be_visible()
 
 

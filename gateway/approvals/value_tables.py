@@ -1,0 +1,143 @@
+"""Groups the values of lists of objects into tables with a header, a row for each object and sums."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+from signoff.approvals.argument_rows import find, keys_from_name
+from signoff.texts.formatter import Formatter
+
+COLUMNS: Final = 6
+"""Wider lists stay one value a line: a phone has no room for more columns."""
+CELL_CHARS: Final = 60
+ELLIPSIS: Final = "…"
+_SEPARATOR: Final = " / "
+_LEAST_OBJECTS: Final = 2
+_NAMES_OF_IDS: Final = frozenset(
+    (
+        "account",
+        "code",
+        "id",
+        "index",
+        "line",
+        "no",
+        "nr",
+        "number",
+        "phone",
+        "port",
+        "position",
+        "version",
+        "year",
+        "zip",
+    )
+)
+"""Number columns that count nothing: they have no sum and no separators."""
+_ABSENT: Final = object()
+
+
+class Cell(NamedTuple):
+    """One value of a flat list of values, in the order of the arguments."""
+
+    name: str
+    """The dotted name."""
+    label: str
+    """The label, with the labels of its parents."""
+    text: str
+    """The value as shown."""
+    is_short: bool
+    """Whether the value is whole and fits a cell."""
+
+
+@dataclass(frozen=True)
+class ValueTable:
+    """A list of objects."""
+
+    label: str
+    columns: tuple[str, ...]
+    numeric: tuple[bool, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+    """For each object its number, from 1, and its cells."""
+    sums: tuple[str, ...]
+    """The sum of each number column over the whole list, "" for other columns; empty without a number column."""
+    total: int
+    """The number of objects in the list."""
+
+
+def find_tables(cells: Sequence[Cell], args: Any, formatter: Formatter) -> list[int | ValueTable]:
+    """Return the cells by their index, with runs of objects replaced by tables."""
+    found: list[int | ValueTable] = []
+    uneven = {each for cell in cells if not _list_of(cell) for each in _lists_around(cell)}
+    places = [place if (place := _list_of(cell)) not in uneven else () for cell in cells]
+    for place, run in groupby(range(len(cells)), key=places.__getitem__):
+        numbers = list(run)
+        table = _table([cells[at] for at in numbers], args, formatter) if place else None
+        found += [table] if table else numbers
+    return found
+
+
+def _list_of(cell: Cell) -> tuple[str, ...]:
+    """Return the keys of the list that holds the cell's object; empty for other values."""
+    keys = keys_from_name(cell.name)
+    is_field = cell.is_short and len(keys) > _LEAST_OBJECTS and _is_index(keys[-2]) and not _is_index(keys[-1])
+    return tuple(keys[:-2]) if is_field else ()
+
+
+def _lists_around(cell: Cell) -> list[tuple[str, ...]]:
+    keys = keys_from_name(cell.name)
+    return [tuple(keys[:at]) for at, key in enumerate(keys) if _is_index(key)]
+
+
+def _table(cells: list[Cell], args: Any, formatter: Formatter) -> ValueTable | None:
+    texts: dict[int, dict[str, str]] = {}
+    columns: dict[str, str] = {}
+    for cell in cells:
+        *_, index, key = keys_from_name(cell.name)
+        texts.setdefault(int(index), {})[key] = cell.text
+        columns.setdefault(key, cell.label.rpartition(_SEPARATOR)[2])
+    prefix = cells[0].name.rsplit(".", 2)[0]
+    objects = find(args, prefix, _ABSENT) if isinstance(args, dict) else _ABSENT
+    if len(texts) < _LEAST_OBJECTS or len(columns) > COLUMNS or not isinstance(objects, list | tuple):
+        return None
+    # A page may begin in the middle of an object; the columns keep the order of the arguments.
+    order = [key for item in objects if isinstance(item, dict) for key in item]
+    if not columns.keys() <= set(order):
+        return None
+    columns = dict(sorted(columns.items(), key=lambda column: order.index(column[0])))
+    sums = {key: _sum(key, objects) for key in columns}
+    rows = tuple(
+        (str(index + 1), tuple(_text(key, objects[index], shown, sums[key], formatter) for key in columns))
+        for index, shown in texts.items()
+        if index < len(objects)
+    )
+    written = tuple("" if total is None else formatter.number(total, 0) for total in sums.values())
+    return ValueTable(
+        label=cells[0].label.rpartition(_SEPARATOR)[0].rpartition(" ")[0],
+        columns=tuple(columns.values()),
+        numeric=tuple(total is not None for total in sums.values()),
+        rows=rows,
+        sums=written if any(written) else (),
+        total=len(objects),
+    )
+
+
+def _text(key: str, item: Any, shown: dict[str, str], total: Decimal | None, formatter: Formatter) -> str:
+    if key not in shown:
+        # The card has no room for this value; the object has it all the same.
+        return ELLIPSIS if isinstance(item, dict) and key in item else ""
+    return shown[key] if total is None else formatter.number(Decimal(str(item[key])), 0)
+
+
+def _sum(key: str, objects: Sequence[Any]) -> Decimal | None:
+    """Return the sum of a column of quantities; `None` for any other column."""
+    values = [item.get(key) if isinstance(item, dict) else None for item in objects]
+    if _NAMES_OF_IDS & set(key.lower().replace("-", "_").split("_")) or key.endswith(("Id", "No", "Nr")):
+        return None
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return None
+    return sum((Decimal(str(value)) for value in values), Decimal(0))
+
+
+def _is_index(key: str) -> bool:
+    return key.isascii() and key.isdecimal()

@@ -1,0 +1,75 @@
+"""Lists of objects on the pages of the inbox."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from signoff.approvals.unseen_values import every_value
+from signoff.gateway.approvals.value_tables import Cell, ValueTable, find_tables
+from signoff.texts.formatter import Formatter
+
+LINES = [{"sku": "A-1001", "qty": 3, "total": 37.5}, {"sku": "Z-9000", "qty": 1000, "total": 7000}]
+
+
+def tables_of(args: dict[str, Any], *, language: str = "en", drawn: int | None = None) -> list[int | ValueTable]:
+    values = every_value(args, {}, ())[:drawn]
+    cells = [Cell(each.name, each.label, each.text, is_short="\n" not in each.text) for each in values]
+    return find_tables(cells, args, Formatter(language, UTC, datetime(2026, 11, 28, tzinfo=UTC)))
+
+
+def test_list_of_objects_is_a_table_with_header_separators_and_sums() -> None:
+    to, table = tables_of({"to": "Ana", "lines": LINES})
+    assert to == 0
+    assert table == ValueTable(
+        label="Lines",
+        columns=("Sku", "Qty", "Total"),
+        numeric=(False, True, True),
+        rows=(("1", ("A-1001", "3", "37.5")), ("2", ("Z-9000", "1,000", "7,000"))),
+        sums=("", "1,003", "7,037.5"),
+        total=2,
+    )
+
+
+def test_sums_use_the_marks_of_the_language() -> None:
+    (table,) = tables_of({"lines": LINES}, language="de")
+    assert isinstance(table, ValueTable)
+    assert table.sums == ("", "1.003", "7.037,5")
+
+
+def test_sum_of_a_list_that_is_drawn_in_part_counts_every_object() -> None:
+    (table,) = tables_of({"lines": [*LINES, *LINES]}, drawn=7)
+    assert isinstance(table, ValueTable)
+    assert table.rows[-1] == ("3", ("A-1001", "…", "…"))
+    assert (table.sums, table.total) == (("", "2,006", "14,075"), 4)
+
+
+@pytest.mark.parametrize("key", ["account", "year", "invoice_no", "orderId"])
+def test_numbers_that_are_names_have_no_sum_and_no_separators(key: str) -> None:
+    (table,) = tables_of({"lines": [{key: 12345678, "to": "Ana"}, {key: 87654321, "to": "Bo"}]})
+    assert isinstance(table, ValueTable)
+    assert table.rows[0][1][0] == "12345678"
+    assert table.sums == ()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [{"sku": "A", "qty": 1}],
+        [{"sku": "A", "tags": {"a": 1}}, {"sku": "B", "tags": {"a": 2}}],
+        [{"sku": "A", "note": "one\ntwo"}, {"sku": "B", "note": "three"}],
+        [{"a\u202eb": 1, "c": 2}, {"a\u202eb": 3, "c": 4}],
+        [{f"key{number}": "x" for number in range(7)}] * 2,
+    ],
+    ids=["one object", "nested objects", "a long text", "a key with marks", "too many columns"],
+)
+def test_uneven_list_stays_one_value_a_line(lines: list[dict[str, Any]]) -> None:
+    parts = tables_of({"lines": lines})
+    assert parts == list(range(len(parts)))
+
+
+def test_absent_value_is_an_empty_cell_and_text_among_numbers_has_no_sum() -> None:
+    (table,) = tables_of({"lines": [{"sku": "A", "qty": 1}, {"sku": "B"}, {"sku": "C", "qty": "3"}]})
+    assert isinstance(table, ValueTable)
+    assert [cells for _, cells in table.rows] == [("A", "1"), ("B", ""), ("C", "3")]
+    assert table.sums == ()
