@@ -6,7 +6,7 @@ from starlette.requests import Request
 
 from signoff.contracts.errors import Refused
 from signoff.contracts.person import Person
-from signoff.gateway.auth.caller import CALLER, SESSION, AuthenticatedCaller, SignInNeeded, is_session
+from signoff.gateway.auth.caller import CALLER, SESSION, AuthenticatedCaller, SignInNeeded, cookie_name, is_session
 from signoff.gateway.auth.failed_sign_ins import FailedSignIns
 from signoff.gateway.auth.provider_people import ProviderPeople
 from signoff.gateway.deps import GatewayDeps
@@ -84,7 +84,7 @@ class Authenticator:
         return AuthenticatedCaller(person, "session", token.scopes)
 
     async def _by_cookie(self, request: Request) -> AuthenticatedCaller | None:
-        cookie = request.cookies.get(SESSION, "")
+        cookie = request.cookies.get(cookie_name(SESSION, self._deps.settings.public_url), "")
         if not is_session(cookie):
             return None
         session = await self._sessions.find(cookie, self._deps.clock())

@@ -38,6 +38,14 @@ class SignInNeeded(Refused):
         super().__init__(message, code="unauthenticated")
 
 
+def cookie_name(name: str, public_url: str) -> str:
+    """Return the name of a cookie at `public_url`.
+
+    Under https browsers take a `__Host-` name from this very host alone. Another host of the domain cannot plant one.
+    """
+    return f"__Host-{name}" if public_url.startswith("https:") else name
+
+
 def is_session(cookie: str) -> bool:
     """Returns whether a cookie could be one of ours."""
     return len(cookie) == 64 and cookie.isascii() and cookie.isalnum()

@@ -86,7 +86,7 @@ async def come_from_provider(request: Request, site: CurrentSite) -> Response:
     browser = await site.visitors.browser(request)
     then = "/"
     try:
-        attempt, then = _attempt(site, browser, request.cookies.get(ATTEMPT, ""))
+        attempt, then = _attempt(site, browser, site.visitors.cookie(request, ATTEMPT))
         response = await _admit(site, attempt, then, dict(request.query_params))
     except Refused as error:
         response = await _refuse(site, browser, then, error)

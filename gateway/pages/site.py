@@ -51,7 +51,7 @@ async def set_language(request: Request, site: CurrentSite) -> Response:
     response = RedirectResponse(local_path(str(form.get("next", ""))), status_code=303)
     language = str(form.get("language", ""))
     if browser.opened(str(form.get("token", "")), "language") and is_spoken(language):
-        site.visitors.set_cookie(response, LANGUAGE, language)
+        site.visitors.set_cookie(response, LANGUAGE, language, proves=False)
     return response
 
 

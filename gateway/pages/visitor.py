@@ -2,7 +2,6 @@
 
 import hmac
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import Final
@@ -16,7 +15,7 @@ from signoff.contracts.errors import ConfigError
 from signoff.contracts.grant import Freeze
 from signoff.contracts.names import DEFAULT_DECIDER
 from signoff.contracts.person import Person
-from signoff.gateway.auth.caller import SESSION, SignInNeeded, caller_of, is_session
+from signoff.gateway.auth.caller import SESSION, SignInNeeded, caller_of, cookie_name, is_session
 from signoff.gateway.auth.person_lookup import active_people
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.languages import language_for
@@ -94,7 +93,7 @@ class Visitors:
             return await self.visitor_as(request, caller.person, caller.assurance)
         if self._deps.settings.profile != "development":
             raise SignInNeeded("sign in first")
-        return await self.visitor_as(request, self.person(request.cookies), "session", signed_in=False)
+        return await self.visitor_as(request, self.person(self.cookie(request, PERSON)), "session", signed_in=False)
 
     async def visitor_as(
         self, request: Request, person: Person, assurance: Assurance, *, signed_in: bool = True
@@ -118,17 +117,21 @@ class Visitors:
         # Of the store, not of the process: a form opened at one gateway may be sent to another, or after a restart.
         if self._key is None:
             self._key = await self._deps.store.secret_key(_KEY)
-        session = request.cookies.get(SESSION, "")
+        session = self.cookie(request, SESSION)
         fresh = not is_session(session)
         language = language_for(request, locale)
         spoken = locale if spoken_language(locale) == language else language
         formatter = Formatter(language, _zone(request.cookies.get(ZONE, "")), self._deps.clock(), spoken)
         return Browser(new_session() if fresh else session, fresh, self._key, formatter, _path(request))
 
-    def person(self, cookies: Mapping[str, str]) -> Person:
+    def cookie(self, request: Request, name: str) -> str:
+        """Return the cookie that `set_cookie` set; "" where the browser brought none."""
+        return request.cookies.get(cookie_name(name, self._deps.settings.public_url), "")
+
+    def person(self, claimed: str) -> Person:
         """Returns the person a browser says it is: nothing proves it, so only the development profile uses this."""
         everybody = active_people(self._deps.people)
-        for wanted in (cookies.get(PERSON, ""), DEFAULT_DECIDER):
+        for wanted in (claimed, DEFAULT_DECIDER):
             for person in everybody:
                 if person.id == wanted:
                     return person
@@ -145,11 +148,18 @@ class Visitors:
         """Makes the browser another person from now on."""
         self.set_cookie(response, PERSON, person.id)
 
-    def set_cookie(self, response: Response, name: str, value: str, *, seconds: int = YEAR_SECONDS) -> None:
-        """Sets a cookie that scripts cannot read and other sites do not send along with forms; 0 seconds removes it."""
+    def set_cookie(
+        self, response: Response, name: str, value: str, *, seconds: int = YEAR_SECONDS, proves: bool = True
+    ) -> None:
+        """Sets a cookie that scripts cannot read and other sites do not send along with forms; 0 seconds removes it.
+
+        `proves` is false for a preference, which is read from the request alone and keeps its plain name.
+        """
         # Browsers keep a `Secure` cookie from a plain http page back, and then nobody could sign in there.
         # Not `strict`: the way back from a provider, and a link in a mail, come from another site and would lack it.
-        secure = self._deps.settings.public_url.startswith("https:")
+        address = self._deps.settings.public_url
+        name = cookie_name(name, address) if proves else name
+        secure = address.startswith("https:")
         response.set_cookie(name, value, max_age=seconds, httponly=True, samesite="lax", secure=secure)
 
 

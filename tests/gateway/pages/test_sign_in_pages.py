@@ -51,6 +51,21 @@ async def test_the_cookie_is_out_of_reach(locked: GatewayRig) -> None:
             assert ("strict-transport-security" in entered.headers) == wanted
 
 
+async def test_cookie_without_host_prefix_is_ignored_under_https(locked: GatewayRig) -> None:
+    """Another host of the domain can set a cookie for this one, but none with the prefix."""
+    rig = locked_rig(locked, public_url="https://approvals.example.com")
+    async with browser(rig) as page, browser(rig) as planted:
+        for each in (page, planted):
+            each.base_url = "https://127.0.0.1:8300"
+        entered = await sign_in(page, await token_of(rig, "ana"))
+        cookie = entered.headers["set-cookie"]
+        assert cookie.startswith(f"__Host-{SESSION}=")
+        assert ("; Path=/;" in cookie, "domain" in cookie.lower()) == (True, False)
+        assert (await page.get("/")).status_code == 200
+        planted.cookies.set(SESSION, page.cookies[f"__Host-{SESSION}"])
+        assert (await planted.get("/")).status_code == 303
+
+
 async def test_a_cookie_set_before_is_worthless_after(locked: GatewayRig) -> None:
     """Whoever planted a cookie in the browser is not signed in with it (session fixation)."""
     async with browser(locked) as page:
