@@ -33,7 +33,7 @@ from signoff.contracts.names import (
     SETTINGS_FILE,
 )
 from signoff.formats.tenant_limits import parse_tenant_limits
-from signoff.formats.web_address import address_of, is_loopback, web_address
+from signoff.formats.web_address import address_of, is_loopback, is_loopback_host, web_address
 from signoff.keys.secret_references import FORMS, is_reference
 
 RETENTION_DAYS: Final = 90
@@ -129,6 +129,8 @@ class Settings(BaseSettings):
     """The address the gateway listens on."""
     port: int = Field(default=DEFAULT_PORT, ge=1, le=65535)
     """The port the gateway listens on."""
+    unsafe_open: bool = False
+    """Whether the development profile, which asks for no sign-in, serves other machines as well."""
     codec_port: int = Field(default=8301, ge=1, le=65535)
     """The port the codec server listens on, at `host`."""
     codec_url: Annotated[str, AfterValidator(web_address)] = Field(default_factory=_default_codec_url)
@@ -250,6 +252,40 @@ def require_ready(settings: Settings, **there: bool) -> None:
     if settings.profile == "production" and missing:
         needs = "; ".join(_NEEDS[name] for name in missing)
         raise ConfigError(f"`profile` is `production`, and this is missing: {needs}", field=missing[0])
+
+
+def require_closed(settings: Settings) -> None:
+    """Raise `ConfigError` where the development profile would serve other machines without a sign-in."""
+    if settings.profile == "development" and not settings.unsafe_open and not is_loopback_host(settings.host):
+        raise ConfigError(
+            f"`{settings.host}` is open to the network, and the development profile asks for no sign-in: any caller "
+            "could approve. Set SIGNOFF_HOST to 127.0.0.1, or SIGNOFF_PROFILE to production. To serve the network all "
+            "the same, add --unsafe-open (SIGNOFF_UNSAFE_OPEN=true)",
+            field="host",
+            value=settings.host,
+        )
+
+
+def exposure_warnings(settings: Settings) -> tuple[str, ...]:
+    """Return what is unsafe about the addresses that people and browsers reach; nothing where all is well."""
+    if settings.profile == "development":
+        if not settings.unsafe_open:
+            return ()
+        return (
+            f"unsafe_open: every machine that reaches `{settings.host}` port {settings.port} can approve as any "
+            "person, since the development profile asks for no sign-in",
+        )
+    addresses = {
+        "SIGNOFF_PUBLIC_URL": settings.public_url,
+        "SIGNOFF_CODEC_URL": settings.codec_url,
+        "SIGNOFF_TEMPORAL_UI": settings.temporal_ui,
+    }
+    return tuple(
+        f"{name} is `{address}`: tokens and cookies cross the network in plain text. Put a proxy with TLS in front "
+        f"and write https:// in {name}"
+        for name, address in addresses.items()
+        if address.startswith("http:") and not is_loopback(address)
+    )
 
 
 _NEEDS: Final = {

@@ -34,6 +34,18 @@ def address_of(host: str, port: object) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def is_loopback_host(host: str) -> bool:
+    """Return whether only this machine reaches a server that listens at `host`, or whether `host` is a peer on it."""
+    if host == "localhost":
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
 def is_loopback(address: str) -> bool:
     """Returns whether an address leads to this machine itself, so that nobody is on the way."""
     return urlsplit(address).hostname in LOOPBACK

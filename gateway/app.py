@@ -1,5 +1,6 @@
 """Builds the gateway as one ASGI application: the HTTP API, what vendors bring, and the inbox."""
 
+import logging
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -79,11 +80,19 @@ from signoff.gateway.transport.middleware import AAP, ACCESS, MCP, PEERS, ErrorM
 from signoff.gateway.vendors import routes as vendor_routes
 from signoff.people.directory import Directory
 from signoff.registry.installation import load_installation
-from signoff.settings import Settings, load_settings, login_roles, require_ready
+from signoff.settings import (
+    Settings,
+    exposure_warnings,
+    load_settings,
+    login_roles,
+    require_closed,
+    require_ready,
+)
 from signoff.store.refusal_counts import RefusalKind
 from signoff.store.store import working_store
 from signoff.temporal.encryption import EncryptionCodec
 
+_log: Final = logging.getLogger(__name__)
 ROUTERS: Final = (
     turns.router,
     sessions.router,
@@ -169,8 +178,8 @@ def create_app(
 def build_app(deps: GatewayDeps, receiver: InboundReceiver | None = None) -> FastAPI:
     """Makes the gateway over what is open already; `serve` runs it. `receiver` takes what channels are brought.
 
-    Raises `ConfigError` for a production profile without people or keys, for half a sign-in provider, and for a route
-    that does not say who may use it.
+    Raises `ConfigError` for a production profile without people or keys, for half a sign-in provider, for a route
+    that does not say who may use it, and for a development profile that is open to the network.
     """
     app = _application(deps.settings)
     _hold(app, with_provider_people(deps), receiver)
@@ -232,6 +241,10 @@ def _application(
 def _hold(app: FastAPI, deps: GatewayDeps, receiver: InboundReceiver | None, *, signs: bool = True) -> None:
     """Gives the application what its routes need. Raises `ConfigError` as `build_app`."""
     policypool.install()
+    require_closed(deps.settings)
+    # The codec server has its own address for the gateway's here, and reports before.
+    for warning in exposure_warnings(deps.settings) if signs else ():
+        _log.warning("%s", warning)
     has_people = any(person.active for person in deps.people.all()) or bool(login_roles(deps.settings))
     require_ready(deps.settings, people=has_people, signing_keys=deps.signer is not None or not signs)
     deps.store.counts.tenants.declare(person.tenant for person in deps.people.all())

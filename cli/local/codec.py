@@ -1,6 +1,7 @@
 """`codec`: the server by which Temporal's UI and command line read what is encrypted."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from temporalio.client import Client
 
 from signoff.cli.local.installation import LocalInstallation, find_installation
 from signoff.cli.terminal.log_setup import process_log
-from signoff.cli.terminal.options import AsJson, Manifest
+from signoff.cli.terminal.options import AsJson, Manifest, UnsafeOpen
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
 from signoff.contracts.errors import ConfigError
@@ -22,10 +23,12 @@ from signoff.gateway.app import build_codec_app
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.transport.server import running_server
 from signoff.keys.key_files import FileVerifier
-from signoff.settings import Settings
+from signoff.settings import Settings, exposure_warnings
 from signoff.store.store import Store, make_state_dir, working_store
 from signoff.temporal.embedded_server import DEFAULT_ADDRESS, configured_namespace
 from signoff.temporal.encryption import Encryption
+
+_log = logging.getLogger(__name__)
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -33,11 +36,12 @@ app = typer.Typer(rich_markup_mode=None)
 @app.command()
 def codec(
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Its port.", show_default=False)] = None,
+    unsafe_open: UnsafeOpen = False,
     manifest: Manifest = None,
     as_json: AsJson = False,
 ) -> None:
     """Run the codec server until Ctrl-C: operators and auditors read payloads by it, each time recorded."""
-    run(lambda out: _codec(out, port, manifest), as_json=as_json)
+    run(lambda out: _codec(out, port, manifest, unsafe_open), as_json=as_json)
 
 
 @asynccontextmanager
@@ -52,6 +56,8 @@ async def running_codec(
     check_store_role(store, "codec server")
     if settings.profile == "production" and verifier.key_ids:
         await check_public_keys(store, verifier.key_ids, str(settings.public_keys))
+    for warning in exposure_warnings(settings):
+        _log.warning("%s", warning)
     deps = GatewayDeps(
         # Never used: who comes is known by the store, and payloads come with the request.
         client=TurnClient(await Client.connect(DEFAULT_ADDRESS, namespace=namespace, lazy=True)),
@@ -67,8 +73,8 @@ async def running_codec(
         yield task
 
 
-async def _codec(out: Output, port: int | None, manifest: Path | None) -> int:
-    place = find_installation(manifest, codec_port=port)
+async def _codec(out: Output, port: int | None, manifest: Path | None, unsafe_open: bool) -> int:
+    place = find_installation(manifest, codec_port=port, unsafe_open=unsafe_open or None)
     settings, namespace = place.settings, configured_namespace()
     encryption = await open_encryption(settings, place.secrets)
     if encryption is None:

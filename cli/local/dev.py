@@ -21,7 +21,7 @@ from signoff.cli.local.temporal_ui import running_ui_proxy
 from signoff.cli.local.tools import inventory_table
 from signoff.cli.local.worker import running_worker
 from signoff.cli.terminal.log_setup import process_log
-from signoff.cli.terminal.options import Address, AsJson, Manifest, Model
+from signoff.cli.terminal.options import Address, AsJson, Manifest, Model, UnsafeOpen
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
 from signoff.client.dev_process import DevProcess
@@ -32,6 +32,7 @@ from signoff.engine.metrics_endpoint import MetricsEndpoint
 from signoff.engine.turn_client import TurnClient
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.inventory import inventory
+from signoff.settings import exposure_warnings, require_closed
 from signoff.store.questions.request_lists import RequestLists
 from signoff.store.store import Store, make_state_dir, working_store
 from signoff.temporal.embedded_server import (
@@ -76,6 +77,7 @@ def dev(
         bool,
         typer.Option("--durable", help="Write every step through to the disk: survives a power cut, half as fast."),
     ] = False,
+    unsafe_open: UnsafeOpen = False,
     manifest: Manifest = None,
     address: Address = None,
     model: Model = "",
@@ -87,6 +89,7 @@ def dev(
         "temporal_port": temporal_port,
         "ui_port": ui_port,
         "durable": durable or None,
+        "unsafe_open": unsafe_open or None,
         "model": model or None,
     }
     run(lambda out: _dev(out, manifest, address, settings, not no_ui), as_json=as_json)
@@ -106,6 +109,8 @@ async def _dev(
             "`signoff gateway`, each as a user of its own",
             field="profile",
         )
+    # Before anything starts. The gateway checks it again.
+    require_closed(place.settings)
     metrics = MetricsEndpoint(place.settings)
     make_state_dir(place.settings)
     with process_log(place.settings.state_dir, as_json=place.settings.log == "json"), stop_signals() as stop:
@@ -221,6 +226,7 @@ async def _greet(out: Output, place: LocalInstallation, server: DevServer, store
         *(f"Model     {line}" for line in model_lines(place.catalog, settings.model)),
         f"Files     {settings.state_dir.absolute()}",
         f"Waiting   {asks}",
+        *(f"Warning   {warning}" for warning in exposure_warnings(settings)),
         f"Try       signoff ask {shlex.quote(first_words(place.catalog, settings.model))}",
         "",
     ]

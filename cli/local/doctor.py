@@ -44,7 +44,15 @@ from signoff.registry.extras import require_extra
 from signoff.registry.installation import provider_of_secrets
 from signoff.registry.manifest.loader import load_servers
 from signoff.registry.mcp.tool_server import ToolServer
-from signoff.settings import Settings, encryption_file, load_settings, login_roles, require_ready
+from signoff.settings import (
+    Settings,
+    encryption_file,
+    exposure_warnings,
+    load_settings,
+    login_roles,
+    require_closed,
+    require_ready,
+)
 from signoff.store.refusal_counts import refusals_since
 from signoff.store.store import working_store
 from signoff.temporal.embedded_server import check_server, ensure_search_attributes, find_temporal
@@ -100,6 +108,7 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
     if settings.oidc_issuer is not None and settings.oidc_client_id:
         logins.append(await _check("sign-in provider", lambda: _provider(settings)))
     checks += [
+        await _check("addresses", lambda: _addresses(settings)),
         await _check("keys", lambda: _keys(settings)),
         await _check("encryption", lambda: _encryption(settings)),
         await _check("temporal", lambda: _program(settings)),
@@ -148,6 +157,15 @@ async def _settings() -> str:
     if settings.otel:
         require_extra("otel", "SIGNOFF_OTEL")
     return f"profile {settings.profile}, state in {settings.state_dir}"
+
+
+async def _addresses(settings: Settings) -> str:
+    """Checks that no address serves the network without a sign-in or without TLS."""
+    require_closed(settings)
+    warnings = "; ".join(exposure_warnings(settings))
+    if warnings and settings.profile == "production":
+        raise ConfigError(warnings)
+    return warnings or f"people reach {settings.public_url}"
 
 
 async def _keys(settings: Settings) -> str:

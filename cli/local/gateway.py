@@ -1,7 +1,7 @@
 """`gateway`: the process of an installation that people and programs reach, alone or as a part of another."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +10,7 @@ import typer
 
 from signoff.cli.local.installation import LocalInstallation, find_installation
 from signoff.cli.terminal.log_setup import process_log
-from signoff.cli.terminal.options import Address, AsJson, Manifest
+from signoff.cli.terminal.options import Address, AsJson, Manifest, UnsafeOpen
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
 from signoff.engine.metrics_endpoint import MetricsEndpoint
@@ -30,12 +30,14 @@ app = typer.Typer(rich_markup_mode=None)
 @app.command()
 def gateway(
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Its port.", show_default=False)] = None,
+    unsafe_open: UnsafeOpen = False,
     manifest: Manifest = None,
     address: Address = None,
     as_json: AsJson = False,
 ) -> None:
     """Run the gateway: the HTTP API and the inbox, until Ctrl-C."""
-    run(lambda out: _gateway(out, port, manifest, address), as_json=as_json)
+    settings = {"port": port, "unsafe_open": unsafe_open or None}
+    run(lambda out: _gateway(out, manifest, address, settings), as_json=as_json)
 
 
 @asynccontextmanager
@@ -69,8 +71,10 @@ async def running_gateway(
             yield task
 
 
-async def _gateway(out: Output, port: int | None, manifest: Path | None, address: str | None) -> int:
-    place = find_installation(manifest, port=port)
+async def _gateway(
+    out: Output, manifest: Path | None, address: str | None, overrides: Mapping[str, int | bool | None]
+) -> int:
+    place = find_installation(manifest, **overrides)
     metrics = MetricsEndpoint(place.settings)
     make_state_dir(place.settings)
     as_json = place.settings.log == "json"

@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from signoff.cli.terminal.log_setup import process_log
-from signoff.cli.terminal.options import AsJson
+from signoff.cli.terminal.options import AsJson, UnsafeOpen
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
 from signoff.contracts.errors import ConfigError
 from signoff.formats.web_address import address_of, web_address
 from signoff.gateway.transport.server import running_server
 from signoff.gateway.transport.ui_proxy import build_ui_proxy
-from signoff.settings import Settings, load_settings
+from signoff.settings import Settings, load_settings, require_closed
 from signoff.store.store import make_state_dir
 
 app = typer.Typer(rich_markup_mode=None)
@@ -25,10 +25,11 @@ app = typer.Typer(rich_markup_mode=None)
 def temporal_ui(
     upstream: Annotated[str, typer.Argument(help="Where Temporal's UI listens, such as http://temporal-ui:8080.")],
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Its port.", show_default=False)] = None,
+    unsafe_open: UnsafeOpen = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a proxy before Temporal's UI that refuses foreign host names and other sites, until Ctrl-C."""
-    run(lambda out: _temporal_ui(out, upstream, port), as_json=as_json)
+    run(lambda out: _temporal_ui(out, upstream, port, unsafe_open), as_json=as_json)
 
 
 @asynccontextmanager
@@ -39,8 +40,9 @@ async def running_ui_proxy(settings: Settings, upstream: str, host: str) -> Asyn
         yield task
 
 
-async def _temporal_ui(out: Output, upstream: str, port: int | None) -> int:
-    settings = load_settings(ui_port=port)
+async def _temporal_ui(out: Output, upstream: str, port: int | None, unsafe_open: bool) -> int:
+    settings = load_settings(ui_port=port, unsafe_open=unsafe_open or None)
+    require_closed(settings)
     try:
         address = web_address(upstream)
     except ValueError as error:

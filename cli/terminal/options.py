@@ -28,6 +28,10 @@ Url = Annotated[
         show_default=False,
     ),
 ]
+UnsafeOpen = Annotated[
+    bool,
+    typer.Option("--unsafe-open", help="Serve other machines in the development profile, which asks for no sign-in."),
+]
 Tenant = Annotated[str, typer.Option("--tenant", help="The tenant; `main` unless there are several.")]
 Model = Annotated[
     str, typer.Option("--model", help="Ask this model where the manifest names a script, such as openai:gpt-5.")

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.responses import Fault
+from signoff.formats.web_address import is_loopback_host
 from signoff.gateway.transport.body_limit import READING, refuse
 from signoff.gateway.transport.own_names import OwnNames
 from signoff.settings import Settings
@@ -38,6 +39,10 @@ _POLICY: Final = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
+_NOT_LOCAL: Final = (
+    "the development profile asks for no sign-in, so it answers programs on its own machine alone; see the setting "
+    "`unsafe_open`"
+)
 _HEADERS: Final = (
     ("content-security-policy", _POLICY),
     ("x-content-type-options", "nosniff"),
@@ -61,6 +66,7 @@ class RequestGuard:
         self._app = app
         self._names = OwnNames(settings.host, settings.public_url, origins)
         self._public = settings.public_url
+        self._this_machine_alone = settings.profile == "development" and not settings.unsafe_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one request."""
@@ -71,6 +77,8 @@ class RequestGuard:
         # Before anything is refused: refusals carry the headers, too.
         sealed = _seal(send, scope["path"], secure=self._public.startswith("https:"))
         refusal = self._refusal(scope["method"], scope["path"], Headers(scope=scope))
+        if self._this_machine_alone and not _is_on_this_machine(scope):
+            refusal = 403, "not_local", _NOT_LOCAL
         if scope.get("root_path"):
             # Below a path the API's addresses would not begin as those that are checked here, nor its links lead back.
             refusal = 421, "below_a_path", "this gateway answers at the root of an address alone, and not below a path"
@@ -101,6 +109,12 @@ class RequestGuard:
         if path.startswith((API, PEERS, MCP, ACCESS, AAP)) and kind != "application/json" and not is_bare:
             return 415, "content_type", "send JSON, with the header `Content-Type: application/json`"
         return None
+
+
+def _is_on_this_machine(scope: Scope) -> bool:
+    # None where the server listens at a file of this machine.
+    peer = scope.get("client")
+    return peer is None or is_loopback_host(peer[0])
 
 
 def _seal(send: Send, path: str, *, secure: bool) -> Send:

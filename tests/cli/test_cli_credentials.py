@@ -134,6 +134,8 @@ async def make_wrong(clean_env: pytest.MonkeyPatch, site: Site, wrong: str) -> N
             clean_env.setenv("SIGNOFF_PEOPLE", str(site.folder / "nobody.yaml"))
         case "host":
             clean_env.setenv("SIGNOFF_HOST", "192.0.2.1")
+            for name in ("PUBLIC", "CODEC"):
+                clean_env.setenv(f"SIGNOFF_{name}_URL", "https://approvals.example.com")
         case "server":
             clean_env.setenv("TEMPORAL_ADDRESS", NOWHERE)
         case "certificate":

@@ -43,8 +43,8 @@ async def test_a_sound_installation_has_nothing_to_repair(
     ran = await cli("doctor", "--address", server.address, "--json")
     assert [check["name"] for check in ran.data if not check["ok"]] == []
     assert [check["name"] for check in ran.data] == [
-        "python", "settings", "keys", "encryption", "temporal", "manifest", "store", "refused", "server", "clocks",
-        "turns", "gateway", "search attributes",
+        "python", "settings", "addresses", "keys", "encryption", "temporal", "manifest", "store", "refused", "server",
+        "clocks", "turns", "gateway", "search attributes",
     ]  # fmt: skip
     assert ran.code == 0
 

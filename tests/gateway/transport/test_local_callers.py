@@ -1,0 +1,42 @@
+"""The development profile under a server of one's own that listens at every address."""
+
+import dataclasses
+
+import httpx2
+import pytest
+from gateway_rig import BASE, GatewayRig
+from starlette.applications import Starlette
+
+from signoff.gateway.app import build_app
+
+CALLERS = {
+    "127.0.0.1": 200,
+    "127.0.0.9": 200,
+    "::1": 200,
+    "::ffff:127.0.0.1": 200,
+    "192.0.2.7": 403,
+    "10.0.0.1": 403,
+    "::ffff:192.0.2.7": 403,
+    "unknown": 403,
+}
+
+
+async def status(app: Starlette, caller: str, path: str) -> int:
+    transport = httpx2.ASGITransport(app=app, client=(caller, 4321))
+    async with httpx2.AsyncClient(transport=transport, base_url=BASE) as http:
+        return (await http.get(path)).status_code
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+async def test_development_refuses_callers_of_other_machines(gateway: GatewayRig, caller: str) -> None:
+    for path in ("/", "/v1/approvals", "/healthz"):
+        assert await status(gateway.app, caller, path) == CALLERS[caller]
+
+
+async def test_unsafe_open_and_production_answer_other_machines(gateway: GatewayRig) -> None:
+    settings = gateway.deps.settings
+    opened = settings.model_copy(update={"unsafe_open": True})
+    production = settings.model_copy(update={"profile": "production"})
+    for each in (opened, production):
+        app = build_app(dataclasses.replace(gateway.deps, settings=each))
+        assert await status(app, "192.0.2.7", "/healthz") == 200
