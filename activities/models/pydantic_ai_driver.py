@@ -34,6 +34,7 @@ from pydantic_ai.models import Model, ModelRequestParameters, infer_model
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
+from signoff.activities.models.provider_call_ids import make_unique
 from signoff.contracts.activity_messages import ModelTool
 from signoff.contracts.completion import Completion, CompletionRequest, ProposedCall
 from signoff.contracts.content import text_of
@@ -90,7 +91,7 @@ def to_library(request: CompletionRequest) -> list[ModelMessage]:
         _response(message, provider) if message.role == "assistant" else _request(message, request.instructions)
         for message, provider in zip(request.messages, request.provider, strict=True)
     ]
-    return list(found)
+    return make_unique(found)
 
 
 def from_library(response: ModelResponse) -> Completion:

@@ -1,6 +1,6 @@
 from agent_framework import Agent, FunctionInvocationContext, FunctionMiddleware, tool
 
-from signoff_client import Gate
+from signoff_client import CallKeys, Gate
 
 
 def refund(order: str, euro: float) -> str:
@@ -9,15 +9,15 @@ def refund(order: str, euro: float) -> str:
 
 
 class Approvals(FunctionMiddleware):
-    def __init__(self, gate: Gate, tools: set[str]) -> None:
-        self.gate, self.tools = gate, tools
+    def __init__(self, gate: Gate, tools: set[str], conversation: str) -> None:
+        self.gate, self.tools, self.keys = gate, tools, CallKeys(conversation)
 
     async def process(self, context: FunctionInvocationContext, call_next) -> None:
-        name, key = context.function.name, context.metadata["call_id"]
+        name, id = context.function.name, context.metadata["call_id"]
         if name not in self.tools:
             await call_next()
             return
-        async with self.gate.call(name, dict(context.arguments), key=key) as call:
+        async with self.gate.call(name, dict(context.arguments), key=self.keys.make(id)) as call:
             if call:
                 context.arguments = call.args
                 await call_next()
@@ -26,6 +26,6 @@ class Approvals(FunctionMiddleware):
             context.result = call.text
 
 
-async def run(model, gate: Gate, text: str) -> str:
-    agent = Agent(model, tools=[tool(refund)], middleware=[Approvals(gate, {"refund"})])
+async def run(model, gate: Gate, text: str, conversation: str) -> str:
+    agent = Agent(model, tools=[tool(refund)], middleware=[Approvals(gate, {"refund"}, conversation)])
     return (await agent.run(text)).text

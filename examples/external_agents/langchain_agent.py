@@ -9,6 +9,7 @@ def refund(order: str, euro: float) -> str:
     return f"refunded {euro:.0f} EUR for {order}"
 
 
-async def run(model, gate: Gate, text: str) -> str:
+async def run(model, gate: Gate, text: str, conversation: str) -> str:
     agent = create_agent(model, [refund], middleware=[Approvals(gate, {"refund"})])
-    return (await agent.ainvoke({"messages": [("user", text)]}))["messages"][-1].text
+    config = {"configurable": {"thread_id": conversation}}
+    return (await agent.ainvoke({"messages": [("user", text)]}, config))["messages"][-1].text

@@ -8,6 +8,6 @@ def refund(order: str, euro: float) -> str:
     return f"refunded {euro:.0f} EUR for {order}"
 
 
-async def run(model, gate: Gate, text: str) -> str:
+async def run(model, gate: Gate, text: str, conversation: str) -> str:
     agent = Agent("clerk", model=model, tools=[function_tool(refund, needs_approval=True)])
-    return (await settle(agent, await Runner.run(agent, text), gate)).final_output
+    return (await settle(agent, await Runner.run(agent, text), gate, run=conversation)).final_output

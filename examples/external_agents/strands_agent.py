@@ -1,7 +1,7 @@
 from strands import Agent, tool
 from strands.hooks import AfterToolCallEvent, BeforeToolCallEvent, HookProvider, HookRegistry
 
-from signoff_client import Call, Gate
+from signoff_client import Call, CallKeys, Gate
 
 
 def refund(order: str, euro: float) -> str:
@@ -10,8 +10,8 @@ def refund(order: str, euro: float) -> str:
 
 
 class Approvals(HookProvider):
-    def __init__(self, gate: Gate, tools: set[str]) -> None:
-        self.gate, self.tools = gate, tools
+    def __init__(self, gate: Gate, tools: set[str], conversation: str) -> None:
+        self.gate, self.tools, self.keys = gate, tools, CallKeys(conversation)
         self.calls: dict[str, Call] = {}
 
     def register_hooks(self, registry: HookRegistry, **kwargs) -> None:
@@ -19,13 +19,14 @@ class Approvals(HookProvider):
         registry.add_callback(AfterToolCallEvent, self.report)
 
     async def ask(self, event: BeforeToolCallEvent) -> None:
-        name, key, args = event.tool_use["name"], event.tool_use["toolUseId"], event.tool_use["input"]
+        name, id, args = event.tool_use["name"], event.tool_use["toolUseId"], event.tool_use["input"]
         if name not in self.tools:
             return
-        call = self.gate.call(name, args, key=key)
+        said = [(message["role"], message["content"]) for message in event.agent.messages]
+        call = self.gate.call(name, args, key=self.keys.make(said, id))
         if await call.__aenter__():
             event.tool_use = {**event.tool_use, "input": call.args}
-            self.calls[key] = call
+            self.calls[id] = call
         else:
             event.cancel_tool = call.text
 
@@ -43,6 +44,7 @@ class Approvals(HookProvider):
             event.result["content"].append({"text": call.edit_text})
 
 
-async def run(model, gate: Gate, text: str) -> str:
-    agent = Agent(model, tools=[tool(refund)], hooks=[Approvals(gate, {"refund"})], callback_handler=None)
+async def run(model, gate: Gate, text: str, conversation: str) -> str:
+    hooks = [Approvals(gate, {"refund"}, conversation)]
+    agent = Agent(model, tools=[tool(refund)], hooks=hooks, callback_handler=None)
     return str(await agent.invoke_async(text)).strip()

@@ -116,7 +116,7 @@ router = _router()
 
 def _require_key(key: str | None) -> str:
     if not key:
-        raise ApprovalProblem("missing_idempotency_key", "send an `Idempotency-Key`, such as the call's own id")
+        raise ApprovalProblem("missing_idempotency_key", "send an `Idempotency-Key` that is unique among your calls")
     return key
 
 

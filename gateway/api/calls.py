@@ -34,7 +34,11 @@ from signoff.gateway.events.event_reader import EventFilter, EventReader
 router = APIRouter(prefix="/v1/calls", tags=["calls"], responses=FAULTS)
 
 Key = Annotated[
-    str | None, Header(alias="Idempotency-Key", description="Your id of the call: the same id again is the same call.")
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        description="Your key of the call: the same key again is the same call. A model's id of a call is unique in one answer at best: make the key of your conversation's id and the call's place in it.",
+    ),
 ]
 UseKey = Annotated[
     str | None, Header(alias="Idempotency-Key", description="Your id of this try, so that it can be sent again.")

@@ -101,7 +101,7 @@ async def propose(
     if key is None:
         return await _join(deps, proposal, new_id(deps))
     if not 1 <= len(key) <= KEY_CHARS or not key.isascii() or not key.isprintable():
-        raise BadRequest(f"`Idempotency-Key`: 1 to {KEY_CHARS} printable ASCII characters, such as your call's own id")
+        raise BadRequest(f"`Idempotency-Key`: 1 to {KEY_CHARS} printable ASCII characters, unique among your calls")
     if joins:
         return await _join_named(deps, proposal, key)
     return await _begin(deps, proposal, str(uuid.uuid5(CALLS, sha256_hex([tenant, name, body.session or "", key]))), "")
@@ -122,6 +122,13 @@ async def name_call(
     """Lets a key name a call from now on, so that `find_call` finds it. Raises as `propose`."""
     digest = _proposal(deps, body, caller, "").name_digest(key)
     await CallJoins(deps.store).move(digest, turn.key.turn)
+
+
+async def unname_call(
+    deps: GatewayDeps, body: CallBody, caller: AuthenticatedCaller | None, key: str, turn: ExternalTurn
+) -> None:
+    """End a key's name for a call, so that the key names another call from now on. Raises as `propose`."""
+    await CallJoins(deps.store).release(_proposal(deps, body, caller, "").name_digest(key), turn.key.turn)
 
 
 async def hand_out(deps: GatewayDeps, turn: ExternalTurn) -> None:

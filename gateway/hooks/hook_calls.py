@@ -11,7 +11,7 @@ from signoff.contracts.requests import CallBody, OutcomeBody
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.auth.caller import AuthenticatedCaller
 from signoff.gateway.auth.streams import Streams
-from signoff.gateway.calls.call_proposer import find_call, hand_out, name_call, propose
+from signoff.gateway.calls.call_proposer import find_call, hand_out, name_call, propose, unname_call
 from signoff.gateway.calls.call_reader import MOVING, ExternalTurn, confirm_call, load_call, make_used_answer, read_call
 from signoff.gateway.calls.permit_service import read_permit, use_id, use_permit
 from signoff.gateway.calls.report_service import report_outcome
@@ -87,6 +87,8 @@ class HookCalls:
                 # The first report stands: the same hook may be sent twice.
                 if not isinstance(error, Conflict) and error.code != "not_used":
                     raise
+            if event.key is not None:
+                await unname_call(self.deps, place, self.caller, event.key, turn)
         return SILENT
 
     async def _propose(self, body: CallBody, key: str | None, use: str) -> tuple[ExternalTurn, CallAnswer]:
@@ -130,4 +132,6 @@ class HookCalls:
             return deny(event, f"{_NOT_EDITED}{args}")
         if event.key is None:
             await name_call(self.deps, body, self.caller, run_key(body.tool, args), turn)
+        elif args != body.args:
+            await name_call(self.deps, body, self.caller, event.key_of(args), turn)
         return allow(self.host, event, permit)

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from signoff.contracts.call import ReportCode
-from signoff.contracts.canonical_json import NotCanonical, sha256_hex
+from signoff.contracts.canonical_json import NotCanonical, canonical_json, sha256_hex
 from signoff.contracts.ids import is_id
 from signoff.contracts.limits import ARGUMENTS_BYTES, REASON_CHARS
 from signoff.contracts.requests import CallBody, OutcomeBody
@@ -47,8 +47,15 @@ class HookBody(BaseModel):
 
     @property
     def key(self) -> str | None:
-        """The key of the call; None where the coding agent has told no id, so that an equal call is meant."""
-        return f"hook:{sha256_hex(self.tool_use_id)}" if self.tool_use_id else None
+        """The key of the call in its session; None without an id, so that an equal call is meant.
+
+        Some models use an id again for another call. The key has the arguments too, and ends with the call's report.
+        """
+        return self.key_of(self.tool_input) if self.tool_use_id else None
+
+    def key_of(self, args: Any) -> str:
+        """Return the key of the call with these arguments."""
+        return f"hook:{sha256_hex([self.tool_use_id, self.tool_name, _plain(args)])}"
 
     @property
     def outcome(self) -> OutcomeBody | None:
@@ -70,6 +77,15 @@ class HookBody(BaseModel):
     def place(self, agent: str | None, user: str | None) -> CallBody:
         """Makes a proposal without arguments, by which a call is found whose key is known."""
         return CallBody(tool=self.tool_name, agent=agent, user=user, session=self.session)
+
+
+def _plain(args: Any) -> Any:
+    """Return arguments that have a digest: text in place of a number that JSON cannot carry safely."""
+    try:
+        canonical_json(args)
+    except NotCanonical:
+        return json.dumps(args)
+    return args
 
 
 def run_key(tool: str, args: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ Imported only where the extra `mcp` is installed.
 """
 
 import logging
+import re
 from typing import Any, Final, TypeAlias, cast
 
 from mcp.server.context import ServerRequestContext
@@ -21,6 +22,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.errors import NotFound, Refused, SignoffError, Unavailable
 from signoff.contracts.limits import REQUEST_BODY_BYTES
 from signoff.contracts.names import VERSION
@@ -49,6 +51,8 @@ ROUNDS: Final = 10
 """After so many rounds of one request its client is told to come back later: clients give up after as many."""
 TOOL_USE_ID: Final = "claudecode/toolUseId"
 """Where in `_meta` a client says which of its calls this is."""
+_UNIQUE_ID: Final = re.compile(r"toolu_[A-Za-z0-9_]{20,}")
+"""Ids that the provider makes at random. Other models count from 0, and would get an earlier call's result."""
 _INSTRUCTIONS: Final = (
     "People are asked before some of these calls run. A call that waits for them is answered once they have decided, "
     "or says under which code it waits: call the same tool with the same arguments later to get its result."
@@ -163,7 +167,8 @@ class _ToolRequest:
         if self._state is None:
             # A task goes on while nobody looks; what a request asked for runs while one waits for it.
             attended = not _takes_tasks(self._ctx)
-            turn, answer = await self._calls.propose(self._tool, self._args, _key(self._meta), attended=attended)
+            key = _key(self._meta, self._calls.session.id, self._tool, self._args)
+            turn, answer = await self._calls.propose(self._tool, self._args, key, attended=attended)
             return turn, answer, 0
         opened = await self._calls.open_state(self._tool, self._args, self._state)
         if opened is None:
@@ -231,9 +236,14 @@ def _task_calls(ctx: _Context, params: _TaskParams) -> ToolCalls:
     return calls
 
 
-def _key(meta: dict[str, Any]) -> str | None:
+def _key(meta: dict[str, Any], session: str, tool: str, args: dict[str, Any]) -> str | None:
     given = meta.get(TOOL_USE_ID)
-    return f"mcp:{given}" if isinstance(given, str) and given else None
+    if not isinstance(given, str) or not _UNIQUE_ID.fullmatch(given):
+        return None
+    try:
+        return f"mcp:{sha256_hex([session, given, tool, args])}"
+    except NotCanonical:
+        return None
 
 
 def _calls(ctx: _Context) -> ToolCalls:

@@ -55,6 +55,9 @@ class Vendor:
         if request.headers.get("authorization") != "Bearer test-key":
             return JSONResponse({"error": {"message": "bad key"}}, status_code=401)
         open_calls: set[str] = set()
+        ids = [call["id"] for message in body["messages"] for call in message.get("tool_calls") or ()]
+        if len(ids) != len(set(ids)):
+            return JSONResponse({"error": {"message": "ids must be unique"}}, status_code=400)
         for message in body["messages"]:
             if message["role"] == "assistant":
                 open_calls = {call["id"] for call in message.get("tool_calls") or ()}
@@ -287,6 +290,45 @@ async def test_a_whole_turn_over_a_real_provider(
     assert "too expensive" in str(result.parts[0].content.inline)
     assert ledger.rows == []
     assert (result.usage.input_tokens, result.completions) == (22, 2)
+
+
+async def test_a_turn_whose_model_repeats_an_id_completes(
+    client: Client, task_queue: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one answer, and in a later one."""
+    answers = [
+        completion("", ("pay", {"amount": 1, "to": "Ana"}), ("pay", {"amount": 2, "to": "Ana"})),
+        completion("", ("pay", {"amount": 3, "to": "Ana"})),
+        completion("Paid."),
+    ]
+    for answer in answers[:2]:
+        for call in answer["choices"][0]["message"]["tool_calls"]:
+            call["id"] = "functions.pay:0"
+    left = iter(answers)
+    vendor, ledger = Vendor(lambda _: (200, next(left), {})), Ledger()
+    async with serving(vendor, monkeypatch):
+        actor = Actor(name="desk", description="", instructions="Help.", model=MODEL)
+        catalog = catalog_of([pay_tool(ledger, False)], actors=[actor])
+        drivers = await build_drivers(catalog, SecretProvider())
+        deps = WorkerDeps(catalog, store, catalog.people, drivers, await store.secret_key("card-mark"))
+        async with build_worker(client, deps, task_queue=task_queue):
+            signoff = TurnClient(client, task_queue=task_queue)
+            key = await signoff.start_turn(
+                TurnInput(
+                    engine=names.ENGINE,
+                    session_id=task_queue,
+                    turn_id=task_queue,
+                    actor="desk",
+                    messages=(user_message("pay Ana"),),
+                    principal=Principal(user="guest"),
+                )
+            )
+            result = await signoff.result(key)
+    assert (result.state, sorted(args["amount"] for _, args, _ in ledger.rows)) == ("complete", [1, 2, 3])
+    last = vendor.seen[-1]["messages"]
+    made = [call["id"] for each in last for call in each.get("tool_calls") or ()]
+    told = [each["tool_call_id"] for each in last if each["role"] == "tool"]
+    assert (made[0], made == told, len(set(made))) == ("functions.pay:0", True, 3)
 
 
 @pytest.mark.parametrize(

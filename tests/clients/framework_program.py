@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import json
 import os
+import tempfile
+import time
 import uuid
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
@@ -13,6 +15,7 @@ from typing import Any
 
 from client_rig import ClientRig
 from environments import environment
+from polling import pauses
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -24,14 +27,35 @@ class Case:
     """What an agent does in one run: the calls that its model makes, turn by turn."""
 
     turns: tuple[tuple[tuple[str, Args], ...], ...]
-    key: str = field(default_factory=lambda: uuid.uuid4().hex)
+    conversation: str = field(default_factory=lambda: uuid.uuid4().hex)
+    ids: str = field(default_factory=lambda: uuid.uuid4().hex)
+    """What the model's ids of calls begin with."""
+    keys: str = field(default_factory=lambda: tempfile.mkstemp(prefix="keys")[1])
+    """The file that says under which key each call was proposed."""
 
     def spoken(self) -> list[list[dict[str, Any]]]:
         """The calls as the program reads them, each with an id."""
         return [
-            [{"name": name, "args": args, "id": f"{self.key}-{turn}-{at}"} for at, (name, args) in enumerate(calls)]
+            [
+                {"name": name, "args": args, "id": f"{self.ids}-{turn}-{at}", "message": f"{self.conversation}-{turn}"}
+                for at, (name, args) in enumerate(calls)
+            ]
             for turn, calls in enumerate(self.turns)
         ]
+
+    async def first_key(self) -> str:
+        """The key of the first call, once it is proposed."""
+        return await asyncio.to_thread(self._first_key)
+
+    def _first_key(self) -> str:
+        args = self.turns[0][0][1]
+        for pause in pauses():
+            for line in Path(self.keys).read_text().splitlines():
+                key, proposed = json.loads(line)
+                if proposed == args:
+                    return str(key)
+            time.sleep(pause)
+        raise AssertionError("the call was not proposed")
 
 
 @dataclass
@@ -57,7 +81,7 @@ class FrameworkProgram:
         With `shim` it is asked about by the Agent Approval Protocol, for so many seconds where nothing answers.
         """
         given = {"url": url or rig.url, "token": rig.token, "turns": case.spoken(), "wait": wait, "tool": tool}
-        given["shim"] = shim
+        given |= {"shim": shim, "conversation": case.conversation, "keys": case.keys}
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         async with self.lock:

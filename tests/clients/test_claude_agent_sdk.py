@@ -23,8 +23,7 @@ async def program() -> AsyncIterator[FrameworkProgram]:
 
 async def proposed(rig: ClientRig, case: Case) -> Call:
     """The first call of a case, as its agent proposes it."""
-    spoken = case.spoken()[0][0]
-    call = rig.call(spoken["args"], "Bash", key=spoken["id"], wait=0)
+    call = rig.call(case.turns[0][0][1], "Bash", key=await case.first_key(), wait=0)
     await call.settle()
     return call
 

@@ -35,8 +35,7 @@ async def program(request: pytest.FixtureRequest) -> AsyncIterator[FrameworkProg
 
 async def first_call(rig: ClientRig, case: Case) -> Call:
     """The first call of a case, proposed, so that it can be answered whoever comes first."""
-    spoken = case.spoken()[0][0]
-    call = rig.call(spoken["args"], key=spoken["id"], wait=0)
+    call = rig.call(case.turns[0][0][1], key=await case.first_key(), wait=0)
     await call.settle()
     return call
 
@@ -99,11 +98,25 @@ async def test_cancelled_is_told_to_the_model(rig: ClientRig, program: Framework
 
 
 async def test_used_again_is_not_run_again(rig: ClientRig, program: FrameworkProgram) -> None:
-    """Another run with the same call is told the first one's result."""
+    """The same call of the same conversation is told its result, as where a program was lost before it kept it."""
+    if program.name == "claude":
+        # The SDK never asks again about a call that has run: an id that comes again is another call's.
+        return
     case = Case(((("refund", SMALL),),))
     await program.play(rig, case)
     played = await program.play(rig, case)
     assert played == {"text": "refunded 20 EUR for A7", "ran": []}
+
+
+async def test_a_repeated_id_in_another_conversation_is_asked_and_run(
+    rig: ClientRig, program: FrameworkProgram
+) -> None:
+    """Models that number their calls from 0 in each conversation."""
+    for _ in range(2):
+        case = Case(((("refund", LARGE),),), ids="functions.refund")
+        playing = asyncio.create_task(program.play(rig, case))
+        await rig.decide(await first_call(rig, case))
+        assert await playing == {"text": "refunded 200 EUR for A7", "ran": [["A7", 200]]}
 
 
 async def test_waiting_runs_nothing_and_is_found_again(rig: ClientRig, program: FrameworkProgram) -> None:
@@ -115,6 +128,9 @@ async def test_waiting_runs_nothing_and_is_found_again(rig: ClientRig, program: 
     kept = {"openai": "None", "vercel": ""}.get(program.name)
     assert "waits for a person's approval" in played["text"] if kept is None else played["text"] == kept
     await rig.decide(await first_call(rig, case))
+    if program.name == "claude":
+        # A new session is another conversation.
+        return
     assert (await program.play(rig, case))["ran"] == [["A7", 200]]
 
 

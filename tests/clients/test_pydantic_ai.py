@@ -8,25 +8,45 @@ import pytest
 from client_rig import HUGE, LARGE, SMALL, ClientRig, until
 from external_agents import pydantic_ai_agent
 from pydantic_ai import Agent, DeferredToolRequests
-from pydantic_ai.messages import ModelMessage, ModelResponse, RetryPromptPart, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelResponse,
+    RetryPromptPart,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from signoff_client import Call, Gate
 from signoff_client.pydantic_ai import approvals
 
 
+class _Noting(Gate):
+    """A gate that notes the key of each call."""
+
+    def __init__(self, gate: Gate, keys: list[str]) -> None:
+        self.__dict__.update(gate.__dict__)
+        self._keys = keys
+
+    def call(self, tool: str, args: Any, **fields: Any) -> Call:
+        """The call."""
+        self._keys.append(fields["key"])
+        return super().call(tool, args, **fields)
+
+
 class Run:
     """An agent that calls these tools at once and then repeats what it was answered; what its own tool has run."""
 
-    def __init__(
-        self, gate: Gate, *calls: tuple[str, dict[str, Any]], key: str = "", wait: float | None = None
-    ) -> None:
-        self.key = key or uuid.uuid4().hex
+    def __init__(self, gate: Gate, *calls: tuple[str, dict[str, Any]], ids: str = "") -> None:
+        self.ids = ids or uuid.uuid4().hex
+        self.asked: list[str] = []
         self.ran: list[tuple[str, float]] = []
         self._calls = calls
         output: Any = [str, DeferredToolRequests]
         model = FunctionModel(self._answer)
-        self.agent = Agent(model, output_type=output, capabilities=[approvals(gate)])
+        self.agent = Agent(model, output_type=output, capabilities=[approvals(_Noting(gate, self.asked))])
         self.agent.tool_plain(self.refund, requires_approval=True)
         self.agent.tool_plain(self.pay, requires_approval=True)
         self.agent.tool_plain(self.harmless)
@@ -50,9 +70,10 @@ class Run:
         """The run's output."""
         return (await self.agent.run("refund it")).output
 
-    def same(self, rig: ClientRig, args: dict[str, Any]) -> Call:
+    async def same(self, rig: ClientRig, args: dict[str, Any]) -> Call:
         """The first call of the run, to be answered."""
-        return rig.call(args, key=f"{self.key}-0", wait=0)
+        await until(lambda: bool(self.asked))
+        return rig.call(args, key=self.asked[0], wait=0)
 
     def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         parts = [part for message in messages for part in message.parts]
@@ -60,7 +81,7 @@ class Run:
         if answers:
             return ModelResponse(parts=[TextPart("; ".join(str(part.content) for part in answers))])
         numbered = enumerate(self._calls)
-        made = [ToolCallPart(name, args, tool_call_id=f"{self.key}-{at}") for at, (name, args) in numbered]
+        made = [ToolCallPart(name, args, tool_call_id=f"{self.ids}-{at}") for at, (name, args) in numbered]
         return ModelResponse(parts=list(made))
 
 
@@ -68,7 +89,7 @@ async def test_permitted_is_approved_run_and_reported(rig: ClientRig) -> None:
     """What a rule permits is run at once; what needs nobody's approval is not asked about."""
     run = Run(rig.gate(), ("refund", SMALL), ("harmless", {}))
     assert await run.play() == "refunded 20; done"
-    call = run.same(rig, SMALL)
+    call = await run.same(rig, SMALL)
     await call.settle()
     assert (run.ran, call.text) == ([("A7", 20)], "refunded 20")
 
@@ -77,7 +98,7 @@ async def test_edited_runs_with_what_people_made_of_it(rig: ClientRig) -> None:
     """The tool's own arguments are replaced."""
     run = Run(rig.gate(), ("refund", LARGE))
     task = asyncio.create_task(run.play())
-    call = run.same(rig, LARGE)
+    call = await run.same(rig, LARGE)
     await call.settle()
     await rig.decide(call, edited_args={"order": "A7", "euro": 150})
     assert await task == "refunded 150"
@@ -88,7 +109,7 @@ async def test_denied_is_told_to_the_model(rig: ClientRig) -> None:
     """By people, by a rule, by the deadline, by a withdrawal; nothing is run, parallel calls go on."""
     run = Run(rig.gate(), ("refund", LARGE), ("refund", HUGE), ("refund", {"order": "B2", "euro": 10}))
     task = asyncio.create_task(run.play())
-    call = run.same(rig, LARGE)
+    call = await run.same(rig, LARGE)
     await call.settle()
     await rig.decide(call, verdict="denied", reason="not twice")
     answers = (await task).split("; ")
@@ -101,7 +122,7 @@ async def test_cancelled_is_told_to_the_model(rig: ClientRig) -> None:
     """Whoever withdraws it ends the wait."""
     run = Run(rig.gate(), ("refund", LARGE))
     task = asyncio.create_task(run.play())
-    call = run.same(rig, LARGE)
+    call = await run.same(rig, LARGE)
     await call.settle()
     assert await call.withdraw()
     assert (await task).startswith("Not run: it was withdrawn")
@@ -119,24 +140,36 @@ async def test_timed_out_is_told_to_the_model(rig: ClientRig) -> None:
 async def test_waiting_stays_deferred_and_is_found_again(rig: ClientRig) -> None:
     """By another run, in another process, that has the same call."""
     first = Run(rig.gate(wait=0), ("refund", LARGE))
-    output = await first.play()
+    played = await first.agent.run("refund it")
+    output = played.output
     assert isinstance(output, DeferredToolRequests)
     assert [each.tool_name for each in output.approvals] == ["refund"]
-    call = first.same(rig, LARGE)
+    call = await first.same(rig, LARGE)
     await call.settle()
     await rig.decide(call)
-    again = Run(rig.gate(), ("refund", LARGE), key=first.key)
-    assert await again.play() == "refunded 200"
+    again = Run(rig.gate(), ("refund", LARGE))
+    history = ModelMessagesTypeAdapter.validate_json(played.all_messages_json())
+    assert (await again.agent.run(message_history=history)).output == "refunded 200"
     assert (first.ran, again.ran) == ([], [("A7", 200)])
 
 
 async def test_used_again_is_not_run_again(rig: ClientRig) -> None:
-    """A second run with the same call is told the first one's result."""
+    """A program that lost the result of a call, and resumes the conversation before it, gets that result."""
     first = Run(rig.gate(), ("refund", SMALL))
-    await first.play()
-    again = Run(rig.gate(), ("refund", SMALL), key=first.key)
-    assert await again.play() == "refunded 20"
+    messages = (await first.agent.run("refund it")).all_messages()
+    again = Run(rig.gate(), ("refund", SMALL))
+    assert (await again.agent.run(message_history=messages[:2])).output == "refunded 20"
     assert again.ran == []
+
+
+async def test_a_repeated_id_in_another_conversation_is_asked_and_run(rig: ClientRig) -> None:
+    for _ in range(2):
+        run = Run(rig.gate(), ("refund", LARGE), ids="functions.refund")
+        task = asyncio.create_task(run.play())
+        call = await run.same(rig, LARGE)
+        await call.settle()
+        await rig.decide(call)
+        assert (await task, run.ran) == ("refunded 200", [("A7", 200)])
 
 
 async def test_what_signoff_runs_is_not_run_by_the_agent(rig: ClientRig) -> None:
@@ -149,7 +182,7 @@ async def test_an_error_of_the_tool_is_reported_as_one(rig: ClientRig) -> None:
     run = Run(rig.gate(), ("refund", {"order": "closed", "euro": 20}))
     with pytest.raises(ValueError, match="closed"):
         await run.play()
-    call = run.same(rig, {"order": "closed", "euro": 20})
+    call = await run.same(rig, {"order": "closed", "euro": 20})
     await call.settle()
     assert call.text == "It failed: ValueError: the bank is closed"
 
@@ -159,7 +192,7 @@ async def test_a_gateway_that_cannot_be_reached_means_no(rig: ClientRig) -> None
     async with rig.serve() as url:
         waiting = Run(rig.gate(url), ("refund", LARGE))
         task = asyncio.create_task(waiting.play())
-        call = waiting.same(rig, LARGE)
+        call = await waiting.same(rig, LARGE)
         await call.settle()
         await until(lambda: bool(call.id))
     assert (await task).startswith("Not run: Signoff gave no answer")
@@ -172,4 +205,4 @@ async def test_the_documented_agent_runs_what_is_permitted_alone(rig: ClientRig)
     """The example of docs/external-calls.md as it stands."""
     for args, text in ((SMALL, "refunded 20 EUR for A7"), (HUGE, "Not run: a rule denies it")):
         model = FunctionModel(Run(rig.gate(), ("refund", args))._answer)
-        assert (await pydantic_ai_agent.run(model, rig.gate(), "refund it")).startswith(text)
+        assert (await pydantic_ai_agent.run(model, rig.gate(), "refund it", text)).startswith(text)

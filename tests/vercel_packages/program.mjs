@@ -1,5 +1,6 @@
 // The Vercel AI SDK with its mock model, which ends with what its calls were answered.
 import { register } from "node:module";
+import { appendFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 
 // The examples stand where no packages are.
@@ -34,7 +35,15 @@ function makeModel(turns) {
   });
 }
 
-async function play({ url, token, turns, wait, tool }) {
+const send = globalThis.fetch;
+
+async function play({ url, token, turns, wait, tool, conversation, keys }) {
+  // Says under which key each call is proposed.
+  globalThis.fetch = (address, request = {}) => {
+    const key = request.headers?.["idempotency-key"];
+    if (key) appendFileSync(keys, `${JSON.stringify([key, JSON.parse(request.body).args])}\n`);
+    return send(address, request);
+  };
   const ran = [];
   const refund = async ({ order, euro }) => {
     ran.push([order, euro]);
@@ -42,7 +51,7 @@ async function play({ url, token, turns, wait, tool }) {
     return `refunded ${euro} EUR for ${order}`;
   };
   const ask = gate(url, token, { patience: 0, wait: wait ?? Infinity });
-  const text = await run(makeModel(turns), (_, execute) => ask(tool, execute), refund, "refund it");
+  const text = await run(makeModel(turns), (_, execute, id) => ask(tool, execute, id), refund, "refund it", conversation);
   return { text, ran };
 }
 

@@ -4,19 +4,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from signoff_client.call import Call, NotRun
+    from signoff_client.call_keys import CallKeys, call_key
     from signoff_client.gate import Gate
     from signoff_client.status import CallStatus
 
     __version__: str
 
-__all__ = ["Call", "CallStatus", "Gate", "NotRun", "__version__"]
+__all__ = ["Call", "CallKeys", "CallStatus", "Gate", "NotRun", "__version__", "call_key"]
 
 _PLACES: Final = {
     "Call": ("call", "Call"),
+    "CallKeys": ("call_keys", "CallKeys"),
     "CallStatus": ("status", "CallStatus"),
     "Gate": ("gate", "Gate"),
     "NotRun": ("call", "NotRun"),
     "__version__": ("gate", "VERSION"),
+    "call_key": ("call_keys", "call_key"),
 }
 
 

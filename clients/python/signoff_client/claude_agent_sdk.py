@@ -3,12 +3,14 @@
 options = ClaudeAgentOptions(hooks=approvals(gate, {"Bash", "Write", "mcp__shop__refund"}))
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from claude_agent_sdk import HookMatcher
 
 from signoff_client.call import Call
+from signoff_client.call_keys import call_key
 from signoff_client.gate import Gate
 
 _LONGEST: Final = 24 * 24 * 3600
@@ -35,23 +37,29 @@ def approvals(
 class _Hooks:
     def __init__(self, gate: Gate, tools: Mapping[str, str], user: str | None) -> None:
         self._gate, self._tools, self._user = gate, tools, user
-        self._calls: dict[str, Call] = {}
+        self._calls: dict[tuple[str, str], Call] = {}
+        self._run: Counter[tuple[str, str]] = Counter()
 
     async def ask(self, event: Any, key: str | None, context: Any) -> Any:
         if event["tool_name"] not in self._tools:
             return {}
         name, args = self._tools[event["tool_name"]], event["tool_input"]
-        call = self._gate.call(name, args, key=event["tool_use_id"], user=self._user)
+        place = _place(event)
+        if place in self._calls:
+            words = "Not run: a call with the same id is still running. Call again when it has ended."
+            return _answer(permissionDecision="deny", permissionDecisionReason=words)
+        # A session that is resumed asks again with the same id. After a call has run, its id names another call.
+        key = call_key(*place, name, args, self._run[place])
+        call = self._gate.call(name, args, key=key, user=self._user)
         if await call.__aenter__():
-            self._calls[event["tool_use_id"]] = call
-            answer = {"permissionDecision": "allow", "updatedInput": call.args, "additionalContext": call.edit_text}
-        else:
-            answer = {"permissionDecision": "deny", "permissionDecisionReason": call.text}
-        return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **answer}}
+            self._calls[place] = call
+            return _answer(permissionDecision="allow", updatedInput=call.args, additionalContext=call.edit_text)
+        return _answer(permissionDecision="deny", permissionDecisionReason=call.text)
 
     async def report(self, event: Any, key: str | None, context: Any) -> Any:
-        call = self._calls.pop(event["tool_use_id"], None)
+        call = self._calls.pop(_place(event), None)
         if call is not None:
+            self._run[_place(event)] += 1
             # One that was broken off may have happened: it is left without a result.
             if "tool_response" in event:
                 call.result = _text(event["tool_response"])
@@ -59,6 +67,14 @@ class _Hooks:
                 call.fail(event["error"])
             await call.__aexit__(None, None, None)
         return {}
+
+
+def _place(event: Any) -> tuple[str, str]:
+    return event.get("session_id", ""), event["tool_use_id"]
+
+
+def _answer(**fields: Any) -> dict[str, Any]:
+    return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **fields}}
 
 
 def _text(response: Any) -> Any:

@@ -11,6 +11,7 @@ from langchain.agents.middleware.types import ToolCallRequest
 from langchain.messages import ToolMessage
 
 from signoff_client.call import Call
+from signoff_client.call_keys import call_key
 from signoff_client.gate import Gate
 
 
@@ -45,7 +46,20 @@ class Approvals(AgentMiddleware):
     def _call(self, request: ToolCallRequest) -> Call:
         made = request.tool_call
         name = self._tools[made["name"]]
-        return self._gate.call(name, made["args"], key=made["id"], user=self._user)
+        return self._gate.call(name, made["args"], key=_key(request), user=self._user)
+
+
+def _key(request: ToolCallRequest) -> str | None:
+    """Return the key of a call; None where the graph's state does not hold the message that made it."""
+    thread = (getattr(request.runtime, "config", None) or {}).get("configurable", {}).get("thread_id", "")
+    messages = request.state.get("messages", []) if isinstance(request.state, dict) else []
+    for at in range(len(messages) - 1, -1, -1):
+        made = getattr(messages[at], "tool_calls", None) or []
+        if request.tool_call in made:
+            # LangGraph gives every message an id, and keeps it through checkpoints.
+            conversation, message = str(thread) or messages[0].id, messages[at].id
+            return call_key(conversation, message, made.index(request.tool_call)) if conversation and message else None
+    return None
 
 
 def _approve(request: ToolCallRequest, call: Call) -> ToolCallRequest:

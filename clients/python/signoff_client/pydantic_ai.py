@@ -8,7 +8,7 @@ import asyncio
 from typing import Any
 
 from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.tools import (
     DeferredToolRequests,
     DeferredToolResults,
@@ -19,6 +19,7 @@ from pydantic_ai.tools import (
 )
 
 from signoff_client.call import Call
+from signoff_client.call_keys import call_key
 from signoff_client.gate import Gate
 
 
@@ -44,7 +45,7 @@ class _Approvals(AbstractCapability[Any]):
     ) -> DeferredToolResults | None:
         asked = {
             each.tool_call_id: self._gate.call(
-                each.tool_name, each.args_as_dict(), key=each.tool_call_id, user=self._user
+                each.tool_name, each.args_as_dict(), key=_key(ctx, each), user=self._user
             )
             for each in requests.approvals
         }
@@ -69,6 +70,17 @@ class _Approvals(AbstractCapability[Any]):
             if asked:
                 asked.fail("it was not run: what was approved has changed since")
         return asked.text
+
+
+def _key(ctx: RunContext[Any], part: ToolCallPart) -> str | None:
+    """Return the key of a call; None where the run's messages do not hold it."""
+    for message in reversed(ctx.messages):
+        if isinstance(message, ModelResponse) and part.tool_call_id in [
+            each.tool_call_id for each in message.tool_calls
+        ]:
+            at = [each.tool_call_id for each in message.tool_calls].index(part.tool_call_id)
+            return call_key(ctx.conversation_id or "", message.run_id, message.timestamp.isoformat(), at)
+    return None
 
 
 def _answer(call: Call) -> ToolApproved | ToolDenied:

@@ -12,10 +12,11 @@ from signoff_client import Gate
 from signoff_client.langchain import Approvals
 
 
-async def run(model: Any, gate: Gate, text: str) -> str:
+async def run(model: Any, gate: Gate, text: str, conversation: str) -> str:
     """Runs the example's agent in a thread."""
     agent = create_agent(model, [langchain_agent.refund], middleware=[Approvals(gate, {"refund"})])
-    played = await asyncio.to_thread(agent.invoke, {"messages": [("user", text)]})
+    config: Any = {"configurable": {"thread_id": conversation}}
+    played = await asyncio.to_thread(agent.invoke, {"messages": [("user", text)]}, config)
     return str(played["messages"][-1].text)
 
 

@@ -28,7 +28,9 @@ def make_model(turns: list[list[dict[str, Any]]]) -> Model:
 
     def script() -> Iterator[AIMessage]:
         for turn in turns:
-            yield AIMessage("", tool_calls=[{**each, "type": "tool_call"} for each in turn])
+            # LangGraph keeps a message's id in its checkpoints: a run that is resumed has the same.
+            calls = [{key: each[key] for key in ("name", "args", "id")} for each in turn]
+            yield AIMessage("", id=turn[0]["message"], tool_calls=[{**each, "type": "tool_call"} for each in calls])
         yield AIMessage(_LAST[0])
 
     return Model(messages=script())

@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import importlib
+import inspect
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from agentapprovalprotocol import AsyncClient, AsyncGate
@@ -17,10 +19,14 @@ class NamedGate(Gate):
     """Asks about every tool under one name."""
 
     name = "refund"
+    keys = ""
+    """The file that says under which key each call is proposed."""
 
-    def call(self, tool: str, *args: Any, **fields: Any) -> Call:
+    def call(self, tool: str, args: Any, **fields: Any) -> Call:
         """The call, of the tool of that name."""
-        return super().call(self.name, *args, **fields)
+        with Path(self.keys).open("a") as keys:
+            print(json.dumps([fields["key"], args]), file=keys)
+        return super().call(self.name, args, **fields)
 
 
 def serve(example: str, make_model: Callable[[list[list[dict[str, Any]]]], Any]) -> None:
@@ -46,7 +52,9 @@ async def _play(example: str, make_model: Callable[[list[list[dict[str, Any]]]],
     module, gate = _gated(example, case)
     module.refund = refund
     try:
-        text = await module.run(make_model(case["turns"]), gate, "refund it")
+        takes = "conversation" in inspect.signature(module.run).parameters
+        more = (case["conversation"],) if takes else ()
+        text = await module.run(make_model(case["turns"]), gate, "refund it", *more)
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
     return {"text": str(text), "ran": ran}
@@ -56,7 +64,7 @@ def _gated(example: str, case: dict[str, Any]) -> tuple[Any, Any]:
     """The example's agent with a gate, or the one that the shim of the Agent Approval Protocol stands before."""
     if case["shim"] is None:
         gate = NamedGate(case["url"], case["token"], patience=0.0, wait=case["wait"])
-        gate.name = case["tool"]
+        gate.name, gate.keys = case["tool"], case["keys"]
         return importlib.import_module(f"external_agents.{example}"), gate
     client = AsyncClient(f"{case['url']}/aap/coder", case["token"], retry_budget=case["shim"])
     return importlib.import_module(f"aap_shims.{example}"), AsyncGate(client)

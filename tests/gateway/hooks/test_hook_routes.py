@@ -36,14 +36,13 @@ async def test_the_token_of_an_agent_alone_lets_a_hook_in(hooks: Callable[..., A
 
 
 async def test_what_is_refused_is_recorded(hooks: Callable[..., Any]) -> None:
-    """A foreign person, another agent, and other arguments under a known id: the hook is told no each time."""
+    """A foreign person and another agent: the hook gets a denial each time."""
     session = hooks()
     rig, own = production_gateway(session.agent.rig), bearer(await call_token(session.agent.rig, "coder"))
     known = session.body("PreToolUse", "ls", tool_use_id="toolu_refused")
     tried = [
         ("not_allowed", known, {"user": "ana"}),
         ("not_allowed", known, {"agent": "clerk"}),
-        ("conflict", known | {"tool_input": {"command": "ls -a"}}, {}),
     ]
     path = "/v1/hooks/claude-code"
     assert (await rig.http.post(path, json=known, headers=own)).status_code == 200

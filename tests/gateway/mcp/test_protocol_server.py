@@ -235,7 +235,7 @@ async def test_a_client_that_names_its_calls_joins_and_repeats_them(
 ) -> None:
     """A new name joins the call that waits; the same name again is told the same result, and nothing runs twice."""
     euro = amount()
-    first, second = ({TOOL_USE_ID: f"toolu_{euro}_{number}"} for number in range(2))
+    first, second = ({TOOL_USE_ID: f"toolu_{euro}_{number}".ljust(30, "x")} for number in range(2))
     async with mcp.client(LEGACY) as client:
         with monkeypatch.context() as patched:
             patched.setattr("signoff.gateway.mcp.protocol_server.HOLD_SECONDS", 0.0)
@@ -245,6 +245,17 @@ async def test_a_client_that_names_its_calls_joins_and_repeats_them(
             result = await client.call_tool("pay", {"amount": euro}, meta=second)  # type: ignore[arg-type]
             assert text_of_result(result) == "paid"
     assert sum(row[1].get("amount") == euro for row in mcp.gateway.ledger.rows) == 1
+
+
+@pytest.mark.parametrize("ident", ["call_0", "toolu_" + "x" * 24])
+async def test_a_repeated_id_in_another_session_is_a_new_call(mcp: McpRig, ident: str) -> None:
+    euro = amount()
+    for _ in range(2):
+        async with mcp.client(LEGACY) as client:
+            held = asyncio.create_task(client.call_tool("pay", {"amount": euro}, meta={TOOL_USE_ID: ident}))  # type: ignore[arg-type]
+            await mcp.decide(await mcp.asked(f"Pay {euro}"))
+            assert text_of_result(await held) == "paid"
+    assert sum(row[1].get("amount") == euro for row in mcp.gateway.ledger.rows) == 2
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -1,0 +1,31 @@
+"""Makes keys of calls from a conversation's own id and each call's place in it.
+
+A model's id of a call is no key: some models and servers count from 0 in each conversation, or in each answer.
+"""
+
+import hashlib
+import json
+import uuid
+from collections import Counter
+from typing import Any
+
+
+def call_key(conversation: str, *place: Any) -> str:
+    """Return the same key for the same place in the same conversation."""
+    text = json.dumps([conversation, *place], default=str, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class CallKeys:
+    """Makes the keys of one conversation, for frameworks that do not say where in it a call is."""
+
+    def __init__(self, conversation: str | None = None) -> None:
+        """Take the conversation's id; without one, another program cannot find these calls."""
+        self._conversation = conversation or uuid.uuid4().hex
+        self._times: Counter[str] = Counter()
+
+    def make(self, *place: Any) -> str:
+        """Return the key of the next call at this place: each further call there has another key."""
+        name = call_key(self._conversation, *place)
+        self._times[name] += 1
+        return call_key(name, self._times[name])
