@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.exceptions import SchemaError, ValidationError
 from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
@@ -84,7 +84,8 @@ def compile_schema(
     plain = plainly_valid(own)
     try:
         if not plain:
-            Draft202012Validator.check_schema(own)
+            # Patterns are checked below, in the syntax in which they are matched.
+            Draft202012Validator.check_schema(own, format_checker=FormatChecker(formats=()))
     except SchemaError as error:
         place = dotted_path(error.absolute_path)
         raise refuse(f"is not valid JSON Schema 2020-12 at `{place or '(top)'}`: {error.message}", place) from None

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from functools import lru_cache
 from itertools import chain
 from typing import Any, Final
@@ -13,6 +14,7 @@ from jsonschema.validators import extend
 
 from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.limits import SCHEMA_STEPS
+from signoff.formats.ecma_pattern import split_pattern
 from signoff.formats.schema_node import SchemaNode, without_keyword
 
 _NO_OTHERS: Final = Draft202012Validator.VALIDATORS["additionalProperties"]
@@ -32,8 +34,8 @@ def pattern_problem(schema: Any) -> tuple[str, str]:
         except re2.error as error:
             (reason,) = error.args or ("",)
             why = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
-            remedy = "write it without look-around and back-references, as RE2 has it"
-            return pattern, f"has the pattern `{pattern}`, which takes more than linear time ({why}); {remedy}"
+            remedy = "write it in RE2's syntax, without look-around and back-references"
+            return pattern, f"has the pattern `{pattern}`, which RE2 cannot read ({why}); {remedy}"
     if {"patternProperties", "unevaluatedProperties"} <= {key for node in nodes for key in node.keywords}:
         # What was evaluated is found by jsonschema itself, which matches patterns its own way.
         why = "has `patternProperties` and `unevaluatedProperties`; write `additionalProperties` in its place"
@@ -109,6 +111,12 @@ def _unique_items(validator: Any, unique: Any, instance: Any, schema: Any) -> It
             yield ValidationError("has items that are equal")
 
 
+def _multiple_of(validator: Any, unit: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    # As the decimal numbers that were written: in floating point 4.02 is no whole number of cents.
+    if validator.is_type(instance, "number") and Fraction(str(instance)) % Fraction(str(unit)):
+        yield ValidationError("is not a multiple")
+
+
 _Validator: Final[Any] = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator,
     {
@@ -116,6 +124,7 @@ _Validator: Final[Any] = extend(  # type: ignore[no-untyped-call]
         "patternProperties": _pattern_properties,
         "additionalProperties": _additional_properties,
         "uniqueItems": _unique_items,
+        "multipleOf": _multiple_of,
         # What a schema repeats itself by.
         **{
             name: _count_steps(Draft202012Validator.VALIDATORS[name])
@@ -127,12 +136,13 @@ _Validator: Final[Any] = extend(  # type: ignore[no-untyped-call]
 
 def _is_found(pattern: str, text: str) -> bool:
     # Patterns of JSON Schema are not anchored, so it is no full match.
-    return _compile(pattern).search(text) is not None
+    return all((each.search(text) is not None) is wanted for each, wanted in _compile(pattern))
 
 
 @lru_cache(maxsize=1_000)
-def _compile(pattern: str) -> Any:
-    return re2.compile(pattern, _QUIET)
+def _compile(pattern: str) -> tuple[tuple[Any, bool], ...]:
+    """Return patterns with whether each has to be found in a text. Raises `re2.error`."""
+    return tuple((re2.compile(part, _QUIET), wanted) for part, wanted in split_pattern(pattern))
 
 
 def _patterns(node: SchemaNode) -> Iterator[str]:

@@ -101,3 +101,11 @@ def test_data_that_looks_like_a_reference_is_data() -> None:
     value = {"$ref": "https://example.org/x"}
     schema = compile_schema({"type": "object", "properties": {"a": {"default": value}, "b": {"enum": [value]}}})
     assert schema.check({"b": value}) == []
+
+
+def test_every_whole_number_of_cents_is_a_multiple_of_one_cent() -> None:
+    schema = compile_schema({"type": "object", "properties": {"amount": {"type": "number", "multipleOf": 0.01}}})
+    assert [cents for cents in range(1, 10_001) if schema.check({"amount": cents / 100})] == []
+    problem = [("amount", "must be a multiple of 0.01")]
+    assert [schema.check({"amount": amount}) for amount in (1.005, 19.999, 1e-9)] == [problem] * 3
+    assert [schema.check({"amount": amount}) for amount in (0, -4.02, 600.03, 10_001.12, 1e300)] == [[]] * 5
