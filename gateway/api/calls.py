@@ -37,7 +37,8 @@ Key = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
-        description="Your key of the call: the same key again is the same call. A model's id of a call is unique in one answer at best: make the key of your conversation's id and the call's place in it.",
+        description="Your key of the call: the same key again is the same call. "
+        "Make it of your conversation's id and the call's place in it: a model's id of a call comes again.",
     ),
 ]
 UseKey = Annotated[
