@@ -1,11 +1,12 @@
-"""Extracts the one part of a mail that a person wrote, as text: the first plain one, else the first in HTML.
+"""Extracts the text of a mail: every part in plain text or HTML that is no attachment, in the order of the mail.
 
 The standard library's parser of whole mails takes time as the square of their nesting, and ends in RecursionError.
 """
 
 import binascii
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from email.message import Message
 from typing import Final
 
@@ -21,23 +22,33 @@ _MAX_PARAMETERS: Final = 1_000
 
 
 @dataclass(frozen=True)
-class MailBody:
-    """What was written, as one text. `flowed`: a line that ends in a space goes on in the next.
-
-    `cut`: there is more. `twin` is the same in HTML, beside a plain text.
-    """
+class TextPart:
+    """The text of one part. `flowed`: a line that ends in a space continues in the next."""
 
     text: str
     html: bool = False
     flowed: bool = False
-    cut: bool = False
-    twin: str = ""
 
 
 @dataclass(frozen=True)
+class MailBody:
+    """The text of a mail, as programs that prefer plain text show it, and as those that prefer HTML do.
+
+    `cut`: the mail has more text or more parts than these.
+    """
+
+    plain: tuple[TextPart, ...] = ()
+    rich: tuple[TextPart, ...] = ()
+    cut: bool = False
+
+
+@dataclass
 class _Part:
+    """A part of a mail: a leaf has a `body`, a container `parts`."""
+
     type: Message
-    body: bytes
+    body: bytes = b""
+    parts: list["_Part"] = field(default_factory=list)
 
     @property
     def attached(self) -> bool:
@@ -49,11 +60,11 @@ def written_body(header: MailHeader, body: bytes) -> MailBody:
 
     Raises `Malformed` where a content type contradicts itself.
     """
-    parts = list(_leaves(header, body))
-    plain, html = (_first(parts, wanted) for wanted in ("text/plain", "text/html"))
-    if plain is None:
-        return html or MailBody("")
-    return plain if html is None else replace(plain, twin=html.text)
+    root, cut = _tree(header, body)
+    plain, rich = (_shown(root, html=html) for html in (False, True))
+    return MailBody(
+        tuple(part for part, _ in plain), tuple(part for part, _ in rich), cut or any(c for _, c in plain + rich)
+    )
 
 
 def content_type(header: MailHeader) -> str:
@@ -61,36 +72,56 @@ def content_type(header: MailHeader) -> str:
     return _keep_types(header).get_content_type()
 
 
-def _first(parts: Sequence[_Part], wanted: str) -> MailBody | None:
-    """Returns the first part of that type that is not attached and has text."""
-    for part in parts:
-        if part.type.get_content_type() == wanted and not part.attached:
-            read = _read(part, html=wanted == "text/html")
-            if read.text.strip():
-                return read
-    return None
+def _shown(part: _Part, *, html: bool) -> list[tuple[TextPart, bool]]:
+    """Returns the texts that a program shows of a part, each with whether it was cut.
+
+    Of alternatives it shows one: the first in plain text, or the last in HTML (RFC 2046, 5.1.4).
+    """
+    if part.attached:
+        return []
+    if not part.parts:
+        read = _read(part) if part.type.get_content_type() in ("text/plain", "text/html") else None
+        return [read] if read is not None and read[0].text.strip() else []
+    each = [_shown(inner, html=html) for inner in part.parts]
+    if part.type.get_content_subtype() != "alternative":
+        return [text for texts in each for text in texts]
+    each = [texts for texts in each if texts]
+    # Programs that write them the wrong way round still mean the same two.
+    wanted = [texts for texts in each if texts[0][0].html == html]
+    if html:
+        return (wanted or each or [[]])[-1]
+    return (wanted or each or [[]])[0]
 
 
-def _leaves(header: MailHeader, body: bytes) -> Iterator[_Part]:
-    waiting = [(header, body, 0)]
-    seen = 0
-    while waiting and seen < _MAX_PARTS:
-        seen += 1
-        header, body, depth = waiting.pop()
-        kind = _keep_types(header)
-        boundary = _parameter(kind, "boundary") if kind.get_content_maintype() == "multipart" else ""
+def _tree(header: MailHeader, body: bytes) -> tuple[_Part, bool]:
+    """Parses the parts of a mail; returns the outermost, and whether there are more than are read."""
+    root = _Part(_keep_types(header), body)
+    waiting = deque([(root, 0)])
+    seen, cut = 0, False
+    while waiting:
+        part, depth = waiting.popleft()
+        multiple = part.type.get_content_maintype() == "multipart"
+        boundary = _parameter(part.type, "boundary") if multiple else ""
         if not boundary:
-            yield _Part(kind, body)
-        elif depth < _MAX_DEPTH:
-            inner = [(*_part(piece), depth + 1) for piece in _pieces(body, boundary)]
-            waiting.extend(reversed(inner))
+            continue
+        pieces = list(_pieces(part.body, boundary))
+        seen += len(pieces)
+        if depth >= _MAX_DEPTH or seen > _MAX_PARTS:
+            cut = True
+            continue
+        for piece in pieces:
+            head, content = _part(piece)
+            part.parts.append(_Part(_keep_types(head), content))
+        waiting.extend((inner, depth + 1) for inner in part.parts)
+    return root, cut
 
 
 def _pieces(body: bytes, boundary: str) -> Iterator[bytes]:
     delimiter = b"\n--" + boundary.encode("utf-8", "surrogateescape")
     body = b"\n" + body
     start = body.find(delimiter)
-    for _ in range(_MAX_PARTS):
+    # One more than is read, by which the caller sees that there are more.
+    for _ in range(_MAX_PARTS + 1):
         if start < 0 or body.startswith(b"--", start + len(delimiter)):
             return
         end = body.find(delimiter, start + 1)
@@ -128,7 +159,8 @@ def _parameter(kind: Message, name: str) -> str:
     return str(value[2] if isinstance(value, tuple) else value or "").rstrip()
 
 
-def _read(part: _Part, *, html: bool) -> MailBody:
+def _read(part: _Part) -> tuple[TextPart, bool]:
+    """Reads the text of a part; returns it, and whether it was cut."""
     encoding = str(part.type["content-transfer-encoding"]).strip().lower()
     # Two bytes and more stand for one in both encodings, so this much always holds what is read of it.
     raw = part.body[: 4 * MAX_TEXT]
@@ -139,7 +171,8 @@ def _read(part: _Part, *, html: bool) -> MailBody:
     charset = _parameter(part.type, "charset") or "utf-8"
     flowed = _parameter(part.type, "format").lower() == "flowed"
     text = decode_text(raw[:MAX_TEXT], charset)
-    return MailBody(text, html=html, flowed=flowed, cut=len(raw) > MAX_TEXT or len(part.body) > 4 * MAX_TEXT)
+    html = part.type.get_content_type() == "text/html"
+    return TextPart(text, html, flowed), len(raw) > MAX_TEXT or len(part.body) > 4 * MAX_TEXT
 
 
 def _from_base64(body: bytes) -> bytes:

@@ -4,12 +4,15 @@ Mail comes from anybody, so all work here grows with the length of the mail and 
 either read or `Malformed`. Whether the mail comes from whom it claims is `authenticity.py`'s to say.
 """
 
+import re
+import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from signoff.channels.channel_errors import Malformed
 from signoff.channels.mail.auto_reply import automatic_sign
-from signoff.channels.mail.body import MailBody, written_body
+from signoff.channels.mail.body import MailBody, TextPart, written_body
 from signoff.channels.mail.header import MailHeader, decode_words, mailboxes, message_ids, only_sender, split_mail
 from signoff.channels.mail.html_text import STRUCK, html_lines
 from signoff.channels.mail.quotes import WrittenText, find_new_text
@@ -19,6 +22,9 @@ MAX_MAIL: Final = 10 * 1024 * 1024
 _DELIVERED: Final = ("delivered-to", "x-original-to", "envelope-to", "x-envelope-to")
 _MAX_ADDRESSES: Final = 200
 _MAX_NAME: Final = 500
+_ADDED: Final = re.compile(
+    r"<[^<>\s]{1,2000}>|\[(?:cid|image):[^\[\]]{0,200}\]|\[[^\[\]\s]{1,200}\.(?:png|jpe?g|gif)\]|(?:https?://|mailto:)\S{1,2000}"
+)
 
 
 @dataclass(frozen=True)
@@ -72,20 +78,42 @@ def read_mail(raw: bytes) -> MailAnswer:
 
 
 def _read_new_text(body: MailBody) -> WrittenText:
-    lines = html_lines(body.text) if body.html else body.text.split("\n")
-    written = find_new_text(lines, flowed=body.flowed)
+    written, rich = _merge(body.plain), _merge(body.rich)
     # What was cut off may take back what stands above it.
-    if body.cut:
+    if body.cut or rich.unclear == "too_long":
         return replace(written, unclear="too_long")
+    if body.rich == body.plain or written.unclear:
+        return written
     # A client that writes a part without formatting leaves out that something in it is struck out.
-    twin = find_new_text(html_lines(body.twin)) if _may_strike(body.twin) else WrittenText()
-    struck = any(STRUCK in line for line in (*twin.above, *twin.below))
-    return replace(written, unclear="struck") if struck else written
+    if any(STRUCK in line for line in (*rich.above, *rich.below)):
+        return replace(written, unclear="struck")
+    return written if _letters(written) == _letters(rich) else replace(written, unclear="differs")
 
 
-def _may_strike(document: str) -> bool:
-    folded = document.lower()
-    return any(sign in folded for sign in ("<s>", "<s ", "<strike", "<del", "line-through"))
+def _merge(parts: Sequence[TextPart]) -> WrittenText:
+    """Returns what is new in several texts of one mail, in their order."""
+    above: list[str] = []
+    below: list[str] = []
+    unclear = ""
+    for part in parts:
+        lines = html_lines(part.text) if part.html else part.text.split("\n")
+        written = find_new_text(lines, flowed=part.flowed)
+        above += ["", *written.above] if above and written.above else written.above
+        below += ["", *written.below] if below and written.below else written.below
+        unclear = unclear or ("too_long" if written.unclear == "too_long" else "")
+    return WrittenText(tuple(above), tuple(below), unclear or ("" if above or below else "nothing"))
+
+
+def _letters(written: WrittenText) -> str:
+    """Returns all letters, digits and pictures of a text, without addresses and the names of pictures.
+
+    Programs that make plain text of HTML add those, and wrap, indent and mark lines as they like.
+    """
+    text = _ADDED.sub(" ", "\n".join((*written.above, *written.below)))
+    plain = unicodedata.normalize("NFKC", text.replace("\ufe0f", ""))
+    return "".join(
+        char for char in plain if char.isalnum() or char in "?%" or unicodedata.category(char) in ("So", "Sc")
+    )
 
 
 def _addresses(header: MailHeader, *names: str) -> tuple[str, ...]:
