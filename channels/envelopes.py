@@ -101,6 +101,8 @@ class InboundAction(FrozenModel):
     """All that was newly written."""
     below: str = ""
     """What stands below the quote of a mail."""
+    others: tuple[str, ...] = ()
+    """Other people's addresses that the message also went to."""
     form: Literal["chat", "mail"] = "chat"
     """How `text` is read: in a `chat` all of it is the answer, a `mail` has a sign-off too."""
     unclear: str = ""

@@ -70,6 +70,13 @@ class Post(Vendor):
         """See `Vendor`."""
         return self._brought(judged(self._reply(card, identity, words)))
 
+    def reply_with(self, card: VendorCard, identity: str, words: str, headers: Mapping[str, str]) -> InboundRequest:
+        """Reply with further header fields, such as `Cc`."""
+        mail = self._reply(card, identity, words)
+        for name, value in headers.items():
+            mail[name] = value
+        return self._brought(judged(mail))
+
     def write(self, identity: str, words: str) -> InboundRequest:
         """See `Vendor`."""
         return self._brought(judged(written(identity, "approvals@signoff.example", words)))

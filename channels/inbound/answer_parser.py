@@ -20,13 +20,21 @@ from signoff.channels.inbound.answer_vocabulary import (
     APPROVE,
     COURTESIES,
     DENY,
+    FIRM,
     GREETINGS,
     JOINTS,
+    NAMED_SIGNS,
     NO,
     NOT_ENGLISH,
+    OBJECTS,
+    ORDERS,
+    OURS,
     PRAISE,
+    REASONED,
+    TOWARDS,
     YES,
 )
+from signoff.channels.inbound.approval_remarks import is_remark
 from signoff.channels.mail.reserve_words import RESERVE
 from signoff.contracts.decision import Verdict
 from signoff.contracts.limits import ANSWER_LINES
@@ -39,6 +47,9 @@ _NAMED: Final = 2
 """Words that a greeting may say to name somebody."""
 _UNFINISHED: Final = (",", ":", ";", "-", "\u2013", "\u2014", "\u3001", "\uff0c")
 # What some program shows as the end of a line is one here, or a line would be longer than what was seen.
+_AGREEING: Final = ("approved", "courtesy")
+_POLITE: Final = frozenset(("please", "bitte", "favor", "favore", "piacere", "plait", "svp", "stp"))
+_STOPS: Final = frozenset(".!¡。\uff01")
 _LINE_ENDS: Final = dict.fromkeys(map(ord, "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), "\n")
 
 Why = Literal["", "empty", "question", "more", "two", "unknown"]
@@ -80,6 +91,8 @@ class AnswerSender:
     effects: Mapping[str, str] = field(default_factory=dict)
     footers: frozenset[str] = frozenset()
     asked: frozenset[tuple[str, str]] = frozenset()
+    others: bool = False
+    """Whether the message went to other people, too."""
 
 
 Part = Literal["approved", "denied", "courtesy", "greeting", "addressed", "joint"]
@@ -93,6 +106,8 @@ class AnswerPhrases:
     """What each phrase means."""
     commands: frozenset[str]
     """Denials that a reason may follow."""
+    words: Mapping[str, frozenset[str]]
+    """Further words by their use: see `_USES`."""
 
 
 @dataclass
@@ -109,6 +124,25 @@ class _Body:
     codes: dict[str, None] = field(default_factory=dict)
     effects: set[str] = field(default_factory=set)
     reason: list[str] = field(default_factory=list)
+    order: str = ""
+    """The first line with an approval that may be an order to somebody else."""
+    others: bool = False
+    group: bool = False
+    polite: bool = False
+    """Whether it says please: to a group that is an order, while `Hi all, approve` answers us."""
+    explicit: bool = False
+    """Whether an approval was more than a `yes`, which people also say to what they have read."""
+    remarks: list[str] = field(default_factory=list)
+
+
+_USES: Final[Mapping[str, Mapping[str, str]]] = {
+    "order": ORDERS,
+    "toward": TOWARDS,
+    "object": OBJECTS,
+    "firm": FIRM,
+    "reasoned": REASONED,
+    "yes": YES,
+}
 
 
 def parse_answer(text: str, sender: AnswerSender) -> ParsedAnswer:
@@ -121,7 +155,7 @@ def parse_answer(text: str, sender: AnswerSender) -> ParsedAnswer:
 
 def is_unfinished(text: str) -> bool:
     """Returns whether a text ends where its sentence does not: what is still to come may be a condition."""
-    return text.rstrip().endswith(_UNFINISHED)
+    return text.rstrip().endswith(_UNFINISHED) and not text.rstrip().endswith(tuple(NAMED_SIGNS))
 
 
 def lines_of(text: str) -> list[str]:
@@ -133,7 +167,7 @@ def read_lines(lines: Sequence[str], sender: AnswerSender, *, cut: bool = False)
     """Parses lines of an answer; where there are more than it reads, nothing decides."""
     text = "\n".join(lines).strip()
     phrases = phrases_of(sender.locale)
-    body = _Body()
+    body = _Body(others=sender.others)
     for line in lines[:ANSWER_LINES]:
         if line.strip():
             _read_line(line.strip(), phrases, sender, body)
@@ -162,7 +196,11 @@ def read_lines(lines: Sequence[str], sender: AnswerSender, *, cut: bool = False)
     if len(set(body.yes)) < len(body.yes) or len(body.codes) > 1:
         # `Yes yes` is what people say who do not mean it.
         return unsaid("more")
-    return ParsedAnswer("approved", code, effects=effects)
+    if body.order and (body.others or (body.group and body.polite)):
+        return unsaid("more", body.order)
+    if body.remarks and not body.explicit:
+        return unsaid("more", body.remarks[0])
+    return ParsedAnswer("approved", code, "\n".join(body.remarks), effects=effects)
 
 
 def decision_words(locale: str) -> dict[str, Answer]:
@@ -207,14 +245,22 @@ def _phrases(language: str) -> AnswerPhrases:
     for spoken in dict.fromkeys(("en", language)):
         for table, part in tables:
             for phrase in table.get(spoken, "").split(", "):
-                # As a line with it is read: `s'il te plaît` is three words there too.
-                folded = " ".join(token.text for token in tokens(phrase) if token.kind == "word")
+                folded = _folded(phrase)
                 if not folded or (spoken == "en" and folded in NOT_ENGLISH.get(language, ())):
                     continue
                 parts[folded] = part
                 if table is DENY:
                     commands.add(folded)
-    return AnswerPhrases(parts, frozenset(commands))
+    words = {
+        use: frozenset(_folded(each) for spoken in ("en", language) for each in table.get(spoken, "").split(", "))
+        for use, table in _USES.items()
+    }
+    return AnswerPhrases(parts, frozenset(commands), words)
+
+
+def _folded(phrase: str) -> str:
+    """Folds a phrase as a line with it is read: `s'il te plaît` is three words there too."""
+    return " ".join(token.text for token in tokens(phrase) if token.kind == "word")
 
 
 def _read_line(line: str, phrases: AnswerPhrases, sender: AnswerSender, body: _Body) -> None:
@@ -223,29 +269,74 @@ def _read_line(line: str, phrases: AnswerPhrases, sender: AnswerSender, body: _B
     asks = any(piece.kind == "ask" for piece in pieces)
     pieces, repeated = _without_effects(pieces, sender)
     body.effects |= repeated
-    clauses = _clauses(pieces)
     clean = not asks and not any(piece.kind == "odd" for piece in pieces)
-    understood = clean
-    denies = False
-    for at, clause in enumerate(clauses):
-        parts, whole = _parts_of(clause, phrases, sender, first=at == 0)
-        denied = "denied" in parts.values()
-        understood = understood and whole
-        body.yes += [phrase for phrase, part in parts.items() if part == "approved"]
-        body.yes += [phrase for phrase in parts if phrase.endswith("\0")]
-        body.no_anywhere = body.no_anywhere or denied
-        denies = denies or (clean and denied and whole)
+    understood, denies = clean, False
+    remarks = False
+    for sentence in _sentences(pieces):
+        clauses = _clauses(sentence)
+        left: list[AnswerToken] = []
+        for clause in clauses:
+            read = _parts_of(clause, phrases, sender, first=clause is clauses[0])
+            denies = _note_clause(line, read, phrases, body, plain=not asks and _is_plain(clause, pieces)) or denies
+            if not read.whole or left:
+                left += [*([AnswerToken("pause", ",")] if left else []), *clause]
+        if left and body.yes and not body.unread and is_remark(_with_marks(left, sentence), sender.effects):
+            remarks = True
+        elif left:
+            understood = False
     # What follows the command and its code is the reason, whatever marks stand in it.
     plain = not asks and not any(piece.kind == "odd" for piece in pieces[:1])
     denies = denies or (plain and _commands(pieces, phrases))
     body.asks = body.asks or asks
     praised = any(piece.kind == "good" and piece.text in PRAISE for piece in pieces)
-    body.good = body.good or (praised and (denies or not clauses))
+    body.good = body.good or (praised and (denies or not any(piece.kind == "word" for piece in pieces)))
     body.bad = body.bad or any(piece.kind == "bad" for piece in pieces)
     body.codes |= {piece.text: None for piece in pieces if piece.kind == "code"}
     if not understood and not body.unread:
         body.unread = line
-    _keep_reason(line, pieces, phrases, body, denies=denies, understood=understood)
+    elif remarks:
+        body.remarks.append(line)
+    _keep_reason(line, pieces, phrases, body, denies=denies, understood=understood and not remarks)
+
+
+def _note_clause(line: str, read: "_Clause", phrases: AnswerPhrases, body: _Body, *, plain: bool) -> bool:
+    """Adds what a clause says to `body`; returns whether it denies."""
+    approvals = [phrase for phrase, part in read.parts.items() if part == "approved"]
+    denied = "denied" in read.parts.values()
+    body.yes += approvals
+    body.yes += [phrase for phrase in read.parts if phrase.endswith("\0")]
+    body.no_anywhere = body.no_anywhere or denied
+    body.others = body.others or read.others
+    body.group = body.group or read.group
+    body.polite = body.polite or any(_POLITE & set(phrase.rstrip("\0").split()) for phrase in read.parts)
+    body.explicit = body.explicit or any(phrase not in phrases.words["yes"] for phrase in approvals)
+    body.effects |= read.effects
+    if not body.order and any(phrase.rstrip("\0") in phrases.words["order"] for phrase in approvals):
+        body.order = line
+    return plain and denied and (read.whole or read.reasoned)
+
+
+def _is_plain(clause: Sequence[AnswerToken], pieces: Sequence[AnswerToken]) -> bool:
+    """Returns whether nothing odd stands before the end of a clause, or anywhere if it is not the first."""
+    odd = next((at for at, piece in enumerate(pieces) if piece.kind == "odd"), len(pieces))
+    ends = next(at for at, piece in enumerate(pieces) if piece is clause[-1])
+    pause = any(piece.kind == "pause" for piece in pieces[ends + 1 : odd])
+    return odd == len(pieces) or (ends < odd and pause)
+
+
+def _sentences(pieces: Sequence[AnswerToken]) -> list[list[AnswerToken]]:
+    """Splits a line into sentences, each with the mark at its end."""
+    found: list[list[AnswerToken]] = [[]]
+    for piece in pieces:
+        found[-1].append(piece)
+        if piece.kind == "pause" and piece.text in _STOPS:
+            found.append([])
+    return [sentence for sentence in found if sentence]
+
+
+def _with_marks(words: Sequence[AnswerToken], sentence: Sequence[AnswerToken]) -> list[AnswerToken]:
+    """Adds to the words of a remark the pictures and marks of its sentence, which may say more than they do."""
+    return [*words, *(piece for piece in sentence if piece.kind not in ("word", "code"))]
 
 
 def _clauses(pieces: Sequence[AnswerToken]) -> list[list[AnswerToken]]:
@@ -259,12 +350,27 @@ def _clauses(pieces: Sequence[AnswerToken]) -> list[list[AnswerToken]]:
     return [clause for clause in clauses if clause]
 
 
-def _parts_of(
-    clause: Sequence[AnswerToken], phrases: AnswerPhrases, sender: AnswerSender, *, first: bool
-) -> tuple[dict[str, Part], bool]:
-    """Finds the phrases of a clause, each once, and whether it is made of nothing else. A second yes ends in a NUL."""
-    found: dict[str, Part] = {}
-    whole, at = True, 0
+@dataclass
+class _Clause:
+    """What is read of one clause.
+
+    `parts` are its phrases, each once; a second approval ends in a NUL. `whole`: it is made of nothing else.
+    `reasoned`: it is a denial and its reason. `others`: it greets a third person, `group`: several. `effects` are the
+    codes of the requests whose verb it repeats.
+    """
+
+    parts: dict[str, Part] = field(default_factory=dict)
+    whole: bool = True
+    reasoned: bool = False
+    others: bool = False
+    group: bool = False
+    effects: frozenset[str] = frozenset()
+
+
+def _parts_of(clause: Sequence[AnswerToken], phrases: AnswerPhrases, sender: AnswerSender, *, first: bool) -> _Clause:
+    """Finds the phrases of a clause."""
+    read = _Clause()
+    found, at = read.parts, 0
     words = [piece.text if piece.kind == "word" else "" for piece in clause]
     own = name_words(sender.names) - reserve_words()
     greeted, names = False, 0
@@ -275,19 +381,49 @@ def _parts_of(
             found[f"{phrase}\0" if again else phrase] = part or "courtesy"
             # Whom one greets is named only right behind the greeting.
             greeted = part == "greeting" or (greeted and part == "addressed")
-            whole = whole and (part != "addressed" or greeted)
+            read.whole = read.whole and (part != "addressed" or greeted)
+            read.group = read.group or (part == "addressed" and phrase not in OURS)
             at += len(phrase.split())
             # `Yes and` has not been said to its end.
             if part == "joint" and _phrase_at(words, at, phrases.parts)[1] not in ("approved", "denied", "courtesy"):
-                whole = False
+                read.whole = False
+            continue
+        # `Yes to K7Q-2FM`.
+        if words[at] in phrases.words["toward"] and words[at + 1 : at + 2] == [""] and at:
+            at += 1
             continue
         # `Hi Ana Sousa,` names somebody, and so does `hi ana,`; `Hi reduce it,` does not.
         named = greeted and first and words[at].isalpha() and words[at] not in reserve_words()
         named = named and names < _NAMED and (clause[at].capital or len(words) == at + 1 == 2)
         names += named
-        whole = whole and (not words[at] or words[at] in own or named)
+        read.others = read.others or (named and words[at] not in own)
+        read.whole = read.whole and (not words[at] or words[at] in own or named)
         at += 1
-    return found, whole
+    read.reasoned = _is_reasoned(words, phrases)
+    if not read.whole and not read.reasoned:
+        _read_verb(words, read, phrases, sender)
+    return read
+
+
+def _is_reasoned(words: Sequence[str], phrases: AnswerPhrases) -> bool:
+    """Returns whether a clause is a denial and its reason without a comma, as in `nein zu teuer`."""
+    if " ".join(words[:2]) in phrases.words["reasoned"]:
+        rest = words[2:]
+    elif words[0] in phrases.words["firm"]:
+        rest = words[1:]
+    else:
+        return False
+    # `Nein, kein Problem` and `no wait` are no denials.
+    return not any(word in reserve_words() or phrases.parts.get(word) in _AGREEING for word in rest) and "" not in rest
+
+
+def _read_verb(words: list[str], read: _Clause, phrases: AnswerPhrases, sender: AnswerSender) -> None:
+    """Takes `book it` for a repeated effect where open requests begin with that verb."""
+    at = next((at for at, word in enumerate(words) if word and word not in phrases.parts), len(words))
+    if words[at + 1 :] and words[at + 1] in phrases.words["object"] and len(words) == at + 2:
+        verbs = {code: next((each.text for each in tokens(effect)), "") for code, effect in sender.effects.items()}
+        read.effects = frozenset(code for code, verb in verbs.items() if verb == words[at])
+        read.whole = bool(read.effects) and "addressed" not in read.parts.values()
 
 
 def _phrase_at(words: Sequence[str], at: int, parts: Mapping[str, Part]) -> tuple[str, Part | None]:

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
 
-from signoff.channels.inbound.answer_vocabulary import BAD_SIGNS, GOOD_SIGNS, SMILES
+from signoff.channels.inbound.answer_vocabulary import BAD_SIGNS, GOOD_SIGNS, NAMED_SIGNS, SMILES
 from signoff.contracts.ids import read_code
 
+HOLD: Final = "/hold"
+"""The command of review bots that denies; the word alone only asks to wait."""
 LINE_CHARS: Final = 200
 """No decision is longer; normalising a long run of accents takes time in its square, so longer lines are never."""
 
@@ -43,6 +45,7 @@ _ASKED: Final = dict.fromkeys(map(ord, _ASKS), "?")
 _PAUSES: Final = frozenset(".,!¡:;。，！、-–—")
 # Keyboards and mail programs put one of these where a code has a hyphen.
 _DASHES: Final = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-")
+_HYPHENS: Final = frozenset("-\u2010\u2011")
 _APOSTROPHES: Final = dict.fromkeys(map(ord, "’‘ʼ´`"), "'")
 _TONES: Final = frozenset(map(chr, range(0x1F3FB, 0x1F400)))
 _SELECTORS: Final = frozenset("\ufe0e\ufe0f")
@@ -67,6 +70,8 @@ def tokens(line: str, codes: Collection[str] = ()) -> tuple[AnswerToken, ...]:
     if quoted.startswith(("-", "!")):
         # An item of a list, a negation: no more somebody's plain answer than a quotation, whose mark is odd anyway.
         found.append(AnswerToken("odd", quoted[:1]))
+    if quoted == HOLD:
+        return (AnswerToken("word", HOLD),)
     if quoted.startswith("/"):
         line = quoted[1:]
     pieces = _CHUNK.findall(unicodedata.normalize("NFC", line))
@@ -122,6 +127,9 @@ def _peel(piece: str) -> str:
 
 def _of_chunk(piece: str) -> list[AnswerToken]:
     """Splits what stands between two blanks."""
+    piece = NAMED_SIGNS.get(piece.rstrip(".!"), piece)
+    if piece.startswith(("http://", "https://")):
+        return [AnswerToken("odd", piece)]
     for smile in SMILES:
         if piece.rstrip(".!") == smile:
             return [AnswerToken("good", smile)]
@@ -130,7 +138,13 @@ def _of_chunk(piece: str) -> list[AnswerToken]:
         return [AnswerToken("odd", piece)]
     found: list[AnswerToken] = []
     word = ""
-    for char in _bare(piece):
+    bare = _bare(piece)
+    for at, char in enumerate(bare):
+        # `no-brainer` is no `no`, and `vas-y` one phrase of two words.
+        if char in _HYPHENS and word and bare[at + 1 : at + 2].isalpha():
+            found += _word(word)
+            word = ""
+            continue
         # The apostrophe belongs to a word, as in `j'approuve`, where letters stand on both sides of it.
         if char.isalnum() or (char == "'" and word):
             word += char

@@ -439,6 +439,7 @@ class InboundProcessor:
             effects={request.code: request.card.effect for request in requests},
             footers=frozenset(each.digest for each in footers if each.known),
             asked=frozenset((each.digest, each.code) for each in footers),
+            others=not set(action.others) <= set(person.identities.get(channel.identity, ())),
         )
 
     def _may_answer(self, person: Person, request: ApprovalRequest) -> bool:

@@ -29,6 +29,7 @@ _FAILED: Final = re.compile(rb"^action:[ \t]{0,20}failed", re.IGNORECASE | re.MU
 _CODE: Final = re.compile(rb"^status:[ \t]{0,20}([45]\.\d{1,3}\.\d{1,3})", re.IGNORECASE | re.MULTILINE)
 _WHY: Final = re.compile(rb"^diagnostic-code:[ \t]{0,20}([^\r\n]{1,200})", re.IGNORECASE | re.MULTILINE)
 _KEPT_IDS: Final = 20
+_KEPT_OTHERS: Final = 20
 _SUBJECT_CHARS: Final = 300
 _log = logging.getLogger(__name__)
 
@@ -95,12 +96,19 @@ class MailReceiver:
             vendor_ids=ids,
             text="\n".join(answer.above),
             below="\n".join(answer.below),
+            others=self._others(answer),
             form="mail",
             unclear=answer.unclear,
             name=answer.name,
             where={**_where(answer), "token": token},
         )
         return InboundBatch(actions=(action,))
+
+    def _others(self, answer: MailAnswer) -> tuple[str, ...]:
+        """Returns the recipients besides us and the sender."""
+        here = (answer.sender, self.own)
+        others = [each for each in answer.recipients if each not in here and not self.replies.is_ours(each)]
+        return tuple(others[:_KEPT_OTHERS])
 
     def _about(self, answer: MailAnswer, proof: Authenticity) -> tuple[str, tuple[str, ...]]:
         """Returns the token of the one card that is meant, and ids of mails it replies to; never neither.

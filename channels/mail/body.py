@@ -22,7 +22,7 @@ _MAX_PARAMETERS: Final = 1_000
 
 
 @dataclass(frozen=True)
-class TextPart:
+class MailText:
     """The text of one part. `flowed`: a line that ends in a space continues in the next."""
 
     text: str
@@ -37,8 +37,8 @@ class MailBody:
     `cut`: the mail has more text or more parts than these.
     """
 
-    plain: tuple[TextPart, ...] = ()
-    rich: tuple[TextPart, ...] = ()
+    plain: tuple[MailText, ...] = ()
+    rich: tuple[MailText, ...] = ()
     cut: bool = False
 
 
@@ -72,7 +72,7 @@ def content_type(header: MailHeader) -> str:
     return _keep_types(header).get_content_type()
 
 
-def _shown(part: _Part, *, html: bool) -> list[tuple[TextPart, bool]]:
+def _shown(part: _Part, *, html: bool) -> list[tuple[MailText, bool]]:
     """Returns the texts that a program shows of a part, each with whether it was cut.
 
     Of alternatives it shows one: the first in plain text, or the last in HTML (RFC 2046, 5.1.4).
@@ -159,7 +159,7 @@ def _parameter(kind: Message, name: str) -> str:
     return str(value[2] if isinstance(value, tuple) else value or "").rstrip()
 
 
-def _read(part: _Part) -> tuple[TextPart, bool]:
+def _read(part: _Part) -> tuple[MailText, bool]:
     """Reads the text of a part; returns it, and whether it was cut."""
     encoding = str(part.type["content-transfer-encoding"]).strip().lower()
     # Two bytes and more stand for one in both encodings, so this much always holds what is read of it.
@@ -172,7 +172,7 @@ def _read(part: _Part) -> tuple[TextPart, bool]:
     flowed = _parameter(part.type, "format").lower() == "flowed"
     text = decode_text(raw[:MAX_TEXT], charset)
     html = part.type.get_content_type() == "text/html"
-    return TextPart(text, html, flowed), len(raw) > MAX_TEXT or len(part.body) > 4 * MAX_TEXT
+    return MailText(text, html, flowed), len(raw) > MAX_TEXT or len(part.body) > 4 * MAX_TEXT
 
 
 def _from_base64(body: bytes) -> bytes:

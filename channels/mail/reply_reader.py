@@ -12,7 +12,7 @@ from typing import Final
 
 from signoff.channels.channel_errors import Malformed
 from signoff.channels.mail.auto_reply import automatic_sign
-from signoff.channels.mail.body import MailBody, TextPart, written_body
+from signoff.channels.mail.body import MailBody, MailText, written_body
 from signoff.channels.mail.header import MailHeader, decode_words, mailboxes, message_ids, only_sender, split_mail
 from signoff.channels.mail.html_text import STRUCK, html_lines
 from signoff.channels.mail.quotes import WrittenText, find_new_text
@@ -90,7 +90,7 @@ def _read_new_text(body: MailBody) -> WrittenText:
     return written if _letters(written) == _letters(rich) else replace(written, unclear="differs")
 
 
-def _merge(parts: Sequence[TextPart]) -> WrittenText:
+def _merge(parts: Sequence[MailText]) -> WrittenText:
     """Returns what is new in several texts of one mail, in their order."""
     above: list[str] = []
     below: list[str] = []

@@ -402,3 +402,141 @@ def test_no_long_line_is_normalised(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen
     # Folding may make three characters of one, and compatibility eighteen; no more.
     assert max(seen) <= 18 * 3 * LINE_CHARS
+
+
+GREETED = [
+    (
+        "en",
+        "Hi Maria, {}",
+        ["please approve", "approve", "approve it", "go ahead", "please proceed", "approve K7Q-2FM"],
+    ),
+    ("en", "Hi all,\n{}", ["please approve", "please go ahead"]),
+    ("de", "Hallo Maria, {}", ["bitte genehmigen", "bitte freigeben", "freigeben"]),
+    ("fr", "Bonjour Paul, {}", ["valide stp", "approuve", "approuver s'il te plaît", "allez-y"]),
+    ("es", "Hola María, {}", ["aprueba por favor", "aprobar por favor", "adelante"]),
+    ("it", "Ciao Maria, {}", ["approva per favore", "procedi pure", "approvare"]),
+    ("pt", "Olá Maria, {}", ["aprova por favor", "pode avançar", "aprovar"]),
+]
+STATED = [
+    ("en", "Hi Maria, {}", ["approved", "yes", "I approve"]),
+    ("de", "Hallo Maria, {}", ["genehmigt", "ja", "ich genehmige das"]),
+    ("fr", "Bonjour Paul, {}", ["j'approuve", "oui"]),
+    ("es", "Hola María, {}", ["aprobado", "sí"]),
+    ("it", "Ciao Maria, {}", ["approvato", "sì"]),
+    ("pt", "Olá Maria, {}", ["aprovado", "sim"]),
+]
+
+
+def _filled(table: list[tuple[str, str, list[str]]]) -> list[tuple[str, str]]:
+    return [(locale, frame.format(words)) for locale, frame, each in table for words in each]
+
+
+@pytest.mark.parametrize(("locale", "text"), _filled(GREETED))
+def test_order_to_another_person_is_no_approval(locale: str, text: str) -> None:
+    assert parse_answer(text, AnswerSender(locale, ("Ana Sousa",))).verdict is None
+
+
+@pytest.mark.parametrize(("locale", "text"), _filled(GREETED))
+def test_order_in_a_message_to_others_is_no_approval(locale: str, text: str) -> None:
+    words = re.split(r"[,\n] ?", text, maxsplit=1)[1]
+    assert parse_answer(words, AnswerSender(locale)).verdict == "approved"
+    assert parse_answer(words, AnswerSender(locale, others=True)).verdict is None
+
+
+@pytest.mark.parametrize(("locale", "text"), _filled(STATED))
+def test_statement_to_another_person_is_an_approval(locale: str, text: str) -> None:
+    assert parse_answer(text, AnswerSender(locale, ("Ana Sousa",), others=True)).verdict == "approved"
+
+
+@pytest.mark.parametrize("text", ["Hi Signoff, please approve", "Hello, please approve", "Hi, approve\n\nThanks\nAna"])
+def test_order_to_signoff_is_an_approval(text: str) -> None:
+    assert parse_answer(text, AnswerSender("en", ("Ana Sousa",))).verdict == "approved"
+
+
+@pytest.mark.parametrize(
+    ("text", "comment"),
+    [
+        ("Approved!\n\nNice one.", "Nice one."),
+        (
+            "Approved. The team has been looking forward to this.",
+            "Approved. The team has been looking forward to this.",
+        ),
+        ("Approved\n\nThanks for the quick work on this.", "Thanks for the quick work on this."),
+        ("Approved. It looks right to me.", "Approved. It looks right to me."),
+    ],
+)
+def test_remark_beside_an_approval_is_its_comment(text: str, comment: str) -> None:
+    answer = parse_answer(text, AnswerSender("en"))
+    assert (answer.verdict, answer.comment) == ("approved", comment)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Approved. Only this once.",
+        "Approved. Send me the receipt.",
+        "Approved. Tell Bob.",
+        "Approved. The small one.",
+        "Approved. The limit is 100.",
+        "Approved. It is two rooms.",
+        "Approved. I want the receipt.",
+        "Approved. I expect a discount from them.",
+        "Approved. This is for Berlin.",
+        "Approved. That covers the first half.",
+        "Approved. The other one is wrong.",
+        "Approved. It was M4X-9TD.",
+        "Approved. I know the people of Acme well.",
+        "Approved. It is fine (mostly).",
+        "Approved. It is fine 🙄",
+        "Approved. The plan: we go.",
+        "Approved. Is it the right one?",
+        "Approved. My foot.",
+        "Approved. Thanks for sending me the receipt.",
+        "Approved. Maria knows the rest.",
+        "Yes, I saw it in the list.",
+        "The team is happy. Approved.",
+        "Genehmigt. Ich erwarte die Quittung.",
+        "Approuvé. Merci de m'envoyer le reçu.",
+        "Approuvé. C'est bon s'il paie.",
+        "Aprobado. Gracias por enviar el recibo.",
+        "Approvato. Aspetto la ricevuta.",
+        "Aprovado. Espero o recibo.",
+    ],
+)
+def test_condition_order_or_doubt_beside_an_approval_is_asked_back(text: str) -> None:
+    effects = {"K7Q2FM": "Pay 300 EUR to Nordwind", "M4X9TD": "Pay 200 EUR to Acme"}
+    for locale in ("en", "de", "fr", "es", "it", "pt"):
+        assert parse_answer(text, AnswerSender(locale, effects=effects)).verdict is None, locale
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("approve once", "approved"),
+        ("ACK", "approved"),
+        ("LGTM :shipit:", "approved"),
+        ("Denied, see https://wiki.example/x", "denied"),
+        ("Denied, see https://wiki.example/x?id=1", "denied"),
+        ("NACK", "denied"),
+        ("/hold", "denied"),
+        ("hold", None),
+        ("/approve cancel", None),
+        ("/approve\n/hold", None),
+        ("+1 with nits", None),
+        ("nein zu teuer", "denied"),
+        ("nein das ist kein Problem", None),
+        ("no problem", None),
+        ("no wait", None),
+        ("no objections", None),
+        ("no-brainer", None),
+        ("yes to K7Q-2FM", "approved"),
+        ("yes to all", None),
+        ("yes, pay it", "approved"),
+        ("yes, cancel it", None),
+        ("pay it", None),
+        ("yes period", "approved"),
+    ],
+)
+def test_words_that_people_write_to_bots_are_read(text: str, verdict: str | None) -> None:
+    sender = AnswerSender("de" if "nein" in text else "en", effects={"K7Q2FM": "Pay 300 EUR to Nordwind"})
+    assert parse_answer(text, sender).verdict == verdict

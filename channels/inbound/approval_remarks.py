@@ -1,0 +1,142 @@
+"""Recognises sentences beside an approval that change nothing of it, such as `Nice one.`.
+
+A remark is a sentence without a reserve word, number, imperative, question or another request's name. Verbs are not
+recognised: a sentence counts only if it begins with a word that no imperative begins with.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Final
+
+from signoff.channels.inbound.answer_tokens import AnswerToken, fold, tokens
+from signoff.channels.mail.reserve_words import RESERVE
+
+_MOST_WORDS: Final = 20
+_LEAST_WORDS: Final = 3
+"""Fewer words are slang as often as praise: `my foot`."""
+
+OPENERS: Final[Mapping[str, str]] = {
+    "en": "i i've i'm we we've it it's that that's this the they they've he she looks looking sounds seems very really",
+    "de": "ich wir es das die der den dem dies diese dieser dieses er sehr sieht klingt freut freue",
+    "es": "es está este esta esto el la los las muy parece suena conozco conocemos",
+    "fr": "c'est ce cette ces le la les l'équipe je j'ai nous il elle ils elles très",
+    "it": "è questo questa il la i le ho conosco conosciamo molto sembra",
+    "pt": "é está este esta isto o a os as conheço conhecemos muito parece",
+}
+"""Words that begin a statement and never an imperative."""
+PRAISE: Final[Mapping[str, str]] = {
+    "en": "nice good great well lovely excellent perfect wonderful awesome impressive congratulations",
+    "de": "schön schöne gut gute guter gutes super toll tolle klasse top glückwunsch",
+    "es": "buen buena bueno excelente gran genial enhorabuena felicidades",
+    "fr": "bon bonne beau belle bien bravo excellent super félicitations",
+    "it": "bel bello bella buon buono buona ottimo ottima bravo brava bravi complimenti",
+    "pt": "bom boa ótimo ótima excelente parabéns belo bela",
+}
+"""Words that begin praise, however short."""
+THANKS: Final = [
+    "thanks for the",
+    "thanks for your",
+    "thanks for this",
+    "thank you for the",
+    "thank you for your",
+    "danke für die",
+    "danke für den",
+    "danke für das",
+    "danke für deine",
+    "danke für ihre",
+    "gracias por el",
+    "gracias por la",
+    "gracias por tu",
+    "gracias por su",
+    "merci pour le",
+    "merci pour la",
+    "merci pour ce",
+    "merci pour cette",
+    "merci pour votre",
+    "merci pour ton",
+    "grazie per il",
+    "grazie per la",
+    "grazie per lo",
+    "obrigado pelo",
+    "obrigado pela",
+    "obrigada pelo",
+    "obrigada pela",
+]
+"""Thanks for things. Thanks for acts (`merci de m'envoyer ...`) are orders."""
+_LIMITS: Final = """
+    two three four five six seven eight nine ten eleven twelve twenty thirty fifty hundred thousand million twice
+    double dozen couple few several some zwei drei vier fünf sechs sieben acht neun zehn zwanzig fünfzig hundert
+    tausend doppelt einige dos tres cuatro cinco seis siete ocho nueve diez cien mil doble deux trois quatre cinq
+    sept huit neuf dix cent mille double due tre quattro cinque sei sette otto nove dieci mille doppio dois duas
+    três quatro sete oito dez cem want wants wanted expect expects assume assumes presume suppose guess think
+    believe hope trust would mean meant means another other others same rest both each every joke jokes jest for
+    covers concerns applies see seen read reading received look check review discuss talk think send tell call ask
+    give let make change erwarte erwarten will wollen möchte möchten brauche brauchen glaube denke hoffe vermute
+    meine meinte andere anderen anderer anderes rest beide jede jeden jeder gelesen gesehen erhalten für gilt
+    schicke schicken bekomme quiero queremos necesito espero supongo creo pienso otro otra otros otras ambos cada
+    resto visto leído recibido para veux voulons voudrais besoin espère suppose pense crois autre autres reste
+    chaque vu lu reçu pour attends voglio vorrei bisogno spero suppongo penso credo altro altra altri altre resto
+    ogni visto letto ricevuto per aspetto quero queremos preciso espero suponho acho penso acredito outro outra
+    outros outras resto cada visto lido recebido para aguardo s'il s'ils foot ass
+"""
+"""Words of limits, doubts, expectations and mere reading, besides the reserve words of footers."""
+_CHOSEN: Final = frozenset(
+    ("one", "ones", "second", "third", "last", "cheaper", "cheapest", "smaller", "smallest", "bigger", "biggest")
+)
+_STEMS: Final = (
+    *("approv", "aprob", "aprov", "genehm", "freig", "autori", "valid", "deny", "deni", "reject", "rejet", "rechaz"),
+    *("refus", "rifiut", "recus", "ablehn", "abgelehn", "cancel", "annul", "stornier", "confirm", "bestat", "conferm"),
+)
+
+
+def is_remark(sentence: Sequence[AnswerToken], effects: Mapping[str, str]) -> bool:
+    """Return whether a sentence beside an approval changes nothing of it. `effects` are those of all open requests."""
+    if any(piece.kind not in ("word", "pause", "good") or piece.text in (":", ";") for piece in sentence):
+        return False
+    words = [piece.text for piece in sentence if piece.kind == "word"]
+    if not words or len(words) > _MOST_WORDS or not _begins_well(words):
+        return False
+    if any(not word.replace("'", "").isalpha() or word.startswith(_STEMS) for word in words):
+        return False
+    limits = _limits()
+    # `for` limits, except in thanks.
+    counted = words[3:] if " ".join(words[:3]) in _folded_thanks() else words
+    if any(word in limits or word.partition("'")[2] in limits for word in counted):
+        return False
+    return _names_of_some(effects).isdisjoint(words)
+
+
+def _begins_well(words: Sequence[str]) -> bool:
+    if words[0] in _all_words(PRAISE):
+        return True
+    if words[0] in _all_words(OPENERS) and len(words) >= _LEAST_WORDS:
+        # `The small one` chooses.
+        return _CHOSEN.isdisjoint(words)
+    line = " ".join(words)
+    # Thanks for an act that has not happened yet are an order.
+    return line.startswith(_folded_thanks()) and not any(word.endswith("ing") for word in words)
+
+
+def _names_of_some(effects: Mapping[str, str]) -> frozenset[str]:
+    """Return the words by which the open requests differ."""
+    each = [frozenset(token.text for token in tokens(effect) if token.kind == "word") for effect in effects.values()]
+    return frozenset().union(*each) - frozenset(each[0]).intersection(*each[1:]) if len(each) > 1 else frozenset()
+
+
+@cache
+def _limits() -> frozenset[str]:
+    return frozenset(map(fold, " ".join((*RESERVE.values(), _LIMITS)).split()))
+
+
+def _all_words(table: Mapping[str, str]) -> frozenset[str]:
+    return _words(tuple(table.values()))
+
+
+@cache
+def _words(rows: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(fold(word) for row in rows for word in row.split())
+
+
+@cache
+def _folded_thanks() -> tuple[str, ...]:
+    return tuple(map(fold, THANKS))
