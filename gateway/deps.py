@@ -46,7 +46,8 @@ class GatewayDeps:
 
     `signer` holds the gateway's private keys; without one, which only the development profile allows, nothing is
     signed. `public_keys` check signatures where nothing is signed. `secrets` reads those of channels and of the sign-in
-    provider. `spans` sends spans of what people do, where they are wanted.
+    provider. `spans` sends spans of what people do, where they are wanted. `first_command` is the command that an empty
+    inbox suggests, "" for none.
     """
 
     client: TurnClient
@@ -60,6 +61,7 @@ class GatewayDeps:
     secrets: SecretProvider = field(default_factory=SecretProvider, repr=False)
     attempts: AttemptRecords = field(default_factory=AttemptRecords, repr=False)
     spans: "SpanSender | None" = field(default=None, repr=False)
+    first_command: str = ""
 
     @cached_property
     def requests(self) -> RequestReader:

@@ -40,12 +40,12 @@ def require_extra(extra: str, variable: str) -> None:
 
 
 def extra_of_model(model: str) -> str:
-    """Returns the extra that the model `provider:name` needs; empty for a scripted one.
+    """Return the extra that the model `provider:name` needs; "" for a script and for an external actor's "".
 
-    Where no extra has the provider's name it is that of OpenAI, whose protocol most others speak.
+    A provider without an extra of its own needs that of OpenAI, whose protocol most providers speak.
     """
     provider = model.partition(":")[0]
-    if provider == "scripted":
+    if provider in ("", "scripted"):
         return ""
     named = (extra for extra, modules in EXTRAS.items() if modules[0] == "pydantic_ai" and provider.startswith(extra))
     return next(named, "openai")

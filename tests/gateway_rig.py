@@ -289,6 +289,7 @@ async def gateway_rig(
             spans=spans,
             clock=clock or (lambda: datetime.now(UTC)),
             signer=SIGNER,
+            first_command="signoff ask pay",
         )
         app = build_app(deps)
         transport = httpx2.ASGITransport(app=app)

@@ -2,8 +2,7 @@
 
 import asyncio
 import os
-import shlex
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Annotated, Final
 import typer
 from temporalio.client import Client
 
-from signoff.activities.models.drivers import SCRIPTED, build_driver
+from signoff.activities.models.drivers import SCRIPTED
+from signoff.activities.models.first_words import ask_command
 from signoff.approvals.argument_rows import plural
 from signoff.cli.local.codec import running_codec
 from signoff.cli.local.gateway import running_gateway
@@ -47,6 +47,7 @@ from signoff.temporal.embedded_server import (
 from signoff.temporal.encryption import Encryption
 
 DATABASE_NAME: Final = "temporal.db"
+NO_ACTOR_TO_ASK: Final = "every actor is external: propose a call as docs/external-calls.md shows"
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -227,21 +228,10 @@ async def _greet(out: Output, place: LocalInstallation, server: DevServer, store
         f"Files     {settings.state_dir.absolute()}",
         f"Waiting   {asks}",
         *(f"Warning   {warning}" for warning in exposure_warnings(settings)),
-        f"Try       signoff ask {shlex.quote(first_words(place.catalog, settings.model))}",
+        f"Try       {ask_command(place.catalog, settings.model) or NO_ACTOR_TO_ASK}",
         "",
     ]
     out.show(found, *lines, inventory_table(inventory(place.catalog)), "", "Ctrl-C stops everything", compact=True)
-
-
-def first_words(catalog: Catalog, instead: str = "") -> str:
-    """Suggests a first message: one that a script understands, else the title of a tool that asks people."""
-    for model in catalog.models:
-        if model.startswith(SCRIPTED) and not instead:
-            examples: Sequence[str] = vars(build_driver(model)).get("examples", ())
-            if examples:
-                return examples[0]
-    rows = sorted(inventory(catalog), key=lambda row: not row.approvers)
-    return next((row.title or row.tool for row in rows), "hello")
 
 
 def model_lines(catalog: Catalog, instead: str = "") -> list[str]:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from signoff.activities.models.first_words import ask_command
 from signoff.cli.local.installation import LocalInstallation, find_installation
 from signoff.cli.terminal.log_setup import process_log
 from signoff.cli.terminal.options import Address, AsJson, Manifest, UnsafeOpen
@@ -62,6 +63,7 @@ async def running_gateway(
             signer=await gateway_signer(settings, place.people, store),
             secrets=place.secrets,
             spans=spans,
+            first_command=ask_command(place.catalog, settings.model) if settings.profile == "development" else "",
         )
         deps = with_provider_people(deps)
         async with (

@@ -1,6 +1,5 @@
 """Makes what an empty inbox and the page of a new conversation say of this manifest's own tools."""
 
-import shlex
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
@@ -26,8 +25,7 @@ def first_run(deps: GatewayDeps, person: Person) -> FirstRun:
     rows = [row for row in inventory(deps.catalog, person.tenant) if row.approvers]
     own = [row for row in rows if not set(row.approvers).isdisjoint(deps.rights(person))]
     titles = [row.title or row.tool for row in (*own, *rows)]
-    command = f"signoff ask {shlex.quote(titles[0])}" if titles else ""
-    return FirstRun(_join(titles), _join([row.title or row.tool for row in own]), command)
+    return FirstRun(_join(titles), _join([row.title or row.tool for row in own]), deps.first_command)
 
 
 def _join(titles: Collection[str]) -> str:

@@ -65,6 +65,7 @@ class PageRenderer:
                 known=known,
                 reads_record=known is not None and reads_record(self._deps, known.person),
                 operates=known is not None and operates(self._deps, known.person),
+                starts=known is not None and known.may_start and bool(self._deps.catalog.models),
                 development=self._deps.settings.profile == "development",
                 languages=LANGUAGES.items(),
                 people=active_people(self._deps.people),

@@ -59,13 +59,14 @@ class Browser:
 class Visitor(Browser):
     """A person at a browser. `signed_in` unless they only said who they are, in the development profile.
 
-    `freeze` is set while their tenant is frozen.
+    `freeze` is set while their tenant is frozen. `may_start`: they may start turns.
     """
 
     person: Person
     assurance: Assurance = "session"
     signed_in: bool = True
     freeze: Freeze | None = None
+    may_start: bool = False
 
     @property
     def browser(self) -> Browser:
@@ -90,13 +91,21 @@ class Visitors:
         """
         caller = caller_of(request)
         if caller is not None:
-            return await self.visitor_as(request, caller.person, caller.assurance)
+            may_start = "start" in caller.scopes
+            return await self.visitor_as(request, caller.person, caller.assurance, may_start=may_start)
         if self._deps.settings.profile != "development":
             raise SignInNeeded("sign in first")
-        return await self.visitor_as(request, self.person(self.cookie(request, PERSON)), "session", signed_in=False)
+        person = self.person(self.cookie(request, PERSON))
+        return await self.visitor_as(request, person, "session", signed_in=False, may_start=True)
 
     async def visitor_as(
-        self, request: Request, person: Person, assurance: Assurance, *, signed_in: bool = True
+        self,
+        request: Request,
+        person: Person,
+        assurance: Assurance,
+        *,
+        signed_in: bool = True,
+        may_start: bool = False,
     ) -> Visitor:
         """Returns the browser that sent `request`, with a person at it whom somebody else has recognised."""
         browser = await self.browser(request, person.locale)
@@ -110,6 +119,7 @@ class Visitors:
             assurance=assurance,
             signed_in=signed_in,
             freeze=await Freezes(self._deps.store).read(person.tenant),
+            may_start=may_start,
         )
 
     async def browser(self, request: Request, locale: str = "") -> Browser:

@@ -268,7 +268,7 @@ async def test_an_empty_list_says_how_to_fill_it(gateway: GatewayRig) -> None:
         await page.post("/person", data={**fields((await page.get("/")).text, "/person"), "person": "guest"})
         home = await page.get("/")
     assert "Nothing waits for you" in words(home.text)
-    assert "signoff ask" in words(home.text)
+    assert "signoff ask pay" in words(home.text)
     assert 'href="/new"' in home.text
 
 

@@ -9,7 +9,7 @@ from gateway_rig import BASE, PEOPLE, GatewayRig
 from signoff.gateway.auth.browser_session import local_path
 from signoff.gateway.auth.caller import SESSION
 from signoff.store.browser_sessions import LIFETIME
-from signoff.store.tokens import Tokens
+from signoff.store.tokens import Scope, Tokens
 
 
 @pytest.fixture
@@ -157,6 +157,18 @@ async def test_a_page_does_what_its_token_may(gateway: GatewayRig, locked: Gatew
         started = await page.post("/sessions", data={**new, "text": "pay", "actor": "desk"})
         assert started.status_code == 403
     assert (await gateway.turns.signoff.request(approval)).state == "pending"
+
+
+async def test_only_a_visitor_who_may_start_is_offered_a_new_turn(gateway: GatewayRig, locked: GatewayRig) -> None:
+    scopes: dict[bool, tuple[Scope, ...]] = {False: ("read", "decide"), True: ("read", "start")}
+    for is_offered, held in scopes.items():
+        async with browser(locked) as page:
+            await sign_in(page, await token_of(locked, "ana", *held))
+            assert ('href="/new"' in (await page.get("/")).text) is is_offered
+    async with browser(gateway) as page:
+        offered = (await page.get("/")).text
+    assert 'class="button ask" href="/new"' in offered
+    assert "button primary ask" not in offered
 
 
 async def test_a_cookie_does_not_open_the_api(gateway: GatewayRig, locked: GatewayRig) -> None:
