@@ -4,12 +4,13 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Final
 
 import httpx2
 import mcp_types as types
 from mcp import Client, StdioServerParameters
+from mcp.client._transport import TransportStreams
 from mcp.client.session import ClientSession
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -17,6 +18,7 @@ from mcp.shared.exceptions import MCPError
 
 from signoff.activities.mcp.guarded_transport import ANSWER_BYTES, PLAIN, GuardedTransport
 from signoff.activities.mcp.server_task import TaskExtension
+from signoff.activities.mcp.tolerant_stream import mark_malformed_tools
 from signoff.channels.outbound_http import AddressGuard, Resolve, read_networks
 from signoff.contracts.errors import SecretMissing, Unavailable
 from signoff.contracts.names import VERSION
@@ -44,8 +46,6 @@ async def open_session(
 
     `resolve` finds the addresses behind the server's name.
     """
-    info = types.Implementation(name="signoff", version=VERSION)
-    extensions = [TaskExtension()]
     if server.command:
         environment = await _fill(server, server.env, secrets)
         program, *arguments = bind_to_parent(server.command, environment.get("PATH"))
@@ -53,8 +53,7 @@ async def open_session(
             command=program, args=arguments, env=environment, encoding_error_handler="replace"
         )
         streams = stdio_client(parameters, errlog=sys.__stderr__ or sys.stderr)
-        client = Client(streams, client_info=info, cache=None, extensions=extensions)
-        return (await stack.enter_async_context(client)).session
+        return await _enter(stack, streams)
     transport = GuardedTransport(AddressGuard(read_networks(server.allow_networks), resolve))
     http = httpx2.AsyncClient(
         headers={**await _fill(server, server.headers, secrets), **PLAIN},
@@ -66,10 +65,19 @@ async def open_session(
     )
     await stack.enter_async_context(http)
     endpoint = streamable_http_client(server.url, http_client=http, max_sse_event_size=ANSWER_BYTES)
-    client = Client(endpoint, client_info=info, cache=None, extensions=extensions)
-    session = (await stack.enter_async_context(client)).session
+    session = await _enter(stack, endpoint)
     transport.connected = True
     return session
+
+
+async def _enter(stack: AsyncExitStack, transport: AbstractAsyncContextManager[TransportStreams]) -> ClientSession:
+    """Open a session over a transport, which reads also a list in which some tools break the protocol."""
+    opened: list[ClientSession] = []
+    tolerant = mark_malformed_tools(transport, lambda: (opened[0].protocol_version if opened else None) or "")
+    info = types.Implementation(name="signoff", version=VERSION)
+    client = Client(tolerant, client_info=info, cache=None, extensions=[TaskExtension()])
+    opened.append((await stack.enter_async_context(client)).session)
+    return opened[0]
 
 
 def bind_to_parent(command: tuple[str, ...], path: str | None = None) -> tuple[str, ...]:

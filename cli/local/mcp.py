@@ -30,6 +30,7 @@ class ImportedServer(FrozenModel):
     path: str
     changes: tuple[str, ...]
     left_out: dict[str, str]
+    warnings: dict[str, str]
 
 
 @app.callback()
@@ -80,7 +81,13 @@ async def _import(name: str, manifest: Path | None, *, write: bool) -> list[Impo
             if write:
                 write_import(path, each, listing.tools.values())
             found.append(
-                ImportedServer(server=each, path=str(path), changes=tuple(changes), left_out=dict(listing.left_out))
+                ImportedServer(
+                    server=each,
+                    path=str(path),
+                    changes=tuple(changes),
+                    left_out=dict(listing.left_out),
+                    warnings=dict(listing.warnings),
+                )
             )
     finally:
         await asked.close()
@@ -91,4 +98,5 @@ def _lines(found: ImportedServer, *, check: bool) -> list[str]:
     number = len(found.changes)
     state = "is as it was imported" if not number else "is not as it was imported" if check else "imported"
     lines = [f"{found.server}: {state} ({found.path})", *(f"  {clean(each)}" for each in found.changes)]
+    lines += [f"  warning: {clean(tool)}: {clean(why)}" for tool, why in found.warnings.items()]
     return [*lines, *(f"  left out: {clean(tool)}: {clean(why)}" for tool, why in found.left_out.items())]

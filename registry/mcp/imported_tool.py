@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.errors import ConfigError
 from signoff.formats.json_schema import compile_schema
-from signoff.registry.mcp.schema_dialect import as_2020_12
+from signoff.registry.mcp.schema_dialect import as_2020_12, leave_patterns
 
 HINTS: Final[Mapping[str, str]] = {
     "readOnlyHint": "read_only",
@@ -23,6 +23,7 @@ MAX_TOOLS: Final = 1_000
 """More tools of one server are not imported."""
 _NAME_CHARS: Final = 64
 _DIGEST_CHARS: Final = 8
+_MALFORMED: Final = "signoff/malformed"
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -68,12 +69,15 @@ class Listing(NamedTuple):
     """By the name of the tool in the catalog, `mcp__<server>__<tool>`."""
     left_out: Mapping[str, str]
     """Why a tool cannot be imported, by the server's name of it."""
+    warnings: Mapping[str, str] = {}
+    """What is not checked here of a tool's calls, by the server's name of it."""
 
 
 def read_listing(server: str, listed: Iterable[Mapping[str, Any]]) -> Listing:
     """Reads tools as `tools/list` sends them. What Signoff could not check calls of is left out, with the reason."""
     tools: dict[str, ImportedTool] = {}
     left_out: dict[str, str] = {}
+    warnings: dict[str, str] = {}
     named: dict[str, list[Mapping[str, Any]]] = {}
     for each in listed:
         # By its letters alone: names that differ by case only are one name to whoever reads them.
@@ -86,12 +90,17 @@ def read_listing(server: str, listed: Iterable[Mapping[str, Any]]) -> Listing:
             left_out |= {str(each.get("name", "")): f"{names} would have one name here" for each in alike}
         elif len(tools) >= MAX_TOOLS:
             left_out[remote] = f"the server has more than {MAX_TOOLS} tools"
+        elif why := malformed_reason(alike[0]):
+            left_out[remote] = f"it is no tool by the protocol: {why}"
         else:
             try:
-                tools[catalog_name(server, remote)] = _read_tool(remote, alike[0])
+                tools[catalog_name(server, remote)], patterns = _read_tool(remote, alike[0])
+                if patterns:
+                    named_patterns = ", ".join(f"`{each}`" for each in dict.fromkeys(patterns))
+                    warnings[remote] = f"the server alone checks the pattern {named_patterns}, which RE2 cannot read"
             except (ConfigError, NotCanonical) as error:
                 left_out[remote] = str(error)
-    return Listing(tools, left_out)
+    return Listing(tools, left_out, warnings)
 
 
 def catalog_name(server: str, remote: str) -> str:
@@ -134,20 +143,35 @@ def _hint_words(tool: ImportedTool) -> str:
     return f" (the server says that it {' and '.join(claims)})" if claims else ""
 
 
-def _read_tool(remote: str, data: Mapping[str, Any]) -> ImportedTool:
+def mark_malformed(name: str, why: str) -> dict[str, Any]:
+    """Return a stand-in for a tool of a list that breaks the protocol, so that the others can be read."""
+    return {"name": name, "inputSchema": {"type": "object"}, "_meta": {_MALFORMED: why}}
+
+
+def malformed_reason(data: Mapping[str, Any]) -> str:
+    """Return why a tool of a list breaks the protocol; "" if it does not."""
+    meta = data.get("_meta")
+    return str(meta.get(_MALFORMED, "")) if isinstance(meta, Mapping) else ""
+
+
+def _read_tool(remote: str, data: Mapping[str, Any]) -> tuple[ImportedTool, list[str]]:
+    """Return the tool, and its patterns that are left to the server. Raises `ConfigError` or `NotCanonical`."""
     annotations = data.get("annotations") or {}
     given = {HINTS[key]: value for key, value in annotations.items() if key in HINTS}
+    given_output = data.get("outputSchema")
+    arguments, patterns = leave_patterns(as_2020_12(data.get("inputSchema")))
+    result, more_patterns = leave_patterns(as_2020_12(given_output))
     tool = ImportedTool(
         remote_name=remote,
         description=str(data.get("description") or ""),
-        input_schema=as_2020_12(data.get("inputSchema")),
-        output_schema=None if data.get("outputSchema") is None else as_2020_12(data["outputSchema"]),
+        input_schema=arguments,
+        output_schema=result,
         title=str(data.get("title") or annotations.get("title") or ""),
         # In the order of the protocol, not of the server, which may change from answer to answer.
         hints={name: given[name] for name in HINTS.values() if isinstance(given.get(name), bool)},
     )
     check_imported(tool)
-    return tool
+    return tool, [*patterns, *more_patterns]
 
 
 def check_imported(tool: ImportedTool) -> None:

@@ -85,5 +85,5 @@ def test_the_usual_schemas_are_plainly_valid() -> None:
 )
 def test_what_is_not_plain_is_still_checked(schema: dict[str, Any]) -> None:
     """A schema that the quick look leaves alone is refused by the metaschema as ever."""
-    with pytest.raises(RegistrationError, match="not valid JSON Schema"):
+    with pytest.raises(RegistrationError, match=r"not valid JSON Schema|RE2 cannot read"):
         compile_schema({"type": "object", **schema}, tool_name="t")

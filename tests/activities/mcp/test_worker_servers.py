@@ -1,16 +1,19 @@
 """Calls of imported tools on real servers: what was approved is sent once, and what is another tool now is not sent."""
 
 import asyncio
+import json
 import logging
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import mcp_raw_upstream
 import psutil
 import pytest
 from mcp_upstream import Upstream
-from mcp_upstream_kit import by_http, by_streams, imported, using
+from mcp_upstream_kit import PATIENT, by_http, by_streams, imported, using
 
 from signoff.activities.mcp.worker_servers import WorkerServers
 from signoff.contracts.errors import InDoubt
@@ -118,7 +121,9 @@ async def test_what_is_gone_or_could_not_be_imported_is_told_at_the_start(upstre
     async with by_http(upstream) as server, using(server) as servers:
         assert await servers.problems() == []
         upstream.tools = [each for each in upstream.tools if each["name"] != "note"]
-        upstream.change("fail", inputSchema={"type": "object", "properties": {"a": {"pattern": "(?=x)"}}})
+        upstream.change(
+            "fail", inputSchema={"type": "object", "properties": {"a": {"patternProperties": {"(?=x)": {}}}}}
+        )
         upstream.tools = [*upstream.tools, {"name": "new", "inputSchema": {"type": "object"}}]
         remedy = "look at the change and run `signoff mcp import up`"
         assert await servers.problems() == [
@@ -221,3 +226,25 @@ async def test_secrets_reach_the_server_and_nothing_else(upstream: Upstream) -> 
     async with by_http(upstream, wrap, headers=headers) as server, using(server, secrets={"UP_KEY": "Bearer s3"}) as up:
         assert await up.run("up", NOTE, {"text": "x"}) == ToolResult("done: x")
     assert set(seen) == {b"Bearer s3"}
+
+
+async def test_a_tool_that_breaks_the_protocol_leaves_the_others_usable(tmp_path: Path) -> None:
+    """At the import, and where it comes between an approval and the run."""
+    good = [
+        {"name": "get_me", "description": "Who am I", "inputSchema": {"type": "object", "properties": {}}},
+        {"name": "create_branch", "inputSchema": {"type": "object", "properties": {"name": {"type": "string"}}}},
+    ]
+    bad = {"name": "mcp_tool", "inputSchema": {"type": "object"}, "outputSchema": {"$id": "x.v1"}}
+    (tmp_path / "tools.json").write_text(json.dumps([good[0], bad, {"name": 7}, "text", good[1]]))
+    command = (sys.executable, mcp_raw_upstream.__file__, str(tmp_path))
+    async with using(imported("up", good, command=command, **PATIENT)) as servers:
+        listing = await servers.list_tools("up")
+        assert list(listing.tools) == ["mcp__up__get_me", "mcp__up__create_branch"]
+        assert listing.left_out["mcp_tool"] == "it is no tool by the protocol: `outputSchema.type`: Field required"
+        assert set(listing.left_out) == {"mcp_tool", "tool 3", "tool 4"}
+        assert await servers.problems() == []
+        assert await servers.run("up", "mcp__up__create_branch", {"name": "x"}) == ToolResult("ran create_branch")
+        (tmp_path / "tools.json").write_text(json.dumps([good[0], good[1] | {"outputSchema": {}}]))
+        stale = await servers.run("up", "mcp__up__create_branch", {"name": "x"})
+        assert isinstance(stale, ToolFailure)
+        assert "could not be imported any more" in stale.message

@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from signoff.contracts.ids import is_tool_name
-from signoff.registry.mcp.imported_tool import MAX_TOOLS, catalog_name, changed_fields, listing_changes, read_listing
+from signoff.registry.mcp.imported_tool import (
+    MAX_TOOLS,
+    Listing,
+    catalog_name,
+    changed_fields,
+    listing_changes,
+    read_listing,
+)
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}}
 
@@ -43,7 +50,7 @@ def test_all_that_a_server_says_of_a_tool_is_imported() -> None:
     [
         ({"inputSchema": {"type": "string"}}, "must have `type: object`"),
         ({"inputSchema": None}, "must be a JSON Schema object"),
-        ({"inputSchema": {"type": "object", "properties": {"a": {"pattern": "(?=x)"}}}}, "pattern"),
+        ({"inputSchema": {"type": "object", "properties": {"a": {"patternProperties": {"(?=x)": {}}}}}}, "pattern"),
         ({"inputSchema": {"type": "object", "$ref": "https://example.com/s"}}, "remote `$ref`"),
         ({"outputSchema": {"type": "nothing"}}, "`output_schema` is not valid JSON Schema"),
         ({"inputSchema": {"type": "object", "default": 1e400}}, ""),
@@ -102,3 +109,17 @@ def test_changes_are_named_by_tool_and_field() -> None:
     ]
     assert listing_changes(after, after) == []
     assert changed_fields(before["mcp__t__same"], after["mcp__t__same"]) == []
+
+
+def test_a_pattern_that_cannot_be_read_is_left_to_the_server() -> None:
+    """The tool can be gated all the same; a change of the pattern is seen."""
+
+    def listing(pattern: str) -> Listing:
+        schema = {"type": "object", "properties": {"to": {"type": "string", "pattern": pattern}}}
+        return read_listing("mail", [{"name": "send", "inputSchema": schema}])
+
+    first, second = listing(r"a(?<!b)"), listing(r"a(?<!c)")
+    assert (list(first.tools), first.left_out) == (["mcp__mail__send"], {})
+    assert first.warnings == {"send": r"the server alone checks the pattern `a(?<!b)`, which RE2 cannot read"}
+    assert first.tools["mcp__mail__send"].digest != second.tools["mcp__mail__send"].digest
+    assert listing(r"^(?!b)a").warnings == {}

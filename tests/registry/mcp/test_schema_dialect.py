@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.errors import RegistrationError
 from signoff.formats.json_schema import compile_schema
 from signoff.registry.mcp.schema_dialect import as_2020_12
@@ -55,11 +56,39 @@ def test_a_tuple_is_checked_as_it_was_meant() -> None:
 def test_a_schema_of_the_right_dialect_is_left_as_it_is(dialect: str | None) -> None:
     """The specification says 2020-12 where nothing is said."""
     schema = {"type": "object", "items": [{}]} | ({"$schema": dialect} if dialect else {})
-    assert as_2020_12(schema) is schema
+    assert as_2020_12(schema) == schema
 
 
 def test_a_dialect_that_nobody_here_knows_is_refused() -> None:
-    """Draft 4 means other things by the same words."""
+    """Draft 3 means other things by the same words."""
     with pytest.raises(RegistrationError, match="declares the dialect"):
-        compile_schema(as_2020_12({"$schema": "http://json-schema.org/draft-04/schema#", "type": "object"}))
+        compile_schema(as_2020_12({"$schema": "http://json-schema.org/draft-03/schema#", "type": "object"}))
     assert as_2020_12("no schema") == "no schema"
+
+
+@pytest.mark.parametrize(
+    ("schema", "taken", "refused"),
+    [
+        ({"type": "integer", "minimum": 0, "maximum": 9223372036854775807}, [5, 2**53 - 1], [-1, 2**53]),
+        ({"type": "integer", "minimum": -(2**63), "exclusiveMaximum": 2**64}, [-5, 5], [2**53, -(2**53)]),
+        ({"type": "number", "minimum": 0, "exclusiveMinimum": True}, [0.1], [0]),
+        ({"type": "number", "maximum": 1, "exclusiveMaximum": False}, [1], [1.1]),
+        ({"type": "string", "nullable": True}, ["x", None], [1]),
+        ({"type": "string", "enum": ["x", None], "nullable": True}, ["x", None], ["y"]),
+        ({"type": "string", "nullable": False}, ["x"], [None]),
+        ({"$ref": "#/$defs/a", "nullable": True}, ["x", None], [1]),
+        ({"type": "string", "pattern": "^[\\u0041-\\u005a]+$"}, ["AZ"], ["a"]),
+    ],
+)
+def test_shapes_of_openapi_are_read(schema: dict[str, Any], taken: list[Any], refused: list[Any]) -> None:
+    """As generators of tools from OpenAPI 3.0, Go, Rust and Java write them."""
+    whole = as_2020_12({"type": "object", "properties": {"a": schema}, "$defs": {"a": {"type": "string"}}})
+    compiled = compile_schema(whole)
+    canonical_json(whole)
+    assert [value for value in taken if compiled.check({"a": value})] == []
+    assert [value for value in refused if not compiled.check({"a": value})] == []
+
+
+def test_draft_4_is_read() -> None:
+    old = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "object", "properties": {"a": {"minimum": 1}}}
+    assert compile_schema(as_2020_12(old)).check({"a": 0}) != []
