@@ -2,6 +2,9 @@
 
 PYTHON ?= python3
 PY := .venv/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+# Each file is checked against its hash in locks/. What builds a package from source is locked, too: pip fetches none.
+LOCKED := $(PIP) --require-hashes --no-build-isolation
 # What running the examples needs, and what working on Signoff needs besides.
 READY := .venv/.installed
 TESTS := .venv/.installed-tests
@@ -10,7 +13,7 @@ CERBOS := tests/cerbos/node_modules/.package-lock.json
 MCP := tests/mcp_packages/node_modules/.package-lock.json
 VERCEL := tests/vercel_packages/node_modules/.package-lock.json
 
-.PHONY: dev demo demo-channels demo-external test test-all ready-all lint bench mutants release clean
+.PHONY: dev demo demo-channels demo-external test test-all ready-all lint bench mutants release lock clean
 
 dev: $(READY)
 	@.venv/bin/signoff dev --manifest examples/travel_desk/signoff.yaml
@@ -50,29 +53,36 @@ bench: $(TESTS)
 	$(PY) -m bench
 
 mutants: $(TESTS)
-	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[mutants]'
+	$(LOCKED) -r locks/build.txt -r locks/dev.txt -r locks/test.txt -r locks/mutants.txt
 	$(PY) tests/mutants.py $(AREAS)
 
 # REHEARSE=1 goes on where the version is not ready to be released, UNAUDITED=1 where advisories cannot be looked up.
 release: $(TESTS)
-	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[release]'
+	@$(LOCKED) -r locks/build.txt -r locks/dev.txt -r locks/test.txt -r locks/release.txt
 	@$(PY) -m release $(if $(REHEARSE),--rehearse) $(if $(UNAUDITED),--unaudited)
+
+# Writes locks/ anew, after a change of pyproject.toml or of a version in constraints.txt.
+lock: $(TESTS)
+	@$(LOCKED) -r locks/build.txt -r locks/dev.txt -r locks/test.txt -r locks/release.txt
+	@PATH=$(CURDIR)/.venv/bin:$$PATH $(PY) -m release.locks
 
 clean:
 	rm -rf .venv build dist mutants .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml locks/build.txt locks/dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 		{ echo "Signoff needs Python 3.11 or newer: run make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@echo "Setting up .venv (once, about a minute)"
 	@$(PYTHON) -m venv .venv || \
 		{ echo "python3 could not make a virtual environment: on Debian, apt-get install python3-venv" >&2; exit 1; }
-	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' aiosqlite
+	@$(LOCKED) -r locks/build.txt
+	@$(LOCKED) -r locks/build.txt -r locks/dev.txt
+	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $(READY)
 
-$(TESTS): $(READY)
+$(TESTS): $(READY) locks/test.txt
 	@echo "Adding what the tests need (once)"
-	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@$(LOCKED) -r locks/build.txt -r locks/dev.txt -r locks/test.txt
 	@touch $(TESTS)
 
 $(OPENID): tests/openid_server/package-lock.json

@@ -14,6 +14,7 @@ import pytest
 from documents import parsed
 
 import signoff
+from release.locks import FOLDER, LOCKS, Lock
 
 ROOT = Path(__file__).resolve().parent.parent
 PLATE = ROOT / "src" / "signoff"
@@ -137,12 +138,54 @@ def test_no_two_test_files_have_one_name() -> None:
 
 
 def test_constraints_are_names_and_versions_only() -> None:
-    """`constraints.txt` pins `name==version`, one a line, without hosts, paths or hashes."""
+    """`constraints.txt` pins `name==version`, one a line, without hosts or paths; the hashes are in `locks/`."""
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line)] == []
-    pinned = {line.partition("==")[0].lower().replace("_", "-") for line in lines}
     declared = re.findall(r'^    "([A-Za-z0-9._-]+)', (ROOT / "pyproject.toml").read_text(), re.M)
-    assert {"temporalio", "pytest", "ruff"} <= pinned & set(declared)
+    assert {"temporalio", "pytest", "ruff"} <= set(_pinned()) & set(declared)
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+def test_lock_holds_the_hash_of_every_file_and_no_host(lock: Lock) -> None:
+    text = (FOLDER / f"{lock.name}.txt").read_text()
+    block = r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+(?: ; [^\\\n]+)?(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n"
+    assert re.fullmatch(f"(?:{block})+", text)
+    versions = _versions(text)
+    assert {name: _pinned().get(name) for name in versions} == versions
+
+
+def test_locks_hold_every_requirement_that_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for lock in LOCKS:
+        files = [f"{name}.txt" for name in (*lock.over, lock.name)]
+        locked = {name for file in files for name in _versions((FOLDER / file).read_text())}
+        wanted = [*lock.more, *(project["dependencies"] if lock.extras else ())]
+        wanted += [each for extra in lock.extras for each in project["optional-dependencies"][extra]]
+        names = {_normal(re.split(r"[\[<>=!~; ]", each, maxsplit=1)[0]) for each in wanted} - {"signoff"}
+        assert names - locked == set(), lock.name
+
+
+@pytest.mark.parametrize("file", ["Makefile", "Dockerfile"])
+def test_nothing_is_installed_without_a_hash(file: str) -> None:
+    """Signoff itself and wheels that were checked before are installed without their requirements."""
+    text = (ROOT / file).read_text().replace("\\\n", " ")
+    text = re.sub(r"^(PIP|LOCKED) := .*$", "", text, flags=re.M)
+    commands = [part for line in text.splitlines() for part in line.split("&&") if not line.startswith("#")]
+    installs = [each for each in commands if re.search(r"\$\((PIP|LOCKED)\)|pip (install|wheel)", each)]
+    assert len(installs) >= 4
+    assert [each for each in installs if not re.search(r"\$\(LOCKED\)|--require-hashes|--no-deps", each)] == []
+
+
+def _pinned() -> dict[str, str]:
+    return _versions((ROOT / "constraints.txt").read_text())
+
+
+def _versions(text: str) -> dict[str, str]:
+    return {_normal(name): version for name, version in re.findall(r"^([^\s=]+)==([^\s;\\]+)", text, re.M)}
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _branches_on_a_version(path: Path) -> list[str]:
