@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from types import NoneType, UnionType
 from typing import (
     Annotated,
     Any,
@@ -12,6 +13,9 @@ from typing import (
     NamedTuple,
     ParamSpec,
     TypeAlias,
+    Union,
+    get_args,
+    get_origin,
     get_type_hints,
     overload,
 )
@@ -38,6 +42,7 @@ _UNPASSABLE: Final = {
     inspect.Parameter.VAR_KEYWORD: "`**kwargs`",
 }
 _SHOWN_CHARS: Final = 60
+_INSIDE: Final = "an argument whose type contains `ToolContext`; take the context as a parameter of its own"
 _FORM: Final = "write `@tool(scope=...)` above an `async def`, or `@tool` where the manifest gives the scope"
 _SECTION: Final = re.compile(
     r"^(Args|Arguments|Parameters|Returns|Return|Raises|Yields|Examples?|Notes?|See Also):\s*$"
@@ -166,8 +171,10 @@ def _signature(function: Callable[..., Any], origin: _Origin, words: Mapping[str
         hint = hints.get(parameter.name)
         if hint is None:
             raise _refuse(origin, "handler", f"has no type for its argument `{parameter.name}`")
-        # It is no argument: left out of the schema, which is closed, so that no model can send a context of its own.
-        if hint is ToolContext:
+        # The context is no argument. The schema leaves it out and is closed, so that no model can send one.
+        if is_context_type(hint):
+            if context:
+                raise _refuse(origin, "handler", f"has two parameters for the context; drop `{parameter.name}`")
             context = parameter.name
         else:
             fields.append(_field(parameter, hint, words.get(parameter.name, "")))
@@ -176,9 +183,37 @@ def _signature(function: Callable[..., Any], origin: _Origin, words: Mapping[str
         "Arguments", fields, kw_only=True, namespace={"__pydantic_config__": ConfigDict(extra="forbid")}
     )
     try:
-        return _Signature(TypeAdapter(arguments), context)
+        signature = _Signature(TypeAdapter(arguments), context)
+        if _holds_context(signature.adapter.core_schema):
+            raise _refuse(origin, "handler", f"has {_INSIDE}")
+        return signature
     except (PydanticSchemaGenerationError, PydanticUserError) as error:
         raise _refuse(origin, "handler", f"has an argument type pydantic cannot read: {_first_line(error)}") from None
+
+
+def is_context_type(hint: Any) -> bool:
+    """Return whether a parameter of this type gets the context: `ToolContext`, optional, annotated or by an alias."""
+    if hasattr(hint, "__value__"):
+        return is_context_type(hint.__value__)
+    if get_origin(hint) is Annotated:
+        return is_context_type(get_args(hint)[0])
+    if get_origin(hint) in (Union, UnionType):
+        return all(each is NoneType or is_context_type(each) for each in get_args(hint)) and hint is not NoneType
+    return hint is ToolContext
+
+
+def _holds_context(schema: Any) -> bool:
+    """Return whether a core schema of pydantic names `ToolContext`: a model could then forge one."""
+    stack = [schema]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, Mapping):
+            stack.extend(each.values())
+        elif isinstance(each, list | tuple):
+            stack.extend(each)
+        elif isinstance(each, type) and issubclass(each, ToolContext):
+            return True
+    return False
 
 
 def _field(parameter: inspect.Parameter, hint: Any, words: str) -> tuple[str, Any, Any]:

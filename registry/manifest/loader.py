@@ -21,7 +21,7 @@ from signoff.people.people_file import FileDirectory, read_people
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor, Autonomy, EscalationPath, ExternalAgent, Surface
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.function import tool_from_function
+from signoff.registry.function import is_context_type, tool_from_function
 from signoff.registry.handler_adapters import per_call, run_elsewhere
 from signoff.registry.hooks import PER_CALL, Handler
 from signoff.registry.import_reference import extend_path, load_reference
@@ -339,11 +339,11 @@ def _is_raw(function: Callable[..., Any]) -> bool:
     """Returns whether a function looks like `(args, context)` rather than one parameter an argument."""
     try:
         names = list(inspect.signature(function).parameters)
-        hints = get_type_hints(function)
+        hints = get_type_hints(function, include_extras=True)
     # Whatever its annotations raise when they are evaluated: `tool_from_function` tells of that with a remedy.
     except Exception:
         return False
-    return len(names) == 2 and names[0] == "args" and hints.get(names[1], ToolContext) is ToolContext
+    return len(names) == 2 and names[0] == "args" and is_context_type(hints.get(names[1], ToolContext))
 
 
 def _drop_none(section: Section) -> dict[str, Any]:

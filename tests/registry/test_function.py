@@ -3,13 +3,16 @@
 import datetime as dt
 import functools
 import inspect
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import SimpleNamespace
+from typing import Annotated, Any, Literal, Optional, TypeAlias
 
 import pytest
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from registry_kit import a_context
 
 from signoff.contracts.errors import ConfigError, RegistrationError
@@ -17,6 +20,7 @@ from signoff.registry.function import parse_docstring, tool
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.tool_context import ToolContext
+from signoff.testing.builders import a_tool_context
 
 
 class Leg(BaseModel):
@@ -116,6 +120,72 @@ def test_fields_override_what_the_function_says() -> None:
     assert (made.name, made.description, made.scope) == ("pay", "Pays.", "specialist")
 
 
+Context: TypeAlias = ToolContext
+"""The context by another name."""
+
+
+async def _optional(city: str, ctx: ToolContext | None = None) -> str:
+    return "" if ctx is None else ctx.decided_by
+
+
+async def _typing_optional(city: str, ctx: Optional[ToolContext] = None) -> str:  # noqa: UP045
+    return "" if ctx is None else ctx.decided_by
+
+
+async def _annotated(city: str, ctx: Annotated[ToolContext, "given"]) -> str:
+    return ctx.decided_by
+
+
+async def _annotated_optional(city: str, ctx: Annotated[ToolContext | None, "given"] = None) -> str:
+    return "" if ctx is None else ctx.decided_by
+
+
+async def _written(city: str, ctx: "ToolContext | None" = None) -> str:
+    return "" if ctx is None else ctx.decided_by
+
+
+async def _aliased(city: str, ctx: Context | None = None) -> str:
+    return "" if ctx is None else ctx.decided_by
+
+
+@pytest.mark.parametrize("function", [_optional, _typing_optional, _annotated, _annotated_optional, _written, _aliased])
+async def test_context_of_any_spelling_is_given_by_signoff_and_never_by_the_model(function: Any) -> None:
+    made = tool(scope="generalist")(function)
+    assert set(made.input_schema["properties"]) == {"city"}
+    context = a_tool_context(decided_by="ana")
+    assert await made.handler({"city": "Porto"}, context) == "ana"
+    with pytest.raises(ValidationError):
+        await made.handler({"city": "Porto", "ctx": {"decided_by": "ceo"}}, context)
+
+
+async def _raw(args: dict[str, Any], ctx: ToolContext | None = None) -> str:
+    """Greet."""
+    return "" if ctx is None else f"{args['city']} {ctx.decided_by}"
+
+
+async def test_raw_handler_with_an_optional_context_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "own_raw", SimpleNamespace(raw=_raw))
+    tools = "tools: {raw: {handler: 'own_raw:raw', scope: generalist, input_schema: {type: object}}}"
+    (tmp_path / "signoff.yaml").write_text(f"version: 1\nactors: {{}}\n{tools}\n", encoding="utf-8")
+    made = load_manifest(tmp_path / "signoff.yaml").registry.get("raw")
+    assert made is not None
+    assert await made.handler({"city": "Porto"}, a_tool_context(decided_by="ana")) == "Porto ana"
+
+
+@dataclass
+class Trip:
+    ctx: ToolContext
+
+
+class ChildContext(ToolContext):
+    pass
+
+
+async def _list(a: list[ToolContext]) -> None: ...
+async def _either(a: ToolContext | str) -> None: ...
+async def _nested(a: Trip) -> None: ...
+async def _child(a: ChildContext) -> None: ...
+async def _twice(a: ToolContext, b: ToolContext) -> None: ...
 async def _untyped(a) -> None: ...  # type: ignore[no-untyped-def]
 async def _star(*a: int) -> None: ...
 async def _keywords(**a: int) -> None: ...
@@ -136,6 +206,11 @@ def _sync(a: int) -> None: ...
         (_unresolved, "cannot be resolved"),
         (_unreadable, "argument type"),
         (_sync, "but it is a plain `def`"),
+        (_list, "contains `ToolContext`"),
+        (_either, "contains `ToolContext`"),
+        (_nested, "contains `ToolContext`"),
+        (_child, "contains `ToolContext`"),
+        (_twice, "two parameters for the context"),
     ],
 )
 def test_function_without_a_clear_signature_is_refused(function: Any, words: str) -> None:
