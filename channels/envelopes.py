@@ -46,6 +46,10 @@ PARTIAL: Final = "partial"
 """In the handle of a card that does not give every value, added for whoever hears the answers to it."""
 
 
+SENT: Final = "sent"
+"""In the handle of a card sent by mail: the words of each mail about it, by which its quote is compared."""
+
+
 class ClosedCard(FrozenModel):
     """A card whose request is over: it is to say its end, who, when and by which channel."""
 
@@ -101,6 +105,8 @@ class InboundAction(FrozenModel):
     """All that was newly written."""
     below: str = ""
     """What stands below the quote of a mail."""
+    quoted: str = ""
+    """What a mail quotes of ours, by line."""
     others: tuple[str, ...] = ()
     """Other people's addresses that the message also went to."""
     form: Literal["chat", "mail"] = "chat"

@@ -40,6 +40,7 @@ _CODE_CHARS: Final = 100
 _SHOWN_CHARS: Final = 500
 _VENDOR_CHARS: Final = 500
 _TOKEN_CHARS: Final = 26
+_HANDLE_TEXTS: Final = 12
 
 
 class NewDelivery(FrozenModel):
@@ -163,6 +164,23 @@ class DeliveryQueue:
             code="",
             message="",
         )
+
+    async def add_to_handle(self, token: str, name: str, texts: Sequence[str]) -> None:
+        """Adds texts to a list in the handle of a sent card, which keeps the last ones."""
+        if not texts:
+            return
+        ours = DELIVERIES.c.token == token
+
+        def write(connection: Connection) -> None:
+            kept = connection.execute(select(DELIVERIES.c.handle).where(ours).with_for_update()).scalar()
+            if kept is None:
+                return
+            handle = json.loads(kept)
+            every = dict.fromkeys((*handle.get(name, ()), *texts))
+            handle[name] = list(every)[-_HANDLE_TEXTS:]
+            connection.execute(update(DELIVERIES).where(ours).values(handle=json.dumps(handle)))
+
+        await self._store.run(write)
 
     async def record_failure(self, token: str, code: str, message: str, *, again_after: float | None) -> None:
         """Records that the card was not sent; it is due again in `again_after` seconds, or with None never.

@@ -53,6 +53,10 @@ class Post(Vendor):
         """See `Vendor`."""
         return {"MAIL_SECRET": SECRET}
 
+    def taken(self) -> Sequence[Delivered]:
+        """Return every mail that the server took."""
+        return self._server.taken
+
     def cards(self) -> Sequence[VendorCard]:
         """See `Vendor`."""
         cards = [each for each in self._server.taken if not re.search(r"\.(closed|answer)", each.mail["Message-ID"])]

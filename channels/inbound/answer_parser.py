@@ -91,6 +91,8 @@ class AnswerSender:
     effects: Mapping[str, str] = field(default_factory=dict)
     footers: frozenset[str] = frozenset()
     asked: frozenset[tuple[str, str]] = frozenset()
+    sent: tuple[str, ...] = ()
+    """The words of the mails that we sent about the card."""
     others: bool = False
     """Whether the message went to other people, too."""
 

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from signoff.approvals.audit_events import delivery_entry
 from signoff.approvals.confirmation import needs_typing
 from signoff.channels.base import Channel
-from signoff.channels.envelopes import ChannelReply, DeliveryStatus, InboundAction
+from signoff.channels.envelopes import SENT, ChannelReply, DeliveryStatus, InboundAction
 from signoff.channels.inbound.answer_parser import AnswerSender, ParsedAnswer, parse_answer
 from signoff.channels.inbound.receiver import Record
 from signoff.channels.inbound.reply_sender import send_reply
@@ -34,6 +34,7 @@ from signoff.channels.inbound.target import (
 )
 from signoff.channels.inbound.unknown_senders import UnknownSenders
 from signoff.channels.mail.footers import footer_digest, read_mail_answer
+from signoff.channels.mail.sent_words import sent_words
 from signoff.channels.outbound.card_text import How
 from signoff.channels.outbound.receipt_text import not_understood_text, which_request_text
 from signoff.channels.outbound.sender import next_channel
@@ -242,6 +243,7 @@ class InboundProcessor:
                 until = claimed + LEASE_SECONDS - _BEFORE_THE_END
                 answered = await send_reply(self._channels[row.channel], made.where, made.reply, until)
                 result = None if result is None else {**result, "answered": answered}
+                await self._note_sent(made)
             if made.forgotten:
                 # Of a flood not even the key is kept, or the store would grow by whatever anybody sends.
                 await self._arrivals.forget(row.key)
@@ -260,6 +262,12 @@ class InboundProcessor:
         except Exception as error:
             _log.error("%r could not be heard: %s", row.key, trace_without_words(error))
             await self._again(row, type(error).__name__ if row.attempts >= MISREADINGS else "")
+
+    async def _note_sent(self, made: _Made) -> None:
+        """Notes the words of a mail that may be quoted in the next answer."""
+        token = made.where.get("token")
+        if token and made.reply is not None:
+            await self._deliveries.add_to_handle(str(token), SENT, [sent_words(made.reply.text.split("\n"))])
 
     async def _again(self, row: InboundRow, failure: str = "") -> None:
         try:
@@ -439,8 +447,15 @@ class InboundProcessor:
             effects={request.code: request.card.effect for request in requests},
             footers=frozenset(each.digest for each in footers if each.known),
             asked=frozenset((each.digest, each.code) for each in footers),
+            sent=await self._sent(channel, action) if mail else (),
             others=not set(action.others) <= set(person.identities.get(channel.identity, ())),
         )
+
+    async def _sent(self, channel: Channel, action: InboundAction) -> tuple[str, ...]:
+        """Returns the words of the mails that we sent about the card that an answer names."""
+        card = await self._deliveries.by_token(action.token) if action.token else None
+        rows = [card] if card else await self._deliveries.by_vendor(channel.name, action.vendor_ids)
+        return tuple(words for row in rows for words in row.handle.get(SENT, ()))
 
     def _may_answer(self, person: Person, request: ApprovalRequest) -> bool:
         spec = approver_spec_of(request)
@@ -469,7 +484,8 @@ def _read(action: InboundAction, sender: AnswerSender) -> ParsedAnswer:
     if action.unclear:
         return ParsedAnswer(None, "", action.text, "empty" if action.unclear == "nothing" else "more")
     if action.form == "mail":
-        return read_mail_answer(action.text.split("\n"), action.below.split("\n"), sender)
+        above, below, quoted = (each.split("\n") for each in (action.text, action.below, action.quoted))
+        return read_mail_answer(above, below, sender, quoted)
     return parse_answer(action.text, sender)
 
 

@@ -30,6 +30,8 @@ _CODE: Final = re.compile(rb"^status:[ \t]{0,20}([45]\.\d{1,3}\.\d{1,3})", re.IG
 _WHY: Final = re.compile(rb"^diagnostic-code:[ \t]{0,20}([^\r\n]{1,200})", re.IGNORECASE | re.MULTILINE)
 _KEPT_IDS: Final = 20
 _KEPT_OTHERS: Final = 20
+_QUOTED_CHARS: Final = 64 * 1024
+"""More than our longest card; a longer quote has other people's words."""
 _SUBJECT_CHARS: Final = 300
 _log = logging.getLogger(__name__)
 
@@ -96,6 +98,7 @@ class MailReceiver:
             vendor_ids=ids,
             text="\n".join(answer.above),
             below="\n".join(answer.below),
+            quoted="\n".join(answer.quoted)[:_QUOTED_CHARS],
             others=self._others(answer),
             form="mail",
             unclear=answer.unclear,

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final
 from signoff.channels.base import Channel, ChannelContext, ChannelOptions, Receive
 from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.envelopes import (
+    SENT,
     ChannelReply,
     CheckFinding,
     ClosedCard,
@@ -84,8 +85,9 @@ class Email(Channel):
         await self._send(letter)
         # A reminder leaves the card what it is: its end goes into the first mail's thread.
         if before is not None:
-            return before
-        return SentCard(vendor_id=letter.message_id, handle={"to": letter.to, "subject": letter.subject})
+            return before.model_copy(update={"handle": {**before.handle, SENT: letter.words}})
+        handle = {"to": letter.to, "subject": letter.subject, SENT: letter.words}
+        return SentCard(vendor_id=letter.message_id, handle=handle)
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """See `Channel`: one mail in the thread."""

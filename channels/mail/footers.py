@@ -45,6 +45,7 @@ from signoff.channels.mail.footer_phrases import (
 from signoff.channels.mail.phrases import MOBILE
 from signoff.channels.mail.quotes import is_rule
 from signoff.channels.mail.reserve_words import MONEY_SIGNS
+from signoff.channels.mail.sent_words import unsent_lines
 from signoff.contracts.limits import FOOTER_LINES
 
 _NOTICE_CHARS: Final = 4_000
@@ -77,8 +78,13 @@ class _Cut:
     """From behind the sign-off on."""
 
 
-def read_mail_answer(above: Sequence[str], below: Sequence[str], sender: AnswerSender) -> ParsedAnswer:
-    """Parses a mail's answer: `above` its quote, and `below` it, where mostly nothing stands but what a server adds."""
+def read_mail_answer(
+    above: Sequence[str], below: Sequence[str], sender: AnswerSender, quoted: Sequence[str] = ()
+) -> ParsedAnswer:
+    """Parses a mail's answer: `above` its quote, and `below` it, where mostly nothing stands but what a server adds.
+
+    Words in `quoted` that we did not send are the writer's, too.
+    """
     cut = _split_footer(_without_banners(above), sender)
     answer = read_lines(cut.body, sender)
     if answer.verdict == "denied":
@@ -93,8 +99,12 @@ def read_mail_answer(above: Sequence[str], below: Sequence[str], sender: AnswerS
         unread = unknown_line(lines, sender)
         if unread and not _is_known(block, sender, answer.code):
             return ParsedAnswer(None, answer.code, whole, "more", unread, answer.effects, _to_remember(block, sender))
+    inside = unsent_lines(_without_banners(quoted), sender.sent)
+    block = _text(inside)
+    if inside and not _is_known(block, sender, answer.code):
+        return ParsedAnswer(None, answer.code, whole, "more", inside[0], answer.effects, _to_remember(block, sender))
     # Known only because the code was given: from now on it is known of this sender.
-    new = [each for each in (footer, under) if each and footer_digest(each) not in sender.footers]
+    new = [each for each in (footer, under, block) if each and footer_digest(each) not in sender.footers]
     confirmed = next((each for each in new if _is_known(each, sender, answer.code)), "")
     return replace(answer, footer=_to_remember(confirmed, sender))
 

@@ -20,8 +20,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import ChannelReply, ClosedCard, OutboundCard, SentCard
 from signoff.channels.mail.header import plain_address
+from signoff.channels.mail.html_text import html_lines
 from signoff.channels.mail.quotes import END, MARK
 from signoff.channels.mail.reply_addresses import ReplyAddresses
+from signoff.channels.mail.sent_words import sent_words
 from signoff.channels.outbound.card_text import card_words
 from signoff.channels.outbound.receipt_text import closing_text
 from signoff.formats.visible_text import cut_visible, one_line
@@ -87,6 +89,8 @@ class Letter:
     """Its subject."""
     content: bytes
     """Its bytes."""
+    words: tuple[str, ...] = ()
+    """Its words, as text and as HTML; see `sent_words`."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +174,8 @@ class LetterSender:
         bounced_to = back if self.bounces and self.answers else self.address
         # An answer comes from nobody, so that no two machines can write to each other for ever (RFC 3834).
         sender = "" if automatic == "auto-replied" else bounced_to
-        return Letter(sender, to, draft.message_id, subject, mail.as_bytes())
+        words = dict.fromkeys((sent_words(whole.split("\n")), sent_words(html_lines(page))))
+        return Letter(sender, to, draft.message_id, subject, mail.as_bytes(), tuple(words))
 
     def _page(self, template: str, language: str, **context: Any) -> str:
         return _page(template, language, above=self._above(language), end=self._end(), **context)

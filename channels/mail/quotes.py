@@ -44,12 +44,15 @@ class WrittenText:
     """The lines below the quote."""
     unclear: str = ""
     """Why none of it may decide: `nothing` written, or `too_long`."""
+    quoted: tuple[str, ...] = field(default=(), compare=False)
+    """The quoted lines, without their marks and the headers of mail programs."""
 
 
 @dataclass
 class _Found:
     above: list[str] = field(default_factory=list)
     under: list[str] = field(default_factory=list)
+    quoted: list[str] = field(default_factory=list)
 
 
 def find_new_text(lines: Sequence[str], *, flowed: bool = False) -> WrittenText:
@@ -60,7 +63,7 @@ def find_new_text(lines: Sequence[str], *, flowed: bool = False) -> WrittenText:
     # What was cut off may take back what stands above it.
     long = len(lines) > _MAX_LINES or sum(map(len, (*above, *under))) > _MAX_TEXT
     why = "too_long" if long else "" if above or under else "nothing"
-    return WrittenText(_cut_lines(above), _cut_lines(under), why)
+    return WrittenText(_cut_lines(above), _cut_lines(under), why, _without_headers(found.quoted))
 
 
 def is_rule(line: str) -> bool:
@@ -82,6 +85,8 @@ def _scan(lines: list[str]) -> _Found:
         quoted = line.startswith(_QUOTED)
         span = 0 if quoted else _attribution(lines, at)
         if quoted or span:
+            if quoted:
+                found.quoted.append(_unmarked(line))
             at += span or 1
             into = found.under
             if quoted or _quote_follows(lines, at):
@@ -93,14 +98,41 @@ def _scan(lines: list[str]) -> _Found:
         # From here on the client marks no line of what it quotes, so that all up to the end of our mail may be quoted.
         into = found.under
         end = bisect_left(ends, at)
-        if end < len(ends):
-            at = ends[end] + 1
-        elif line.startswith(MARK):
-            # Somebody has cut our mail, and what is left below its first line may be theirs.
-            at += 1
-        else:
-            break
+        until = ends[end] + 1 if end < len(ends) else at + 1 if line.startswith(MARK) else len(lines)
+        found.quoted += map(_unmarked, lines[at:until])
+        # Where somebody has cut our mail, what is left below its first line may be theirs.
+        at = until
     return found
+
+
+def _unmarked(line: str) -> str:
+    return line.lstrip("".join(_QUOTED) + " ") if line.startswith(_QUOTED) else line
+
+
+def _without_headers(lines: list[str]) -> tuple[str, ...]:
+    """Removes what mail programs write above a quote; other words there are the writer's."""
+    kept: list[str] = []
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        span = _attribution(lines, at) if line else 0
+        if span:
+            at += span
+        elif line and _header_block(lines, at):
+            while at < len(lines) and lines[at]:
+                named = _header_name(lines[at]) in FROM | HEADERS
+                # Addresses of many recipients go on in the next line.
+                if not named and "@" not in lines[at]:
+                    kept.append(lines[at])
+                at += 1
+        else:
+            cut = not line.startswith(MARK) and bool(line) and _cuts(lines, at)
+            if line and not cut:
+                kept.append(line)
+            at += 1
+            while cut and at < len(lines) and _header_name(lines[at]) in FROM | HEADERS:
+                at += 1
+    return tuple(kept)
 
 
 def _attribution(lines: list[str], at: int) -> int:

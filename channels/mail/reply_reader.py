@@ -4,7 +4,6 @@ Mail comes from anybody, so all work here grows with the length of the mail and 
 either read or `Malformed`. Whether the mail comes from whom it claims is `authenticity.py`'s to say.
 """
 
-import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,15 +15,13 @@ from signoff.channels.mail.body import MailBody, MailText, written_body
 from signoff.channels.mail.header import MailHeader, decode_words, mailboxes, message_ids, only_sender, split_mail
 from signoff.channels.mail.html_text import STRUCK, html_lines
 from signoff.channels.mail.quotes import WrittenText, find_new_text
+from signoff.channels.mail.sent_words import ADDED
 
 MAX_MAIL: Final = 10 * 1024 * 1024
 """Bytes of a whole mail; a longer one is not read."""
 _DELIVERED: Final = ("delivered-to", "x-original-to", "envelope-to", "x-envelope-to")
 _MAX_ADDRESSES: Final = 200
 _MAX_NAME: Final = 500
-_ADDED: Final = re.compile(
-    r"<[^<>\s]{1,2000}>|\[(?:cid|image):[^\[\]]{0,200}\]|\[[^\[\]\s]{1,200}\.(?:png|jpe?g|gif)\]|(?:https?://|mailto:)\S{1,2000}"
-)
 
 
 @dataclass(frozen=True)
@@ -40,6 +37,8 @@ class MailAnswer:
 
     above: tuple[str, ...]
     below: tuple[str, ...]
+    quoted: tuple[str, ...]
+    """The lines of the quote, without the header that the sender's program gave it."""
     unclear: str
     automatic: str
     sender: str
@@ -65,6 +64,7 @@ def read_mail(raw: bytes) -> MailAnswer:
     return MailAnswer(
         above=written.above,
         below=written.below,
+        quoted=written.quoted,
         unclear=written.unclear,
         automatic=automatic_sign(header),
         sender=sender,
@@ -94,14 +94,16 @@ def _merge(parts: Sequence[MailText]) -> WrittenText:
     """Returns what is new in several texts of one mail, in their order."""
     above: list[str] = []
     below: list[str] = []
+    quoted: list[str] = []
     unclear = ""
     for part in parts:
         lines = html_lines(part.text) if part.html else part.text.split("\n")
         written = find_new_text(lines, flowed=part.flowed)
         above += ["", *written.above] if above and written.above else written.above
         below += ["", *written.below] if below and written.below else written.below
+        quoted += written.quoted
         unclear = unclear or ("too_long" if written.unclear == "too_long" else "")
-    return WrittenText(tuple(above), tuple(below), unclear or ("" if above or below else "nothing"))
+    return WrittenText(tuple(above), tuple(below), unclear or ("" if above or below else "nothing"), tuple(quoted))
 
 
 def _letters(written: WrittenText) -> str:
@@ -109,7 +111,7 @@ def _letters(written: WrittenText) -> str:
 
     Programs that make plain text of HTML add those, and wrap, indent and mark lines as they like.
     """
-    text = _ADDED.sub(" ", "\n".join((*written.above, *written.below)))
+    text = ADDED.sub(" ", "\n".join((*written.above, *written.below)))
     plain = unicodedata.normalize("NFKC", text.replace("\ufe0f", ""))
     return "".join(
         char for char in plain if char.isalnum() or char in "?%" or unicodedata.category(char) in ("So", "Sc")

@@ -14,7 +14,7 @@ from typing import Final, Literal
 from signoff.approvals.audit_events import delivery_entry
 from signoff.channels.base import Channel
 from signoff.channels.channel_errors import NotDelivered
-from signoff.channels.envelopes import PARTIAL, ClosedCard, OutboundCard, SentCard
+from signoff.channels.envelopes import PARTIAL, SENT, ClosedCard, OutboundCard, SentCard
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import Clock
 from signoff.contracts.person import Person
@@ -116,6 +116,7 @@ class ChannelSender:
             return 0
         if again:
             await self._cards.record_reminder(row.token)
+            await self._cards.add_to_handle(row.token, SENT, sent.handle.get(SENT, ()))
             await self._record(row, "reminded", vendor_id=sent.vendor_id, attempt=row.request.reminded)
         else:
             whole = row.request.card.whole and self._channel.draws_whole(card)

@@ -61,7 +61,7 @@ async def test_a_condition_below_our_own_mail_is_seen_where_no_quote_is_marked(t
     async with answer_rig("email", tmp_path) as rig:
         quote = "From: Signoff\nSent: Sunday\nTo: Bo\nSubject: Pay\n\n##- Write above -##\n\nPay 1\n\n##=##"
         assert await answered(rig, f"yes\n\n{quote}\n\nbut only half of it") == "pending"
-        assert await answered(rig, f"yes\n\n{quote}", 2) == "approved"
+        assert await answered(rig, f"yes\n\n{quote.replace('Pay 1', 'Pay 2')}", 2) == "approved"
 
 
 async def test_what_is_asked_about_is_quoted_and_one_yes_with_the_code_decides(tmp_path: Path) -> None:

@@ -50,8 +50,8 @@ async def test_a_footer_below_the_quote_is_passed_over_and_a_bottom_post_is_not(
     """
     quotes = (
         "On Sun, 22 Nov 2026, Signoff wrote:\n> Pay 1",
-        "##- Write your answer above this line -##\n\nPay 1 to Payee\n\n##=##",
-        "-----Original Message-----\nFrom: Signoff\n\nPay 1\n\n##=##",
+        "##- Write your answer above this line -##\n\nPay 2 to Payee\n\n##=##",
+        "-----Original Message-----\nFrom: Signoff\n\nPay 3\n\n##=##",
     )
     async with answer_rig("email", tmp_path) as rig:
         for number, quote in enumerate(quotes, 1):
