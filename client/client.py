@@ -258,11 +258,12 @@ class Client:
         return reply.receipts[0]
 
     async def preview(
-        self, request: ApprovalRequest | str, settings: Mapping[str, str] | None = None, *, text: str = ""
+        self, request: ApprovalRequest | str, settings: Mapping[str, str | None] | None = None, *, text: str = ""
     ) -> EditPreview:
         """Tries other arguments, as `edited_args` of `approve` would ask it; nothing is changed.
 
-        `settings` are texts by dotted name, each read by the tool's schema; `text` is all arguments as JSON.
+        `settings` are texts by dotted name, each read by the tool's schema, and None for null; `text` is all arguments
+        as JSON.
         Raises `Refused` (`malformed`) for what does not fit, `NotFound` for a name that is none.
         """
         name = request if isinstance(request, str) else request.id

@@ -33,7 +33,7 @@ app = typer.Typer(rich_markup_mode=None)
 class ArgumentChange:
     """What is to be changed first: arguments by path, and whatever else an editor makes of them."""
 
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str | None] = field(default_factory=dict)
     editor: bool = False
 
     def __bool__(self) -> bool:
@@ -69,6 +69,10 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Change an argument first, such as totalCost=380; repeatable."),
 ]
+Nulls = Annotated[
+    list[str] | None,
+    typer.Option("--null", metavar="PATH", help="Make an argument null first, such as note; repeatable."),
+]
 Everywhere = Annotated[bool, typer.Option("--everywhere", help="With --remember: not only in this session.")]
 
 
@@ -89,6 +93,7 @@ def approve(
     confirm: Annotated[str, typer.Option(help="For requests that ask for it: a value of the card, typed again.")] = "",
     seen: Annotated[str, typer.Option(help="For cards that are not whole: what `signoff show` says to add.")] = "",
     settings: Settings = None,
+    nulls: Nulls = None,
     editor: Annotated[bool, typer.Option("--edit", help="Change the arguments first, as JSON in $EDITOR.")] = False,
     remember: Annotated[bool, typer.Option("--remember", help="Approve the next calls like this, too.")] = False,
     where: Where = "",
@@ -104,7 +109,7 @@ def approve(
     Of a call in doubt: it did not happen, and runs again.
     """
     wish = _wish(remember, where, lasting, uses, everywhere)
-    change = ArgumentChange(read_settings(settings or ()), editor)
+    change = ArgumentChange(read_settings(settings or (), nulls or ()), editor)
     if seen and len(names) > 1:
         raise typer.BadParameter("this is of one request alone", param_hint="--seen")
     if change and len(names) > 1:

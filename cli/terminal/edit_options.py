@@ -12,15 +12,17 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import ConfigError
 
 
-def read_settings(settings: Sequence[str]) -> dict[str, str]:
-    """Parses `path=value` each. Raises typer's error of a bad invocation."""
-    found: dict[str, str] = {}
+def read_settings(settings: Sequence[str], nulls: Sequence[str] = ()) -> dict[str, str | None]:
+    """Parse `path=value` each, and paths whose values become null. Raises typer's error of a bad invocation."""
+    found: dict[str, str | None] = {}
     for setting in settings:
         path, equals, value = setting.partition("=")
         if not equals or not path.strip():
             raise typer.BadParameter("write the argument, `=` and its value, such as totalCost=380", param_hint="--set")
         found[path.strip()] = value
-    return found
+    if both := sorted(found.keys() & set(nulls)):
+        raise typer.BadParameter(f"`{both[0]}` is also in --set; give one of the two", param_hint="--null")
+    return found | dict.fromkeys(nulls)
 
 
 def arguments_text(args: Mapping[str, Any]) -> str:

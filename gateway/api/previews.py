@@ -23,13 +23,13 @@ from signoff.registry.catalog import Catalog
 from signoff.store.request_reader import LoadedRequest
 
 router = APIRouter(prefix="/v1/approvals", tags=["approvals"], responses=FAULTS)
-_SET: Final = "Texts by dotted name, such as `totalCost`: each is read by the tool's schema."
+_SET: Final = "Texts by dotted name, such as `totalCost`: each is read by the tool's schema. `null` is null."
 
 
 class PreviewBody(RequestBody):
     """What is to be changed: some arguments, or all of them."""
 
-    set: dict[Annotated[str, Field(max_length=1_000)], str] = Field(default={}, max_length=100, description=_SET)
+    set: dict[Annotated[str, Field(max_length=1_000)], str | None] = Field(default={}, max_length=100, description=_SET)
     text: str = Field(default="", description="All arguments, as JSON, instead of `set`; masks keep what they hide.")
 
 

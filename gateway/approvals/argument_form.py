@@ -57,7 +57,8 @@ class ArgumentField:
     """One field. `original` is the value that is asked about, or `ABSENT`; `shown` what the field holds at first.
 
     A `secret` field shows nothing: left empty, its value stays. `words` is what is in its place. `needed` is False
-    where a value may be left out altogether. `problem` is what was wrong with what somebody typed.
+    where a value may be left out altogether, `is_null` whether it is null. `problem` is what was wrong with what
+    somebody typed.
     """
 
     path: Path
@@ -68,6 +69,7 @@ class ArgumentField:
     shown: str = ""
     wide: bool = False
     nullable: bool = False
+    is_null: bool = False
     items: str = ""
     choices: tuple[FieldOption, ...] = ()
     help: str = ""
@@ -81,6 +83,11 @@ class ArgumentField:
     def key(self) -> str:
         """The field's name in a form: a JSON pointer behind `args`."""
         return "args" + "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in self.path)
+
+    @property
+    def null_key(self) -> str:
+        """The name in a form by which the value becomes null, whatever the field holds."""
+        return f"null{self.key.removeprefix('args')}"
 
     @property
     def dotted(self) -> str:
@@ -140,6 +147,7 @@ class _Form:
             self.json(path, label, value, needed=needed),
             help=one_line(described, HELP_CHARS).text if isinstance(described, str) else "",
             nullable=schema.has_null or written.has_null,
+            is_null=value is None,
         )
         if "enum" in schema.keywords or "const" in schema.keywords or schema.kind == "boolean":
             return _choice(field, schema.keywords) or field

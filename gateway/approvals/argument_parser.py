@@ -19,6 +19,8 @@ from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.gateway.approvals.argument_form import ABSENT, AbsentValue, ArgumentField, Path, fields_of
 from signoff.gateway.approvals.secret_masks import unmasked_args
 
+NULL: Final = "null"
+"""What a form holds under a field's `null_key` where its value becomes null."""
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})")
 _AS_NUMBER: Final = "must be a number, such as 380 or 12.5"
@@ -49,11 +51,13 @@ class ParsedArguments:
 
 def set_values(
     args: Mapping[str, Any],
-    settings: Mapping[str, str],
+    settings: Mapping[str, str | None],
     schema: CompiledSchema | None,
     secrets: Collection[str] = (),
 ) -> ParsedArguments:
     """Returns `args` with some values replaced, named by their dotted names, each of the type that the schema says.
+
+    None stands for null, which is neither an argument that is left out nor the text `null`.
 
     Raises `NotFound` for a name that is none, `Refused` (`malformed`) for a list that is no JSON.
     """
@@ -65,7 +69,10 @@ def set_values(
         if field is None:
             near = did_you_mean(path, named) or "; change it as JSON"
             raise NotFound(f"there is no argument {quote_name(path)}{near}")
-        form[field.key] = _as_in_form(field, value)
+        if value is None:
+            form[field.null_key] = NULL
+        else:
+            form[field.key] = _as_in_form(field, value)
     return read_fields(fields, form, args, schema, secrets)
 
 
@@ -85,16 +92,21 @@ def read_fields(
     changed = False
     typed: list[ArgumentField] = []
     for field in fields:
-        sent = form.get(field.key)
-        if sent is None or _same(sent, field.shown):
+        sent, is_null = form.get(field.key), form.get(field.null_key) == NULL
+        if not is_null and (sent is None or _same(sent, field.shown)):
             typed.append(field)
             continue
+        sent = field.shown if sent is None else sent
+        # A value that is typed into a field whose value was null takes its place.
+        is_null = is_null and (_same(sent, field.shown) or not field.is_null)
         try:
-            value = _value(field, _lines(sent))
+            if is_null and not _same(sent, field.shown):
+                raise ValueError("is marked as null and changed; choose one of the two")
+            value = None if is_null else _value(field, _lines(sent))
         except ValueError as error:
             typed.append(replace(field, shown=sent, problem=str(error)))
             continue
-        typed.append(replace(field, shown="" if field.secret else sent))
+        typed.append(replace(field, shown="" if field.secret or is_null else sent, is_null=is_null))
         made = _put(made, field.path, value)
         written = _put(written, field.path, value)
         changed = changed or field.secret or value != _first(field)
@@ -130,7 +142,15 @@ def _shape_of(value: Any) -> dict[str, Any]:
 
 
 def _as_in_form(field: ArgumentField, value: str) -> str:
-    """Returns `value` as the form would have it: choices by their words, lists as JSON or one value."""
+    """Returns `value` as the form would have it: choices by their words, lists as JSON or one value.
+
+    Of a union, such as a text or a number, what is no JSON is a text.
+    """
+    if field.kind == "json" and field.path and not value.lstrip().startswith(("{", "[", '"')):
+        try:
+            json.loads(value)
+        except ValueError:
+            return json.dumps(value)
     if field.kind == "choice":
         return next((each.value for each in field.choices if value in (each.label, each.value)), value)
     if field.kind == "lines" and value.lstrip().startswith("["):
@@ -205,6 +225,8 @@ def _value(field: ArgumentField, sent: str) -> Any:
         case "text":
             return _empty_value(field, "") if sent == "" else sent
         case "number" | "integer":
+            if field.nullable and sent.strip() == "null":
+                return None
             return _empty_value(field, ABSENT) if empty else _number(sent.strip(), whole=field.kind == "integer")
         case "lines":
             return [_item(field, line.strip()) for line in sent.split("\n") if line.strip()]

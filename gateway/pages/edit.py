@@ -87,7 +87,7 @@ async def _review(
         "typed": word_to_type(changed, visitor),
         "effect": changed.card.effect,
         "lines": diff_lines(opened.request.card.rows, changed.card.rows, visitor.formatter),
-        "sent": [(field.key, form[field.key]) for field in typed.fields if field.key in form],
+        "sent": [(key, form[key]) for field in typed.fields for key in (field.key, field.null_key) if key in form],
         "delivery": secrets.token_hex(16),
     }
     status = 422 if note else 200

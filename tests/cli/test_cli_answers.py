@@ -15,7 +15,8 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.ids import parse_approval_id
 from signoff.formats.json_schema import compile_schema
-from signoff.gateway.approvals.argument_parser import problem_words, set_values
+from signoff.gateway.approvals.argument_form import fields_of
+from signoff.gateway.approvals.argument_parser import problem_words, read_fields, set_values
 from signoff.store.store import working_store
 from signoff.store.tickets import ticket_key
 
@@ -228,3 +229,50 @@ async def test_a_doubt_is_given_up_from_a_terminal(served_cli: Cli) -> None:
     ran = await served_cli("deny", card["code"], "--reason", "cannot find out")
     assert (ran.code, ran.out.strip()) == (0, "given up: Pay 2700 EUR to Ana")
     assert "in doubt" in (await served_cli("watch", card["turn"])).out
+
+
+NULLABLE = {
+    "type": "object",
+    "properties": {
+        "name": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+        "labels": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
+        "count": {"type": ["integer", "null"]},
+        "size": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+        "id": {"type": "string"},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("setting", "changed"),
+    [
+        ({"name": None, "labels": None}, {"name": None, "labels": None}),
+        ({"name": "null", "labels": "null"}, {"name": "null", "labels": ["null"]}),
+        ({"count": "null"}, {"count": None}),
+        ({"size": "large"}, {"size": "large"}),
+        ({"size": "5"}, {"size": 5}),
+        ({"size": '"5"'}, {"size": "5"}),
+    ],
+)
+def test_an_edit_gives_null_and_values_of_unions(setting: dict[str, str | None], changed: dict[str, Any]) -> None:
+    args = {"name": "x", "labels": ["a"], "count": 1, "size": 1, "id": "k"}
+    typed = set_values(args, setting, compile_schema(NULLABLE))
+    assert (problem_words(typed), typed.args) == ("", {**args, **changed})
+
+
+def test_an_edit_to_null_is_refused_where_the_schema_takes_none() -> None:
+    typed = set_values({"id": "k"}, {"id": None}, compile_schema(NULLABLE))
+    assert problem_words(typed) == "`id` must be of type string"
+
+
+def test_a_box_of_the_form_makes_a_field_null() -> None:
+    """The text of the field stays as it was; a text that is written into a null field counts."""
+    args: dict[str, Any] = {"name": "x", "id": "k"}
+    fields = fields_of(args, NULLABLE)
+    [name] = [field for field in fields if field.dotted == "name"]
+    form = {field.key: field.shown for field in fields} | {name.null_key: "null"}
+    assert read_fields(fields, form, args, None).args == {"name": None, "id": "k"}
+    typed = read_fields(fields, form | {name.key: "y"}, args, None)
+    assert problem_words(typed) == "`name` is marked as null and changed; choose one of the two"
+    empty = fields_of({"name": None}, NULLABLE)
+    assert read_fields(empty, {name.key: "y", name.null_key: "null"}, {"name": None}, None).args == {"name": "y"}

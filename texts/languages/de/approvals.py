@@ -186,6 +186,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "edit.lead": "Was Sie ändern, wird wie eine neue Anfrage geprüft und dann so ausgeführt, wie Sie es geschrieben haben.",
     "edit.several": "Andere werden zu Ihrer Fassung gefragt; frühere Antworten zählen nicht mehr.",
     "edit.needed": "erforderlich",
+    "edit.null": "Kein Wert (null)",
     "edit.optional": "kann fehlen",
     "edit.number": "Zahl",
     "edit.integer": "Ganze Zahl",

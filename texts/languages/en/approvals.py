@@ -184,6 +184,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "edit.lead": "What you change is checked like a new request, then it runs as you wrote it.",
     "edit.several": "Others are asked about your version; answers given before no longer count.",
     "edit.needed": "required",
+    "edit.null": "No value (null)",
     "edit.optional": "may be left out",
     "edit.number": "Number",
     "edit.integer": "Whole number",

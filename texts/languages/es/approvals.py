@@ -186,6 +186,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "edit.lead": "Lo que cambie se comprueba como una solicitud nueva y después se ejecuta tal como lo escribió.",
     "edit.several": "Se pregunta a otros por la versión de usted; las respuestas dadas antes ya no cuentan.",
     "edit.needed": "obligatorio",
+    "edit.null": "Sin valor (null)",
     "edit.optional": "puede omitirse",
     "edit.number": "Número",
     "edit.integer": "Número entero",

@@ -187,6 +187,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "edit.lead": "Ce que vous modifiez est vérifié comme une nouvelle demande, puis s’exécute tel que vous l’avez écrit.",
     "edit.several": "D’autres sont interrogés sur votre version ; les réponses données avant ne comptent plus.",
     "edit.needed": "obligatoire",
+    "edit.null": "Aucune valeur (null)",
     "edit.optional": "peut être omis",
     "edit.number": "Nombre",
     "edit.integer": "Nombre entier",

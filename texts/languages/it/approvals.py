@@ -187,6 +187,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "edit.lead": "Ciò che modifichi è controllato come una nuova richiesta, poi viene eseguito come l’hai scritto.",
     "edit.several": "Si chiede agli altri della tua versione; le risposte date prima non contano più.",
     "edit.needed": "obbligatorio",
+    "edit.null": "Nessun valore (null)",
     "edit.optional": "si può omettere",
     "edit.number": "Numero",
     "edit.integer": "Numero intero",

@@ -186,6 +186,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "edit.lead": "O que alterar é verificado como um pedido novo e depois é executado tal como o escreveu.",
     "edit.several": "Pergunta-se a outros sobre a sua versão; as respostas dadas antes já não contam.",
     "edit.needed": "obrigatório",
+    "edit.null": "Sem valor (null)",
     "edit.optional": "pode ser omitido",
     "edit.number": "Número",
     "edit.integer": "Número inteiro",
