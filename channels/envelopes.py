@@ -105,6 +105,8 @@ class InboundAction(FrozenModel):
     """All that was newly written."""
     below: str = ""
     """What stands below the quote of a mail."""
+    sender: str = ""
+    """The address that sent a mail in the name of `identity`; "" where it is the same."""
     quoted: str = ""
     """What a mail quotes of ours, by line."""
     others: tuple[str, ...] = ()

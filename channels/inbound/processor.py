@@ -16,13 +16,14 @@ from typing import Any, Final, Literal, Protocol
 
 from pydantic import ValidationError
 
-from signoff.approvals.audit_events import delivery_entry
+from signoff.approvals.audit_events import admin_entry, delivery_entry
 from signoff.approvals.confirmation import needs_typing
 from signoff.channels.base import Channel
-from signoff.channels.envelopes import SENT, ChannelReply, DeliveryStatus, InboundAction
+from signoff.channels.envelopes import ChannelReply, DeliveryStatus, InboundAction
 from signoff.channels.inbound.answer_parser import AnswerSender, ParsedAnswer, parse_answer
 from signoff.channels.inbound.receiver import Record
 from signoff.channels.inbound.reply_sender import send_reply
+from signoff.channels.inbound.sent_mail import load_sent_words, may_send_for, note_sent_words
 from signoff.channels.inbound.target import (
     AskedRevision,
     CodeLookup,
@@ -34,7 +35,6 @@ from signoff.channels.inbound.target import (
 )
 from signoff.channels.inbound.unknown_senders import UnknownSenders
 from signoff.channels.mail.footers import footer_digest, read_mail_answer
-from signoff.channels.mail.sent_words import sent_words
 from signoff.channels.outbound.card_text import How
 from signoff.channels.outbound.receipt_text import not_understood_text, which_request_text
 from signoff.channels.outbound.sender import next_channel
@@ -243,7 +243,7 @@ class InboundProcessor:
                 until = claimed + LEASE_SECONDS - _BEFORE_THE_END
                 answered = await send_reply(self._channels[row.channel], made.where, made.reply, until)
                 result = None if result is None else {**result, "answered": answered}
-                await self._note_sent(made)
+                await note_sent_words(self._deliveries, made.where, made.reply)
             if made.forgotten:
                 # Of a flood not even the key is kept, or the store would grow by whatever anybody sends.
                 await self._arrivals.forget(row.key)
@@ -262,12 +262,6 @@ class InboundProcessor:
         except Exception as error:
             _log.error("%r could not be heard: %s", row.key, trace_without_words(error))
             await self._again(row, type(error).__name__ if row.attempts >= MISREADINGS else "")
-
-    async def _note_sent(self, made: _Made) -> None:
-        """Notes the words of a mail that may be quoted in the next answer."""
-        token = made.where.get("token")
-        if token and made.reply is not None:
-            await self._deliveries.add_to_handle(str(token), SENT, [sent_words(made.reply.text.split("\n"))])
 
     async def _again(self, row: InboundRow, failure: str = "") -> None:
         try:
@@ -319,6 +313,11 @@ class InboundProcessor:
         person = await self._who(channel, action)
         if person is None:
             return await self._stranger(channel, action)
+        if action.sender and not await self._may_send(channel, action, person, row):
+            formatter = formatter_for(person, self._clock())
+            words = formatter.text("reply.sender", sender=action.sender, person=person.name or person.id)
+            reply = ChannelReply(text=words, language=formatter.language)
+            return _Made({"what": "sender", "person": person.id}, reply, _in_words(action.where))
         answer = _read(action, await self._sender(channel, action, person, row))
         if row.about is not None and answer.verdict is not None:
             # It may be decided already, and what is open now is not what was open then.
@@ -394,6 +393,17 @@ class InboundProcessor:
         people = [person for person in found if person is not None and person.active]
         return people[0] if len(people) == 1 else None
 
+    async def _may_send(self, channel: Channel, action: InboundAction, person: Person, row: InboundRow) -> bool:
+        """Records a mail that another address sent in a person's name; returns whether that address may."""
+        allowed = may_send_for(person, action.sender, self._directory, channel.identity, row.received_at)
+        facts = {"sender": action.sender, "channel": channel.name, "allowed": allowed}
+        subject, key = person.id, f"sender/{row.key}"
+        entry = admin_entry(
+            person.tenant, "mail sent for another", subject, row.received_at, kind="attempt", key=key, **facts
+        )
+        await self._record([entry])
+        return allowed
+
     async def _stranger(self, channel: Channel, action: InboundAction) -> _Made:
         """Tells a stranger once a day that nobody knows them, and nothing of what there is."""
         met = await self._strangers[channel.name].count_sender(action.identity)
@@ -447,15 +457,9 @@ class InboundProcessor:
             effects={request.code: request.card.effect for request in requests},
             footers=frozenset(each.digest for each in footers if each.known),
             asked=frozenset((each.digest, each.code) for each in footers),
-            sent=await self._sent(channel, action) if mail else (),
+            sent=await load_sent_words(self._deliveries, channel, action) if mail else (),
             others=not set(action.others) <= set(person.identities.get(channel.identity, ())),
         )
-
-    async def _sent(self, channel: Channel, action: InboundAction) -> tuple[str, ...]:
-        """Returns the words of the mails that we sent about the card that an answer names."""
-        card = await self._deliveries.by_token(action.token) if action.token else None
-        rows = [card] if card else await self._deliveries.by_vendor(channel.name, action.vendor_ids)
-        return tuple(words for row in rows for words in row.handle.get(SENT, ()))
 
     def _may_answer(self, person: Person, request: ApprovalRequest) -> bool:
         spec = approver_spec_of(request)

@@ -94,6 +94,7 @@ class MailReceiver:
         action = InboundAction(
             key=key,
             identity=proof.sender,
+            sender=answer.sent_by,
             token=token,
             vendor_ids=ids,
             text="\n".join(answer.above),

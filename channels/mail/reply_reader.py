@@ -42,6 +42,8 @@ class MailAnswer:
     unclear: str
     automatic: str
     sender: str
+    sent_by: str
+    """The address in Sender, if it is another than that in From; `?` where it is none."""
     name: str
     recipients: tuple[str, ...]
     delivered: tuple[str, ...]
@@ -68,6 +70,7 @@ def read_mail(raw: bytes) -> MailAnswer:
         unclear=written.unclear,
         automatic=automatic_sign(header),
         sender=sender,
+        sent_by=_other_sender(header, sender),
         name=" ".join(name.replace("\0", " ").split()),
         recipients=_addresses(header, "to", "cc"),
         delivered=_addresses(header, *_DELIVERED),
@@ -116,6 +119,11 @@ def _letters(written: WrittenText) -> str:
     return "".join(
         char for char in plain if char.isalnum() or char in "?%" or unicodedata.category(char) in ("So", "Sc")
     )
+
+
+def _other_sender(header: MailHeader, sender: str) -> str:
+    found = [address for value in header.all("sender") for address in mailboxes(value).addresses or ("?",)]
+    return next((address for address in found if address != sender), "")
 
 
 def _addresses(header: MailHeader, *names: str) -> tuple[str, ...]:

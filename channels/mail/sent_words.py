@@ -35,7 +35,8 @@ def unsent_lines(quoted: Sequence[str], sent: Sequence[str]) -> list[str]:
     found: list[str] = []
     for segment in _segments(quoted):
         each = [_compare(segment, words.split()) for words in (*sent, "")]
-        found += min(each, key=len)
+        fewest: list[str] = min(each, key=len)
+        found += fewest
     return found
 
 

@@ -111,6 +111,8 @@ TEXTS: Final[Mapping[str, str]] = {
         "Was in denselben Worten unter Ihrem Namen steht, gilt als Ihre Signatur, sobald Sie so geantwortet haben."
     ),
     "reply.which": "Mehrere Anfragen warten auf Ihre Antwort, also wurde nichts entschieden. Welche meinen Sie?",
+    "reply.sender": "Die E-Mail nennt {sender} als Absender; von dort darf nicht für {person} geantwortet werden. Antworten "
+    "Sie von Ihrem eigenen Konto, oder tragen Sie {sender} als Vertretung von {person} ein.",
     "reply.stranger": "Unter dieser Adresse ist hier niemand bekannt, also kann von ihr aus nichts beantwortet werden.",
     "reply.unseen": "Nichts wurde entschieden: Hier haben nicht alle Werte Platz. Öffnen Sie es, lesen Sie alles und genehmigen Sie es dort.",
     "reply.link_only": "Dies lässt sich nur beantworten, wenn Sie angemeldet sind; also wurde nichts entschieden.",

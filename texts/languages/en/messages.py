@@ -103,6 +103,8 @@ TEXTS: Final[Mapping[str, str]] = {
         "Whatever you write below your name in the same words counts as your signature once you have answered so."
     ),
     "reply.which": "Several requests wait for your answer, so nothing was decided. Which one do you mean?",
+    "reply.sender": "The mail names {sender} as its sender, who may not answer for {person}. Answer "
+    "from your own account, or add {sender} to the delegations of {person}.",
     "reply.stranger": "Nobody here is known by this address, so nothing can be answered from it.",
     "reply.unseen": (
         "Nothing was decided: not every value of it fits here. Open it, read all of it, and approve it there."

@@ -108,6 +108,8 @@ TEXTS: Final[Mapping[str, str]] = {
         "cuanto haya respondido así."
     ),
     "reply.which": "Varias solicitudes esperan su respuesta, así que no se decidió nada. ¿A cuál se refiere?",
+    "reply.sender": "El correo indica {sender} como remitente, que no puede responder por {person}. Responda "
+    "desde su propia cuenta o añada {sender} a las delegaciones de {person}.",
     "reply.stranger": "Aquí no se conoce a nadie por esta dirección, así que desde ella no se puede responder nada.",
     "reply.unseen": ("No se decidió nada: aquí no caben todos los valores. Ábralo, léalo entero y apruébelo allí."),
     "reply.link_only": "Esto solo se responde con la sesión iniciada, así que no se decidió nada.",

@@ -111,6 +111,8 @@ TEXTS: Final[Mapping[str, str]] = {
         "que vous aurez répondu ainsi."
     ),
     "reply.which": "Plusieurs demandes attendent votre réponse, rien n’a donc été décidé. Laquelle voulez-vous dire ?",
+    "reply.sender": "L’e-mail indique {sender} comme expéditeur, qui ne peut pas répondre pour {person}. Répondez "
+    "depuis votre propre compte ou ajoutez {sender} aux délégations de {person}.",
     "reply.stranger": "Personne n’est connu ici à cette adresse, on ne peut donc rien répondre depuis elle.",
     "reply.unseen": (
         "Rien n’a été décidé : toutes les valeurs ne tiennent pas ici. Ouvrez-le, lisez tout et approuvez-le là."

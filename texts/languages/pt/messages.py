@@ -109,6 +109,8 @@ TEXTS: Final[Mapping[str, str]] = {
         "assim que responder desta forma."
     ),
     "reply.which": "Vários pedidos esperam a sua resposta, por isso nada foi decidido. A qual deles se refere?",
+    "reply.sender": "O e-mail indica {sender} como remetente, que não pode responder por {person}. Responda "
+    "da sua própria conta ou acrescente {sender} às delegações de {person}.",
     "reply.stranger": "Aqui ninguém é conhecido por este endereço, por isso a partir dele não se pode responder a nada.",
     "reply.unseen": ("Nada foi decidido: aqui não cabem todos os valores. Abra, leia por inteiro e aprove lá."),
     "reply.link_only": "A isto só se responde com a sessão iniciada, por isso nada foi decidido.",

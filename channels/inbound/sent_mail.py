@@ -1,0 +1,35 @@
+"""Knows the mails that were sent about a card, and who may send a mail in another person's name."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from signoff.channels.base import Channel
+from signoff.channels.envelopes import SENT, ChannelReply, InboundAction
+from signoff.channels.mail.sent_words import sent_words
+from signoff.contracts.person import Person
+from signoff.people.directory import Directory
+from signoff.store.delivery_queue import DeliveryQueue
+
+
+async def load_sent_words(deliveries: DeliveryQueue, channel: Channel, action: InboundAction) -> tuple[str, ...]:
+    """Return the words of the mails that we sent about the card that an answer names. Raises `StoreUnavailable`."""
+    card = await deliveries.by_token(action.token) if action.token else None
+    rows = [card] if card else await deliveries.by_vendor(channel.name, action.vendor_ids)
+    return tuple(words for row in rows for words in row.handle.get(SENT, ()))
+
+
+async def note_sent_words(deliveries: DeliveryQueue, where: Mapping[str, Any], reply: ChannelReply) -> None:
+    """Note the words of a reply by mail, which the next answer may quote. Raises `StoreUnavailable`."""
+    token = where.get("token")
+    if token:
+        await deliveries.add_to_handle(str(token), SENT, [sent_words(reply.text.split("\n"))])
+
+
+def may_send_for(person: Person, sender: str, directory: Directory, channel: str, now: datetime) -> bool:
+    """Return whether a mail of `person` may come from the address `sender`: their own, or that of a deputy."""
+    assistant = directory.by_identity(channel, sender, person.tenant)
+    if assistant is None or not assistant.active:
+        return False
+    deputies_of = directory.delegators(assistant.id, person.tenant, now)
+    return assistant.id == person.id or any(each.id == person.id for each in deputies_of)
