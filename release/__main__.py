@@ -14,14 +14,13 @@ from typing import Final
 from release.artifacts import BuildFault, build, write_checksums
 from release.components import AdvisoryFault, audit_problem, write_bill
 from release.environments import PYTHONS, TrialFault, find_pythons, install, try_client, try_installed
+from release.locks import FOLDER
 from release.readiness import commit_id, commit_time, find_problems
 from signoff.contracts.names import ENGINE, VERSION
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 CLIENT: Final = "clients/python"
 """Where the distribution of the client is built."""
-EXTRAS: Final = "dev,openai,anthropic,postgres,mail,slack,apprise,oidc"
-"""What the image holds, and the embedded server."""
 
 
 def main() -> int:
@@ -70,9 +69,8 @@ def _release(options: argparse.Namespace, pythons: dict[str, str], scratch: Path
     for version, python in pythons.items():
         try_client(python, client_wheel, scratch / f"client-{version}")
     _say("the client is installed by itself, and lets nothing run where no gateway answers")
-    _say("installing what the image holds, in the pinned versions")
-    every, constraints = f"{wheel}[{EXTRAS}]", ROOT / "constraints.txt"
-    programs = install(pythons[max(pythons, key=PYTHONS.index)], scratch / "all", every, constraints=constraints)
+    _say("installing what the image holds, each file by its hash")
+    programs = install(pythons[max(pythons, key=PYTHONS.index)], scratch / "all", wheel, FOLDER)
     bill = out / f"{wheel.name.split('-')[0]}-{VERSION}.cdx.json"
     write_bill(ROOT, programs, bill, epoch)
     _say(f"wrote {bill.name}: {len(json.loads(bill.read_text(encoding='utf-8'))['components'])} components")

@@ -104,12 +104,22 @@ def try_client(python: str, wheel: Path, scratch: Path) -> None:
     _must((str(programs / "python"), "-c", _GATE), scratch, {}, _COMMAND_SECONDS)
 
 
-def install(python: str, scratch: Path, *requirements: str, constraints: Path) -> Path:
-    """Makes an environment of the pinned versions; returns the folder of its programs. Raises `TrialFault`."""
-    _must((python, "-m", "venv", str(scratch)), scratch.parent, {}, _INSTALL_SECONDS)
-    programs = scratch / "bin"
-    pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", str(constraints))
-    _must((str(programs / "python"), *pip, *requirements), scratch, _pip_variables(), _INSTALL_SECONDS)
+def install(python: str, scratch: Path, wheel: Path, locks: Path) -> Path:
+    """Make an environment as the image has it; return the folder of its programs. Raises `TrialFault`."""
+    builders, wheels, programs = scratch / "builders", scratch / "wheels", scratch / "env/bin"
+    pip = ("-m", "pip", "--quiet", "--disable-pip-version-check")
+    hashed = ("--require-hashes", "-r")
+
+    def run(folder: Path, *words: str) -> None:
+        _must((str(folder / "python"), *pip, *words), scratch, _pip_variables(), _INSTALL_SECONDS)
+
+    scratch.mkdir(parents=True)
+    for folder in (builders, scratch / "env"):
+        _must((python, "-m", "venv", str(folder)), scratch, {}, _INSTALL_SECONDS)
+    run(builders / "bin", "install", *hashed, str(locks / "build.txt"))
+    made = ("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(wheels))
+    run(builders / "bin", *made, *hashed, str(locks / "image.txt"))
+    run(programs, "install", "--no-deps", "--no-index", *map(str, sorted(wheels.iterdir())), str(wheel))
     return programs
 
 
