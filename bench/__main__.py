@@ -29,7 +29,7 @@ async def measure(settings: Settings) -> Report:
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="signoff-bench-"))
         url = f"sqlite:///{folder}/signoff.db"
-        options = ServerOptions(Path(folder) / "temporal.db", port=free_port(), ui_port=free_port())
+        options = ServerOptions(Path(folder) / "temporal.db", port=free_port(), ui_port=None)
         server = await stack.enter_async_context(run_server(options))
         store = await stack.enter_async_context(open_store(url))
         return await _measure(settings, server, store, url)

@@ -56,7 +56,9 @@ def judge_audit(found: dict[str, list[dict[str, object]]]) -> str:
     components = [each for each in found["dependencies"] if each["name"] != OURS]
     unsafe = [f"{each['name']} {each['version']}" for each in components if each.get("vulns")]
     if unsafe:
-        raise AdvisoryFault(f"there are advisories about {', '.join(unsafe)}: raise them in constraints.txt and run `make lock`")
+        raise AdvisoryFault(
+            f"there are advisories about {', '.join(unsafe)}: raise them in constraints.txt and run `make lock`"
+        )
     unseen = [str(each["name"]) for each in components if "skip_reason" in each]
     if not components:
         return "advisories were looked up for nothing at all"

@@ -37,7 +37,7 @@ Act = Callable[[], Awaitable[str]]
 async def measure(rounds: int, calls: int) -> CallsReport:
     """Measures both sides on one new server, started as `signoff dev` starts it."""
     with tempfile.TemporaryDirectory(prefix="signoff-bench-") as folder:
-        options = ServerOptions(Path(folder) / "temporal.db", port=free_port(), ui_port=free_port())
+        options = ServerOptions(Path(folder) / "temporal.db", port=free_port(), ui_port=None)
         async with run_server(options) as server, open_store(f"sqlite:///{folder}/signoff.db") as store:
             client = await server.connect()
             signer = Signer(PrivateKeys(keys=(new_key(datetime.now(UTC)),)))

@@ -66,7 +66,7 @@ class Stack:
     @contextlib.asynccontextmanager
     async def open(cls, folder: Path, store_url: str = "") -> AsyncIterator[Self]:
         """Makes keys and tokens in `folder`, over the store at `store_url`; SQLite in `folder` when left out."""
-        options = ServerOptions(folder / "temporal.db", port=free_port(), ui_port=free_port())
+        options = ServerOptions(folder / "temporal.db", port=free_port(), ui_port=None)
         async with run_server(options) as server:
             url = store_url or f"sqlite:///{folder}/signoff.db"
             # A client that counts and watches; it reads nothing that is encrypted.

@@ -23,7 +23,14 @@ from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.turn import TurnView
 from signoff.engine.turn_client import TurnClient
-from signoff.temporal.embedded_server import ServerHandle, ServerOptions, find_temporal, free_port, run_server
+from signoff.temporal.embedded_server import (
+    ServerHandle,
+    ServerOptions,
+    find_temporal,
+    free_port,
+    hidden_ui_address,
+    run_server,
+)
 
 READY_SECONDS: Final = 60.0
 FIRST_CALL: Final = "c1.1"
@@ -217,7 +224,8 @@ async def open_stage(folder: Path, manifest: Path, more: Mapping[str, str] | Non
     `more` are variables that only they are told.
     """
     async with AsyncExitStack() as stack:
-        options = ServerOptions(folder / "temporal.db", port=free_port(), ui_port=free_port())
+        host, ui_port = hidden_ui_address()
+        options = ServerOptions(folder / "temporal.db", port=free_port(), ui_host=host, ui_port=ui_port)
         server = await stack.enter_async_context(run_server(options))
         port = free_port()
         env = {**_environment(folder, options), **(more or {})}
@@ -239,7 +247,7 @@ def _environment(folder: Path, options: ServerOptions) -> dict[str, str]:
     return {
         **kept,
         "SIGNOFF_STATE_DIR": str(folder),
-        "SIGNOFF_UI_PORT": str(options.ui_port),
+        "SIGNOFF_TEMPORAL_UI": f"http://{options.ui_host}:{options.ui_port}",
         "TRAVEL_DESK_DB": str(folder / BOOKS),
         "PAYMENTS_DB": str(folder / BOOKS),
     }
