@@ -238,3 +238,5 @@ class ReadinessReport(FrozenModel):
     """`ok`, or one sentence, of `server`, `store` and `clocks`."""
     refused: dict[str, int] | None = None
     """How much bad input was refused in the last day, by kind; only for who may know."""
+    worker: str | None = None
+    """`ok`, or one sentence where no worker runs, with status 200; left out where Temporal does not answer."""

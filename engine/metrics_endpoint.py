@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.names import VERSION
+from signoff.engine.worker_watch import WorkerWatch
 from signoff.registry.extras import require_extra
 from signoff.settings import Settings
 from signoff.store.gauges.backlog_reader import Backlog, BacklogReader
@@ -46,8 +47,11 @@ class MetricsEndpoint:
         self._sdk = measure_sdk()
 
     @asynccontextmanager
-    async def serve(self, store: Store, kind: ProcessKind) -> AsyncIterator[None]:
-        """Answers scrapes and probes until the block ends; nothing where no port is set. Raises `ServerUnavailable`."""
+    async def serve(self, store: Store, kind: ProcessKind, workers: WorkerWatch | None = None) -> AsyncIterator[None]:
+        """Answers scrapes and probes until the block ends; nothing where no port is set. Raises `ServerUnavailable`.
+
+        `workers` says whether a worker runs.
+        """
         host, port = self._settings.metrics_host, self._settings.metrics_port
         if port is None:
             yield
@@ -60,7 +64,10 @@ class MetricsEndpoint:
 
         async def scrape(accept: str) -> tuple[str, bytes]:
             series = () if self._sdk is None else self._sdk.series()
-            return write_metrics(store.counts, await gauges.read(), series, (VERSION, kind), accept)
+            found = await gauges.read()
+            if workers is not None and (running := await workers.running()) is not None:
+                found = found._replace(values={**found.values, "signoff_worker_up": {(): float(running)}})
+            return write_metrics(store.counts, found, series, (VERSION, kind), accept)
 
         draining = asyncio.create_task(self._drain())
         try:

@@ -24,6 +24,7 @@ from signoff.engine.connection import check_client, connect_installation
 from signoff.engine.metrics_endpoint import MetricsEndpoint
 from signoff.engine.span_process import open_spans
 from signoff.engine.turn_client import TurnClient
+from signoff.engine.worker_watch import WorkerWatch
 from signoff.gateway.a2a import routes as peer_routes
 from signoff.gateway.a2a.agent_card import AgentCards
 from signoff.gateway.aap import routes as approval_routes
@@ -158,7 +159,7 @@ def create_app(
         turns = TurnClient(client, task_queue=settings.task_queue)
         async with (
             working_store(settings) as store,
-            metrics.serve(store, "gateway"),
+            metrics.serve(store, "gateway", WorkerWatch(client, settings.task_queue)),
             open_spans(settings, "gateway") as spans,
         ):
             signer = await gateway_signer(settings, directory, store)

@@ -15,6 +15,7 @@ from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
 from signoff.engine.turn_client import TurnClient
+from signoff.engine.worker_watch import WorkerWatch
 from signoff.formats.tenant_limits import TenantLimits, parse_tenant_limits
 from signoff.gateway.act_spans import ActSpans
 from signoff.gateway.approvals.decision_writer import DecisionWriter
@@ -62,6 +63,11 @@ class GatewayDeps:
     attempts: AttemptRecords = field(default_factory=AttemptRecords, repr=False)
     spans: "SpanSender | None" = field(default=None, repr=False)
     first_command: str = ""
+
+    @cached_property
+    def workers(self) -> WorkerWatch:
+        """Returns the watch over the workers of the gateway's task queue."""
+        return WorkerWatch(self.client.temporal, self.client.task_queue)
 
     @cached_property
     def requests(self) -> RequestReader:

@@ -37,6 +37,7 @@ METRICS: Final[Mapping[str, Metric]] = MappingProxyType(
     {
         "signoff_build": Metric("info", ("version", "process"), "The version that runs, and as what."),
         "signoff_store_up": Metric("gauge", (), "Whether the store answered the last time; 0 or 1."),
+        "signoff_worker_up": Metric("gauge", (), "Whether a worker polls the task queue; 0 or 1."),
         "signoff_store_failures": Metric("counter", (), "Transactions that the store did not answer."),
         "signoff_waiting_requests": Metric("gauge", ("tenant",), "Requests that wait for people."),
         "signoff_waiting_requests_oldest_age_seconds": Metric(

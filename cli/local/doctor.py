@@ -31,6 +31,7 @@ from signoff.contracts.names import ACTOR_TURN, MEMO_STORE
 from signoff.engine.clock_check import clock_problem, server_clock_lead, store_clock_lead
 from signoff.engine.connection import open_encryption
 from signoff.engine.credential_check import check_public_keys, check_store_role
+from signoff.engine.worker_watch import WorkerWatch
 from signoff.formats.web_address import is_loopback
 from signoff.gateway.auth.oidc import provider_of
 from signoff.gateway.auth.provider_people import missing_logins_warning, second_login
@@ -130,10 +131,25 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
     both = store.ok and server.ok and attributes.ok
     clocks = [await _check("clocks", lambda: _clocks(settings, address))] if both else []
     gateway = await _check("gateway", lambda: _gateway(settings))
+    worker = [await _check("worker", lambda: _worker(settings, address))] if both else []
     turns = [await _check("turns", lambda: _turns(settings, address))] if both else []
     versioned = server.ok and attributes.ok and bool(settings.deployment)
     deployed = [await _check("deployment", lambda: _deployment(settings, address))] if versioned else []
-    return [*checks, *asked, store, *roles, *refused, *logins, server, *clocks, *turns, *deployed, gateway, attributes]
+    return [
+        *checks,
+        *asked,
+        store,
+        *roles,
+        *refused,
+        *logins,
+        server,
+        *clocks,
+        *worker,
+        *turns,
+        *deployed,
+        gateway,
+        attributes,
+    ]
 
 
 async def _check(name: str, look: Callable[[], Awaitable[str]]) -> DoctorCheck:
@@ -340,6 +356,20 @@ async def _attributes(settings: Settings, address: str | None, *, fix: bool) -> 
     return "there"
 
 
+async def _worker(settings: Settings, address: str | None) -> str:
+    """Fail where turns or a gateway need a worker and none polls; before the first start nothing is wrong."""
+    client = await reach_server(settings, address)
+    problem = await WorkerWatch(client, settings.task_queue).problem()
+    if not problem:
+        return f"polls the task queue `{settings.task_queue}`"
+    turns = (await client.count_workflows(_GOING_ON.format(settings.task_queue))).count
+    if turns or await _answers(_gateway_url(settings)):
+        raise ConfigError(problem)
+    return (
+        f"none polls the task queue `{settings.task_queue}`, and nothing waits for one yet: `signoff worker` runs one"
+    )
+
+
 async def _turns(settings: Settings, address: str | None) -> str:
     """Checks that the turns that go on were begun with the store that is here now; workers leave all others alone."""
     async with working_store(settings) as store:
@@ -403,19 +433,26 @@ async def _deployment(settings: Settings, address: str | None) -> str:
 
 async def _gateway(settings: Settings) -> str:
     """Asks for the gateway: nothing is wrong where none answers, as it may start later and no freeze waits for it."""
-    running = read_running(settings.state_dir)
-    url = settings.public_url if running is None else running.url
-    try:
-        async with httpx2.AsyncClient(timeout=_GATEWAY_SECONDS, trust_env=not is_loopback(url)) as http:
-            answered = (await http.get(f"{url}/healthz")).is_success
-    except httpx2.HTTPError:
-        answered = False
-    if answered:
+    url = _gateway_url(settings)
+    if await _answers(url):
         return f"answers at {url}"
     return (
         f"none answers at {url}; without one a tenant is frozen in the store: "
         "`signoff store freeze TENANT --reason WHY`"
     )
+
+
+def _gateway_url(settings: Settings) -> str:
+    running = read_running(settings.state_dir)
+    return settings.public_url if running is None else running.url
+
+
+async def _answers(url: str) -> bool:
+    try:
+        async with httpx2.AsyncClient(timeout=_GATEWAY_SECONDS, trust_env=not is_loopback(url)) as http:
+            return (await http.get(f"{url}/healthz")).is_success
+    except httpx2.HTTPError:
+        return False
 
 
 def _line(check: DoctorCheck) -> str:

@@ -17,6 +17,7 @@ from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
 from signoff.engine.metrics_endpoint import MetricsEndpoint
 from signoff.engine.span_process import open_spans
 from signoff.engine.turn_client import TurnClient
+from signoff.engine.worker_watch import WorkerWatch
 from signoff.gateway.app import build_app
 from signoff.gateway.auth.provider_people import with_provider_people
 from signoff.gateway.deps import GatewayDeps
@@ -85,7 +86,7 @@ async def _gateway(
         await check_server(signoff.temporal)
         async with (
             working_store(place.settings) as store,
-            metrics.serve(store, "gateway"),
+            metrics.serve(store, "gateway", WorkerWatch(signoff.temporal, signoff.task_queue)),
             running_gateway(place, signoff, store) as task,
         ):
             metrics.is_ready = True

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from datetime import timedelta
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
 
@@ -92,6 +92,8 @@ async def ready(
 ) -> ReadinessReport:
     """200 when turns can be started and decided, else 503 with one sentence a failed check.
 
+    A missing worker is said in `worker` alone: a proxy goes on sending people to their cards.
+
     Operators with a token, and everybody in development, read as `refused` how much bad input was refused in the
     last day, by kind.
     """
@@ -99,7 +101,10 @@ async def ready(
     is_ready = all(state == "ok" for state in checks.values())
     response.status_code = 200 if is_ready else 503
     refused = await _count_refused(deps) if _may_count(deps, caller) else None
-    return ReadinessReport(status="ready" if is_ready else "not ready", checks=checks, refused=refused)
+    running = await deps.workers.running()
+    worker = None if running is None else await deps.workers.problem() or "ok"
+    status: Literal["ready", "not ready"] = "ready" if is_ready else "not ready"
+    return ReadinessReport(status=status, checks=checks, refused=refused, worker=worker)
 
 
 def _may_count(deps: GatewayDeps, caller: AuthenticatedCaller | None) -> bool:

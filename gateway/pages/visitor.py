@@ -59,7 +59,8 @@ class Browser:
 class Visitor(Browser):
     """A person at a browser. `signed_in` unless they only said who they are, in the development profile.
 
-    `freeze` is set while their tenant is frozen. `may_start`: they may start turns.
+    `freeze` is set while their tenant is frozen. `may_start`: they may start turns. `runs` is false while no worker
+    runs.
     """
 
     person: Person
@@ -67,6 +68,7 @@ class Visitor(Browser):
     signed_in: bool = True
     freeze: Freeze | None = None
     may_start: bool = False
+    runs: bool = True
 
     @property
     def browser(self) -> Browser:
@@ -120,6 +122,7 @@ class Visitors:
             signed_in=signed_in,
             freeze=await Freezes(self._deps.store).read(person.tenant),
             may_start=may_start,
+            runs=await self._deps.workers.running() is not False,
         )
 
     async def browser(self, request: Request, locale: str = "") -> Browser:

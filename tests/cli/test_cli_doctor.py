@@ -44,7 +44,7 @@ async def test_a_sound_installation_has_nothing_to_repair(
     assert [check["name"] for check in ran.data if not check["ok"]] == []
     assert [check["name"] for check in ran.data] == [
         "python", "settings", "addresses", "keys", "encryption", "temporal", "manifest", "store", "refused", "server",
-        "clocks", "turns", "gateway", "search attributes",
+        "clocks", "worker", "turns", "gateway", "search attributes",
     ]  # fmt: skip
     assert ran.code == 0
 

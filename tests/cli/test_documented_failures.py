@@ -390,6 +390,28 @@ async def test_a_body_that_does_not_end(
         assert (await http.post(f"{url}/v1/turns", json={"text": "look"})).status_code == 201
 
 
+@pytest.mark.failure("no worker polls the task queue ...")
+async def test_gateway_without_a_worker_is_reported_by_doctor_readyz_and_page(
+    cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, task_queue: str, failure: Failure
+) -> None:
+    async with gateway_alone(clean_env, cli_server, task_queue), httpx2.AsyncClient(timeout=60) as http:
+        url = load_settings().public_url
+        ok, message = await found(cli, "worker")
+        assert not ok
+        failure.assert_seen(message)
+        ready = await http.get(f"{url}/readyz")
+        assert (ready.status_code, ready.json()["status"]) == (200, "ready")
+        failure.assert_seen(ready.json()["worker"])
+        assert "No worker is connected." in (await http.get(url)).text
+        failure.follow("Start `signoff worker`")
+        async with worker_alone(cli_server, task_queue):
+            while not (await found(cli, "worker"))[0]:
+                pass
+            while (await http.get(f"{url}/readyz")).json()["worker"] != "ok":
+                await asyncio.sleep(0.1)
+            assert "No worker is connected." not in (await http.get(url)).text
+
+
 def late() -> datetime:
     """A clock that is ten minutes behind."""
     return system_clock() - timedelta(minutes=10)

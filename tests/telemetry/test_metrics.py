@@ -6,6 +6,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
 import httpx2
@@ -16,12 +17,14 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as plain_families
 from temporalio.client import Client
+from turn_fixtures import catalog_of, running_turns
 
 from signoff.audit.record_counts import counts_from_entry
 from signoff.contracts.audit import AuditEntry, AuditKind
 from signoff.contracts.errors import ConfigError, ServerUnavailable
 from signoff.contracts.ids import TurnKey
 from signoff.engine.metrics_endpoint import READ_SECONDS, MetricsEndpoint, StoreGauges, gauges_from_backlog
+from signoff.engine.worker_watch import WorkerWatch
 from signoff.gateway.events.turn_end_recorder import TurnEndRecorder
 from signoff.registry import extras
 from signoff.settings import Settings
@@ -228,6 +231,22 @@ async def test_a_scrape_is_answered_in_both_forms_and_nothing_else_is(store: Sto
         with pytest.raises(ServerUnavailable, match=rf"port {port} .* is taken.*SIGNOFF_METRICS_PORT"):
             async with MetricsEndpoint(settings).serve(store, "gateway"):
                 pass
+
+
+@pytest.mark.parametrize("runs", [True, False])
+async def test_scrape_says_whether_a_worker_polls(client: Client, store: Store, task_queue: str, runs: bool) -> None:
+    port = free_port()
+    watch = WorkerWatch(client, task_queue)
+    async with AsyncExitStack() as stack:
+        if runs:
+            await stack.enter_async_context(running_turns(client, store, task_queue, catalog_of([]), []))
+            while not await WorkerWatch(client, task_queue).running():
+                await asyncio.sleep(0.05)
+        await stack.enter_async_context(MetricsEndpoint(Settings(metrics_port=port)).serve(store, "gateway", watch))
+        http = await stack.enter_async_context(httpx2.AsyncClient(timeout=60))
+        answer = await http.get(f"http://127.0.0.1:{port}/metrics", headers={"accept": OPENMETRICS})
+        read = {family.name: family for family in text_string_to_metric_families(answer.text)}
+        assert samples(read["signoff_worker_up"]) == {(): float(runs)}
 
 
 def test_a_missing_extra_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -207,6 +207,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "sessions.none": "Keine Sitzung läuft",
     "sessions.none_why": "Eine Sitzung beginnt mit dem Ersten, was Sie einem Agenten sagen, und geht mit dem Nächsten weiter.",
     # The kill switch.
+    "worker.none": "Kein Worker ist verbunden. Agenten warten, und genehmigte Aufrufe werden ausgeführt, sobald ein Worker verbunden ist.",
     "frozen.now": "Eingefroren von {who}: In {tenant} wird nichts ausgeführt, und alles wird abgelehnt.",
     "frozen.reason": "Grund: {reason}",
     "frozen.since": "Seit",

@@ -205,6 +205,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "sessions.none": "No session goes on",
     "sessions.none_why": "A session begins with the first thing you say to an agent, and goes on with the next.",
     # The kill switch.
+    "worker.none": "No worker is connected. Agents wait, and approved calls run once a worker is connected.",
     "frozen.now": "Frozen by {who}: nothing runs in {tenant}, and everything is denied.",
     "frozen.reason": "Reason: {reason}",
     "frozen.since": "Since",

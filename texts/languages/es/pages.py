@@ -207,6 +207,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "sessions.none": "No hay ninguna sesión en curso",
     "sessions.none_why": "Una sesión empieza con lo primero que dice a un agente, y sigue con lo siguiente.",
     # The kill switch.
+    "worker.none": "No hay ningún worker conectado. Los agentes esperan, y las llamadas aprobadas se ejecutarán cuando haya uno conectado.",
     "frozen.now": "Congelado por {who}: en {tenant} no se ejecuta nada, y todo se rechaza.",
     "frozen.reason": "Motivo: {reason}",
     "frozen.since": "Desde",

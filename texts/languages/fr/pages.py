@@ -207,6 +207,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "sessions.none": "Aucune session en cours",
     "sessions.none_why": "Une session commence avec la première chose que vous dites à un agent, et continue avec la suivante.",
     # The kill switch.
+    "worker.none": "Aucun worker n’est connecté. Les agents attendent, et les appels approuvés s’exécuteront dès qu’un worker sera connecté.",
     "frozen.now": "Gelé par {who} : rien ne s’exécute dans {tenant}, et tout est refusé.",
     "frozen.reason": "Motif : {reason}",
     "frozen.since": "Depuis",

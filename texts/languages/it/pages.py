@@ -207,6 +207,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "sessions.none": "Nessuna sessione in corso",
     "sessions.none_why": "Una sessione comincia con la prima cosa che dici a un agente, e continua con la successiva.",
     # The kill switch.
+    "worker.none": "Nessun worker è collegato. Gli agenti attendono, e le chiamate approvate saranno eseguite appena un worker sarà collegato.",
     "frozen.now": "Bloccato da {who}: in {tenant} non si esegue nulla, e tutto è rifiutato.",
     "frozen.reason": "Motivo: {reason}",
     "frozen.since": "Da",

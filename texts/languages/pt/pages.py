@@ -207,6 +207,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "sessions.none": "Nenhuma sessão em curso",
     "sessions.none_why": "Uma sessão começa com a primeira coisa que diz a um agente, e continua com a seguinte.",
     # The kill switch.
+    "worker.none": "Nenhum worker está ligado. Os agentes esperam, e as chamadas aprovadas serão executadas assim que um worker estiver ligado.",
     "frozen.now": "Congelado por {who}: em {tenant} nada é executado, e tudo é recusado.",
     "frozen.reason": "Motivo: {reason}",
     "frozen.since": "Desde",
