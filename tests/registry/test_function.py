@@ -167,7 +167,7 @@ async def test_raw_handler_with_an_optional_context_gets_it(tmp_path: Path, monk
     monkeypatch.setitem(sys.modules, "own_raw", SimpleNamespace(raw=_raw))
     tools = "tools: {raw: {handler: 'own_raw:raw', scope: generalist, input_schema: {type: object}}}"
     (tmp_path / "signoff.yaml").write_text(f"version: 1\nactors: {{}}\n{tools}\n", encoding="utf-8")
-    made = load_manifest(tmp_path / "signoff.yaml").registry.get("raw")
+    made = load_manifest(tmp_path / "signoff.yaml").resolve("raw")
     assert made is not None
     assert await made.handler({"city": "Porto"}, a_tool_context(decided_by="ana")) == "Porto ana"
 
