@@ -44,7 +44,7 @@ from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 from signoff.store.content_store import load_in, to_content
 from signoff.store.freezes import Freezes
-from signoff.store.tickets import Claim, ticket_key
+from signoff.store.tickets import ticket_key
 
 WORKERS_TRIED = 60
 """Tries, a second apart, before a tool is taken for removed: a rolling deploy must get past its old workers."""
@@ -146,7 +146,10 @@ class ToolActivity:
         if claim.again is not None and tool.usage_limit is not None:
             why = exhausted_message(tool.name, tool.usage_limit, claim.again)
             return await self._refused.end(task, settled_decision(call_of(task), "usage", "not_available", why, tool))
-        if tool.is_external and claim.kind == "open" and not await self._is_same_use(task, key, claim):
+        # The try that used the permit asks again where the reply was lost. Never read the ticket here: this claim may
+        # have written its owner.
+        is_same_use = bool(task.use) and not claim.frozen and claim.owner == task.use
+        if tool.is_external and claim.kind == "open" and not is_same_use:
             raise ApplicationError(IN_DOUBT_TEXT, type="InDoubt", non_retryable=True)
         # An idempotent tool is begun again under its key, but in a frozen tenant nothing is begun.
         repeatable = tool.idempotent or tool.read_only or tool.is_external
@@ -178,11 +181,6 @@ class ToolActivity:
             await self._results.retry_store(lambda: store.record(key, outcome, also=self._journal.together(ends)))
         await self._journal.apart(ends)
         return ToolReply(outcome=outcome)
-
-    async def _is_same_use(self, task: ToolTask, key: str, claim: Claim) -> bool:
-        """Returns whether the ticket was claimed by the very try that asks again, as its answer was lost on the way."""
-        ticket = await self._deps.store.read_ticket(key)
-        return bool(task.use) and not claim.frozen and ticket is not None and ticket.owner == task.use
 
     async def _never_began(self, task: ToolTask, key: str) -> None:
         """Gives back the ticket, and the use that it took, of a call that was stopped before its handler was called."""

@@ -249,7 +249,8 @@ class Store:
     ) -> Claim:
         """Claims the ticket `key`; of all claimers ever, exactly one gets `fresh`.
 
-        `owner` is the id of the try that uses a permit, of a call that its agent runs.
+        `owner` is the id of the try that uses a permit, of a call that its agent runs. The claim returned has the
+        owner of the row as it was before.
 
         `nonce` is that of the turn's principal: under one call of it there is one action that is claimed or done. In
         the same transaction one use of `grant` is spent and the `use` of a limited tool is taken, if given, in place of
@@ -275,6 +276,9 @@ class Store:
                 "nonce": nonce,
             }
             forgotten = is_forgotten(connection, key, begun)
+            if forgotten:
+                # The call may have run under another use: no later try may take this row for its own.
+                values["owner"] = ""
             fresh = add_claim(connection, values, runs=runs and not forgotten)
             # Also where the ticket is not fresh: its caller is told both, as a finished call keeps its outcome.
             freeze = freeze_of(connection, tenant)

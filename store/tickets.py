@@ -32,6 +32,8 @@ class Claim(FrozenModel):
     """Why the tenant is frozen, also beside another kind; "" when it is not."""
     again: datetime | None = None
     """When a used-up tool may be used again, in UTC."""
+    owner: str = ""
+    """The use that held the ticket before this claim; "" where there was no ticket."""
 
 
 class Ticket(FrozenModel):
@@ -68,7 +70,8 @@ class Ticket(FrozenModel):
         """Returns the answer to a later claimer."""
         if self.state == "void" and self.finished_at is not None:
             return Claim(kind="undone")
-        return Claim(kind="open" if self.state == "claimed" else self.state, outcome=self.outcome)
+        kind = "open" if self.state == "claimed" else self.state
+        return Claim(kind=kind, outcome=self.outcome, owner=self.owner)
 
 
 def ticket_key(digest: str, number: int) -> str:

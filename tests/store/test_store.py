@@ -87,7 +87,7 @@ async def test_a_killed_claimer_leaves_its_ticket_open(store: Store, store_url: 
     assert next_line(process) == "fresh"
     process.kill()
     process.communicate()
-    assert await store.claim(KEY, **WHO) == Claim(kind="open")
+    assert await store.claim(KEY, **WHO) == Claim(kind="open", owner=str(process.pid))
     ticket = await store.read_ticket(KEY)
     assert ticket is not None
     assert (ticket.state, ticket.owner) == ("claimed", str(process.pid))
@@ -243,7 +243,7 @@ async def test_another_turn_neither_voids_a_ticket_nor_reads_it(store: Store) ->
     await store.record(KEY, BOOKED)
     assert await store.void_unclaimed(KEY, **stranger) == Claim(kind="other")
     assert await store.claim(KEY, **stranger) == Claim(kind="other")
-    assert await store.claim(KEY, **WHO, nonce="n") == Claim(kind="done", outcome=BOOKED)
+    assert await store.claim(KEY, **WHO, nonce="n") == Claim(kind="done", outcome=BOOKED, owner="worker-1")
 
 
 async def test_a_ticket_says_who_and_when_by_the_stores_clock(store: Store) -> None:

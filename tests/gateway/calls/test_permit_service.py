@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -19,7 +20,8 @@ from signoff.contracts.ids import TurnKey
 from signoff.engine.call_client import CallClient
 from signoff.gateway.app import build_app
 from signoff.gateway.calls import permit_service
-from signoff.store.store import Store
+from signoff.store.claim_conditions import add_restoration
+from signoff.store.store import Store, open_store
 from signoff.store.tickets import ticket_key
 
 
@@ -240,6 +242,24 @@ async def test_a_permit_whose_ticket_another_try_holds_is_in_doubt_and_its_turn_
     ended = await _settled(agent, call)
     assert (ended["state"], ended["code"]) == ("ended", "in_doubt")
     assert (await agent.rig.turns.signoff.result(turn)).state == "complete"
+
+
+async def test_forgotten_use_of_a_restored_store_is_in_doubt_for_every_later_try(
+    client: Client, task_queue: str, tmp_path: Path
+) -> None:
+    async with (
+        open_store(f"sqlite:///{tmp_path}/signoff.db") as store,
+        call_rig(client, store, task_queue) as agent,
+    ):
+        call = (await agent.propose(euro=60)).json()["id"]
+        await agent.decide(call)
+        await store.run(lambda connection: add_restoration(connection, by="root"))
+        for use in ("another", "another", "a third"):
+            answer = await agent.use(call, use)
+            assert answer.status_code != 200
+            assert "args" not in answer.json()
+        ended = await _settled(agent, call)
+        assert (ended["state"], ended["code"]) == ("ended", "in_doubt")
 
 
 async def test_people_are_asked_about_an_unreported_call_where_its_tool_says_so(agent: CallRig) -> None:
