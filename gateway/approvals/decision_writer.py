@@ -252,11 +252,13 @@ def _after_change(rows: ApprovalRows, request: ApprovalRequest, decision: Decisi
 
 def _untaken_receipt(request: ApprovalRequest, decision: Decision, receipt: Receipt) -> Receipt:
     """Returns the receipt of a yes that its turn refused. Its words are the gates' where it changed arguments."""
-    if decision.edited_args is not None and receipt.code == "malformed":
-        return refusal(request, "malformed", f"the change was not taken: {receipt.message}")
+    if decision.edited_args is not None and receipt.code in _OF_ARGUMENTS and receipt.message:
+        return refusal(request, receipt.code, f"the change was not taken: {receipt.message}")
     return refusal(request, receipt.code if receipt.code in _TAKEN_OVER else "unavailable")
 
 
+_OF_ARGUMENTS: Final = frozenset(("malformed", "not_allowed"))
+"""The codes by which the gates refuse changed arguments: they do not fit, or a rule denies them."""
 _TAKEN_OVER: Final = frozenset(("expired", "stale", "cancelled", "not_allowed", "self_approval", "assurance"))
 """The codes by which a turn may refuse a yes that the gateway took; its words may name anybody, and are left out.
 

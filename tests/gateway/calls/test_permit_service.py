@@ -134,6 +134,16 @@ async def test_people_may_change_the_arguments(agent: CallRig) -> None:
     assert (await agent.report(call)).json()["edited_by"] == "Approver"
 
 
+async def test_an_edit_that_a_rule_denies_is_refused_with_the_rules_words(agent: CallRig) -> None:
+    call = (await agent.propose(euro=200)).json()["id"]
+    receipt = (await agent.decide(call, edited_args={"order": "A7", "euro": 2_000})).json()
+    assert (receipt["status"], receipt["code"]) == ("refused", "not_allowed")
+    assert "the change was not taken" in receipt["message"].lower()
+    assert "`deny_if` is true" in receipt["message"]
+    assert "You may not decide this" not in receipt["message"]
+    assert (await agent.show(call))["state"] == "waiting"
+
+
 @pytest.mark.row("C05")
 async def test_what_people_deny_cannot_be_used(agent: CallRig) -> None:
     """The agent reads why, and by whom."""
