@@ -255,6 +255,21 @@ def _call(node: _Tree, scope: _Scope, level: int) -> _Value:
         searched = 0 if holder.kind == "list" else holder.text * item.text
         work = Cost(holder.nodes * _NODE + text * _BYTE + searched)
         return _Value(cost + _cost_of_copying(holder, _VALUE_BYTES) + work, Extent(nodes=1))
+    if name in ("lowerAscii", "upperAscii") and len(parts) == 1:
+        one = sizes[0]
+        made = Extent("text", one.text, one.nodes, one.text, one.level)
+        return _Value(cost + Cost(text * _BYTE + one.nodes * _NODE, text + one.nodes * _VALUE_BYTES), made)
+    if name == "split" and len(parts) == 2:
+        # A list of as many texts as there are characters, and one more.
+        count = sizes[0].text + 1
+        made = Extent("list", count, count + 1, sizes[0].text, sizes[0].level)
+        return _Value(cost + Cost(count * _NODE + text * _BYTE, (count + 1) * _VALUE_BYTES + text), made)
+    if name == "join" and len(parts) == 2:
+        items, separator = sizes
+        joined = items.text + items.nodes * separator.text
+        work = Cost(items.nodes * _NODE + (items.text + joined) * _BYTE, joined + _VALUE_BYTES)
+        copied = _cost_of_copying(items, _VALUE_BYTES)
+        return _Value(cost + copied + work, Extent("text", joined, 1, joined, min(items.level, separator.level)))
     if name == "matches" and len(parts) == 2:
         return _Value(cost + _cost_of_matching(operands[1], *sizes), Extent(nodes=1))
     # A number as text has 32 characters at most; bytes become text of the same size or an error.

@@ -16,8 +16,44 @@ _OVERLOAD: Final = re.compile(r"found no matching overload for '([^']*)' applied
 _CHAIN: Final = re.compile(r"[A-Za-z_]\w*(?:\[[^\]\[]*\])?(?:\.[A-Za-z_]\w*(?:\[[^\]\[]*\])?)*", re.ASCII)
 _FUNCTIONS: Final = (
     "all", "bool", "bytes", "contains", "double", "duration", "endsWith", "exists", "exists_one", "filter", "has",
-    "includes", "int", "map", "matches", "size", "startsWith", "string", "timestamp", "type", "uint",
+    "includes", "int", "join", "lowerAscii", "map", "matches", "size", "split", "startsWith", "string", "timestamp",
+    "type", "uint", "upperAscii",
 )  # fmt: skip
+_MISSING: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("charAt", "indexOf", "lastIndexOf", "replace", "substring", "trim", "reverse", "format", "quote"),
+        "of CEL's string extension only `lowerAscii`, `upperAscii`, `split` and `join` are here; "
+        "write `matches`, `contains`, `startsWith` or `endsWith`",
+    ),
+    **dict.fromkeys(("find", "findAll"), "Kubernetes' functions of patterns are not here; write `matches`"),
+    **dict.fromkeys(
+        ("cidr", "ip", "isIP", "isCIDR", "containsIP", "containsCIDR"),
+        "Kubernetes' functions of addresses are not here; write `matches` or `startsWith`",
+    ),
+    **dict.fromkeys(
+        ("quantity", "isQuantity", "semver", "isSemver", "isLessThan", "isGreaterThan", "compareTo", "asInteger"),
+        "Kubernetes' quantities and versions are not here; have the tool take a number and compare that",
+    ),
+    **dict.fromkeys(
+        ("url", "isURL", "getHost", "getHostname", "getScheme"),
+        "Kubernetes' functions of addresses of pages are not here; write `matches` or `startsWith`",
+    ),
+    **dict.fromkeys(
+        ("isSorted", "sum", "min", "max", "flatten", "sort", "distinct", "slice", "first", "last", "range"),
+        "CEL's extensions of lists are not here; write `all`, `exists`, `filter` or `map`",
+    ),
+    **dict.fromkeys(
+        ("greatest", "least", "ceil", "floor", "round", "abs", "sign"),
+        "CEL's `math` extension is not here; write `<`, `>` or `? :`",
+    ),
+    **dict.fromkeys(
+        ("optional", "orValue", "hasValue", "optMap", "or"),
+        "CEL's optionals are not here; write `has(args.x) ? args.x : 'default'`",
+    ),
+}
+"""Functions of CEL's and Kubernetes' extensions, and what to write in their place."""
+_OPTIONAL: Final = re.compile(r"\.\?|\[\s*\?|\{\s*\?")
+_STRING: Final = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
 _INT_AND_POINT: Final = frozenset({"int, double", "double, int", "wrapper(int), double", "double, wrapper(int)"})
 
 
@@ -31,6 +67,8 @@ class ErrorPlace:
 
 def read_error(report: str, place: ErrorPlace) -> tuple[str, int]:
     """Converts a report of the type checker to one sentence and its column (from 1; 0 when unknown)."""
+    if column := _optional_column(place):
+        return _MISSING["optional"], column
     # The checker gives its findings as text only; of a report in another form its first line is shown.
     found = [_locate(match, place) for match in _LINE.finditer(report)]
     if not found:
@@ -52,6 +90,13 @@ def single_engine_problem(error: Exception) -> tuple[str, int]:
         return "the second engine cannot read it; write it more plainly", 0
     column = vars(error).get("column")
     return "the second engine cannot read it here; write it more plainly", column if isinstance(column, int) else 0
+
+
+def _optional_column(place: ErrorPlace) -> int:
+    """Return the column of an optional selection outside texts; 0 for none."""
+    without_texts = _STRING.sub(lambda found: "'" * len(found[0]), place.text)
+    found = _OPTIONAL.search(without_texts)
+    return found.start() + 1 if found else 0
 
 
 def _sentence(message: str, place: ErrorPlace, column: int) -> str:
@@ -90,6 +135,8 @@ def _no_name(name: str, place: ErrorPlace) -> str:
     # The checker calls a function undeclared when it is given the wrong number of arguments.
     if name in _FUNCTIONS:
         return f"`{name}` does not take these arguments"
+    if name in _MISSING:
+        return f"there is no `{name}`: {_MISSING[name]}"
     root, _, rest = name.partition(".")
     near = difflib.get_close_matches(root, [*place.variables, *_FUNCTIONS], n=1)
     if near and near[0] != root:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from cel_expr_python import cel
 
 from signoff.policy.answer import EngineOutcome
+from signoff.policy.operators import lower_ascii, split_text, upper_ascii
 
 NAME: Final = "cel-expr-python"
 VERSION: Final = version("cel-expr-python")
@@ -47,6 +48,23 @@ INCLUDES: Final = cel.FunctionDecl(
 """JavaScript's `list.includes(item)` and `text.includes(part)`, as the designs write rules over tags (B78)."""
 
 
+def _join(items: list[Any], separator: str) -> str:
+    if any(not isinstance(each, str) for each in items):
+        raise TypeError("no such overload")
+    return separator.join(items)
+
+
+_TEXT: Final = cel.Type.STRING
+EXTENSIONS: Final = (
+    INCLUDES,
+    cel.FunctionDecl("lowerAscii", [cel.Overload("string_lower_ascii", _TEXT, [_TEXT], True, lower_ascii)]),
+    cel.FunctionDecl("upperAscii", [cel.Overload("string_upper_ascii", _TEXT, [_TEXT], True, upper_ascii)]),
+    cel.FunctionDecl("split", [cel.Overload("string_split_string", cel.Type.LIST, [_TEXT, _TEXT], True, split_text)]),
+    cel.FunctionDecl("join", [cel.Overload("list_join_string", _TEXT, [cel.Type.LIST, _TEXT], True, _join)]),
+)
+"""The functions beyond CEL's own: `includes`, and those of CEL's string extension whose cost is known."""
+
+
 @dataclass(frozen=True)
 class FirstProgram:
     """One expression over variables of type DYN, so that an absent field is an error, never 0 or false."""
@@ -76,7 +94,7 @@ def first_program(text: str, variables: Iterable[str]) -> FirstProgram:
 # There are three sets of variables: those of policies, of rules and filters, and of remembered answers.
 @lru_cache(maxsize=16)
 def _environment(variables: tuple[str, ...]) -> cel.Env:
-    return cel.NewEnv(variables=dict.fromkeys(variables, cel.Type.DYN), functions=[INCLUDES])
+    return cel.NewEnv(variables=dict.fromkeys(variables, cel.Type.DYN), functions=list(EXTENSIONS))
 
 
 def _note(text: str) -> str:

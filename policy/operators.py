@@ -7,12 +7,15 @@ Across types numbers compare by value, a boolean is not a number, and different 
 import datetime
 import math
 import re
+import string
 from collections.abc import Callable
 from typing import Any, Final
 
 from celpy import celtypes
 from celpy.evaluation import CELEvalError, base_functions
 
+_LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+_UPPER: Final = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
 _NO_OVERLOAD: Final = "no such overload"
 _NUMBERS: Final = frozenset({"int", "uint", "double"})
 _ORDERED: Final = frozenset({"bool", "string", "bytes", "timestamp", "duration"})
@@ -50,6 +53,9 @@ def kind_of(value: Any) -> str:
 
 def equal(left: Any, right: Any) -> bool:
     """Implements CEL's `==`."""
+    # The names of some types are functions here; hashable are all values that may be one.
+    if callable(left) or callable(right):
+        left, right = (_TYPES.get(each, each) if callable(each) else each for each in (left, right))
     one, two = kind_of(left), kind_of(right)
     if one in _NUMBERS and two in _NUMBERS:
         # Python's own numbers compare exactly across types; celpy's classes raise, or take a boolean for 1.
@@ -222,6 +228,44 @@ def _includes(holder: Any, item: Any) -> bool:
     return str(item) in str(holder)
 
 
+def _change_letters(change: Callable[[str], str]) -> Callable[..., Any]:
+    """Return CEL's function of a text that changes ASCII letters, and no others."""
+
+    def call(text: Any) -> Any:
+        if kind_of(text) != "string":
+            raise TypeError(_NO_OVERLOAD)
+        return celtypes.StringType(change(str(text)))
+
+    return _strict(call)
+
+
+def lower_ascii(text: str) -> str:
+    """Return the text with small ASCII letters."""
+    return text.translate(_LOWER)
+
+
+def upper_ascii(text: str) -> str:
+    """Return the text with capital ASCII letters."""
+    return text.translate(_UPPER)
+
+
+def split_text(text: str, separator: str) -> list[str]:
+    """Return the parts of a text between separators; its characters for an empty one."""
+    return text.split(separator) if separator else list(text)
+
+
+def _split_text(text: Any, separator: Any) -> Any:
+    if kind_of(text) != "string" or kind_of(separator) != "string":
+        raise TypeError(_NO_OVERLOAD)
+    return celtypes.ListType([celtypes.StringType(each) for each in split_text(str(text), str(separator))])
+
+
+def _join_texts(items: Any, separator: Any) -> Any:
+    if kind_of(items) != "list" or kind_of(separator) != "string" or any(kind_of(each) != "string" for each in items):
+        raise TypeError(_NO_OVERLOAD)
+    return celtypes.StringType(str(separator).join(str(each) for each in items))
+
+
 def _to_duration(value: Any) -> Any:
     if kind_of(value) == "duration":
         return value
@@ -309,6 +353,10 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "includes": _boolean(_includes),
     "startsWith": _texts(lambda text, part: text.startswith(part)),
     "endsWith": _texts(lambda text, part: text.endswith(part)),
+    "lowerAscii": _change_letters(lower_ascii),
+    "upperAscii": _change_letters(upper_ascii),
+    "split": _strict(_split_text),
+    "join": _strict(_join_texts),
     "duration": _strict(_to_duration),
     "timestamp": _strict(_to_timestamp),
     "int": _to_int,
@@ -317,3 +365,12 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "bool": _to_bool,
 }
 """What replaces celpy's `base_functions`."""
+_TYPES: Final[dict[Any, type]] = {
+    FUNCTIONS["int"]: celtypes.IntType,
+    FUNCTIONS["uint"]: celtypes.UintType,
+    FUNCTIONS["double"]: celtypes.DoubleType,
+    FUNCTIONS["bool"]: celtypes.BoolType,
+    FUNCTIONS["duration"]: celtypes.DurationType,
+    FUNCTIONS["timestamp"]: celtypes.TimestampType,
+}
+"""The types whose names are functions."""

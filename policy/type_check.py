@@ -8,7 +8,7 @@ from typing import Final
 from cel_expr_python import cel
 from google.protobuf import descriptor_pb2, descriptor_pool, struct_pb2, wrappers_pb2
 
-from signoff.policy.first_engine import INCLUDES
+from signoff.policy.first_engine import EXTENSIONS
 from signoff.policy.schema_shapes import DataShape
 
 _FIELD: Final = descriptor_pb2.FieldDescriptorProto
@@ -51,7 +51,7 @@ def typed_environment(variables: Mapping[str, DataShape]) -> cel.Env:
     types = {name: _MAP if shape.kind == "map" else _message(file, shape, numbers) for name, shape in variables.items()}
     pool.Add(file)
     variables_by_type = {name: cel.Type(full.removeprefix(".")) for name, full in types.items()}
-    return cel.NewEnv(pool, variables=variables_by_type, functions=[INCLUDES])
+    return cel.NewEnv(pool, variables=variables_by_type, functions=list(EXTENSIONS))
 
 
 def _message(file: descriptor_pb2.FileDescriptorProto, shape: DataShape, numbers: Iterator[int]) -> str:

@@ -84,8 +84,9 @@ def test_nothing_but_the_specified_is_replaced() -> None:
     """The table holds these operators, each able to run."""
     table = fresh().FUNCTIONS
     joined = ["_&&_", "_||_"]
+    texts = ["includes", "join", "lowerAscii", "split", "upperAscii"]
     assert sorted(table) == sorted(
-        [*OF_TWO, *joined, "includes", "size", "duration", "timestamp", "int", "uint", "double", "bool"]
+        [*OF_TWO, *joined, *texts, "size", "duration", "timestamp", "int", "uint", "double", "bool"]
     )
     assert all(callable(each) for each in table.values())
 

@@ -1,0 +1,64 @@
+"""CEL's string functions and types, in both engines, and the words for extensions that are not here."""
+
+from typing import Any
+
+import pytest
+
+from signoff.contracts.errors import ConfigError
+from signoff.policy.expression import Compiler, facts
+from signoff.policy.schema_shapes import DataShape
+
+ANY = DataShape("map")
+
+
+def answers(text: str, args: Any) -> list[str]:
+    """What each engine says."""
+    expression = Compiler({"args": ANY}, "a test").compile("deny_if", text)
+    return [each.kind for each in expression.evaluate_here(facts({"args": args}))]
+
+
+@pytest.mark.parametrize(
+    ("rule", "args"),
+    [
+        ("args.email.lowerAscii().endsWith('@corp.example')", {"email": "Ana@Corp.example"}),
+        ("args.name.upperAscii() == 'XäSS'", {"name": "xäss"}),
+        ("args.email.split('@')[1] == 'corp.example'", {"email": "ana@corp.example"}),
+        ("args.email.split('') == ['a', 'b']", {"email": "ab"}),
+        ("args.to.join(',').size() == 3", {"to": ["a", "b"]}),
+        ("args.to.join('') == ''", {"to": []}),
+        ("type(args.count) == int", {"count": 3}),
+        ("type(args.count) != int && type(args.count) == double", {"count": 3.5}),
+        ("type(args.count) == bool", {"count": True}),
+        ("type(args.count) != uint && type(args.count) != bool", {"count": 3}),
+    ],
+)
+def test_both_engines_agree_on_string_functions_and_types(rule: str, args: Any) -> None:
+    assert answers(rule, args) == ["true", "true"]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    ["args.a.lowerAscii() == ''", "args.a.split('x') == []", "args.a.join(',') == ''", "'x'.split(args.a) == []"],
+)
+@pytest.mark.parametrize("value", [1, None, True, {"a": 1}, [1]])
+def test_other_types_are_an_error_in_both_engines(rule: str, value: Any) -> None:
+    assert answers(rule, {"a": value}) == ["error", "error"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "words", "column"),
+    [
+        ("args.labels[?'tier'].orValue('none') == 'none'", "optionals are not here", 12),
+        ("args.?cc.orValue('') == ''", "optionals are not here", 5),
+        ("cidr('10.0.0.0/8').containsIP(args.ip)", "functions of addresses are not here", 5),
+        ("quantity(args.memory).isLessThan(quantity('1Gi'))", "quantities and versions are not here", 9),
+        ("semver(args.version).isLessThan(semver('2.0.0'))", "quantities and versions are not here", 7),
+        ("args.name.trim() == 'x'", "of CEL's string extension only", 15),
+    ],
+)
+def test_an_extension_that_is_not_here_is_named_with_what_to_write(rule: str, words: str, column: int) -> None:
+    with pytest.raises(ConfigError) as refused:
+        answers(rule, {})
+    assert words in refused.value.message
+    assert "write" in refused.value.message or "have the tool" in refused.value.message
+    assert refused.value.context["column"] == column
