@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Verdict
@@ -117,6 +117,11 @@ class InboundAction(FrozenModel):
     """Why nothing in it may decide; "" where something may."""
     name: str = ""
     """What the writer calls themselves; nobody is known by it."""
+    said_at: AwareDatetime | None = None
+    """When the person did it, as the vendor tells it. The arrival counts if that is earlier.
+
+    Without it, an approval counts only if it names its card by `token` or `vendor_ids`.
+    """
     where: dict[str, Any] = Field(default_factory=dict)
     """What an answer in the channel needs, as JSON."""
 

@@ -32,6 +32,7 @@ from signoff.channels.outbound.card_text import card_words
 from signoff.channels.outbound_http import GuardedHttp, ServerAnswer, read_networks
 from signoff.channels.signature_check import REPLAY_SECONDS
 from signoff.channels.standard_webhooks import read_secret, signed_headers, verify_id
+from signoff.channels.vendor_time import time_from_iso
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.responses import AnswerLinks
@@ -199,7 +200,7 @@ class Webhook(Channel):
         if not isinstance(body, dict):
             raise Malformed("the body is not a JSON object")
         try:
-            return _parse_message(key, body.get("type"), body.get("data"))
+            return _parse_message(key, body.get("type"), body.get("data"), time_from_iso(body.get("timestamp")))
         except ValidationError as error:
             where = ", ".join(".".join(map(str, each["loc"])) for each in error.errors(include_url=False)[:5])
             raise Malformed(f"`data` does not fit its type: {where or 'it is no object'}") from None
@@ -274,16 +275,17 @@ def _card_data(card: OutboundCard, voice_now: datetime) -> dict[str, Any]:
     }
 
 
-def _parse_message(key: str, kind: Any, data: Any) -> InboundBatch:
-    """Reads a message; one of a type that is new to us holds nothing."""
+def _parse_message(key: str, kind: Any, data: Any, said_at: datetime | None) -> InboundBatch:
+    """Read a message that was said at `said_at`. A message of an unknown type holds nothing."""
     if kind == "decision":
         decision = _Decision.model_validate(data)
         if not decision.token and not decision.in_reply_to:
             raise Malformed("`data` names no request: it needs `token` or `in_reply_to`")
-        return InboundBatch(actions=(_make_action(key, decision, verdict=decision.verdict, reason=decision.reason),))
+        said = {"verdict": decision.verdict, "reason": decision.reason, "said_at": said_at}
+        return InboundBatch(actions=(_make_action(key, decision, **said),))
     if kind == "message":
         message = _Message.model_validate(data)
-        return InboundBatch(actions=(_make_action(key, message, text=message.text),))
+        return InboundBatch(actions=(_make_action(key, message, text=message.text, said_at=said_at),))
     if kind == "status":
         report = _Report.model_validate(data)
         known: dict[str, Literal["delivered", "read", "failed", "unknown"]] = {

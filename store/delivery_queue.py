@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from pydantic import Field
-from sqlalchemy import ColumnElement, Connection, Row, and_, case, delete, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, delete, func, or_, select, tuple_, update
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.frozen_model import FrozenModel
@@ -103,6 +103,8 @@ class DeliveryRow(FrozenModel):
     """When the request ended; `request` then says how."""
     closed_at: datetime | None = None
     """When the sent card was changed to say that the request ended."""
+    tried_at: datetime | None = None
+    """When the first try to send the card began."""
     remind_at: datetime | None = None
     """Since when a reminder of the card is due, whatever its kind."""
     request: ApprovalRequest
@@ -144,6 +146,10 @@ class DeliveryQueue:
         which = (waiting, DELIVERIES.c.ended_at.is_(None), DELIVERIES.c.channel.in_(channels))
         return await self._take(limit, *which, within=self._limit)
 
+    async def record_try(self, tokens: Sequence[str]) -> None:
+        """Record that the first try to send these cards begins now. Later tries change nothing."""
+        await self._set(DELIVERIES.c.token.in_(tokens), DELIVERIES.c.tried_at.is_(None), tried_at=StoreClock())
+
     async def record_sent(
         self, token: str, vendor_id: str, handle: Mapping[str, Any], *, kind: Literal["ask", "digest"] = "ask"
     ) -> None:
@@ -159,6 +165,7 @@ class DeliveryQueue:
             vendor_id=clip_text(vendor_id, _VENDOR_CHARS),
             handle=json.dumps(handle),
             sent_at=StoreClock(),
+            tried_at=func.coalesce(DELIVERIES.c.tried_at, StoreClock()),
             claimed_until=0,
             attempts=0,
             code="",
@@ -235,23 +242,18 @@ class DeliveryQueue:
         """Returns the cards with these vendor ids; several where one message showed several requests."""
         return await self._find(_match_vendor_ids(channel, vendor_ids))
 
-    async def list_open(self, channel: str, address: str, at: datetime | None = None) -> list[DeliveryRow]:
-        """Returns the cards that are out at this address and whose request has not ended.
+    async def list_out(self, channel: str, address: str, since: datetime, until: datetime) -> list[DeliveryRow]:
+        """Return the cards that were out at this address at some time from `since` to `until`, by the store's clock.
 
-        With `at`, a time of the store's own clock, those that were out then; and those without `sent_at` that the
-        vendor may have taken though its answer was lost.
+        A card is out from its first try until its request ends. Cards without `sent_at` may have been taken by the
+        vendor although its answer was lost.
         """
-        where = (DELIVERIES.c.channel == channel, DELIVERIES.c.address == address)
-        if at is None:
-            return await self._find(*where, DELIVERIES.c.state.in_(_OUT), DELIVERIES.c.ended_at.is_(None))
-        then = millis_from_time(at)
         return await self._find(
-            *where,
-            or_(DELIVERIES.c.ended_at.is_(None), DELIVERIES.c.ended_at > then),
-            or_(
-                and_(DELIVERIES.c.state.in_((*_OUT, "closed")), DELIVERIES.c.sent_at <= then),
-                and_(DELIVERIES.c.state == "planned", DELIVERIES.c.attempts > 0, DELIVERIES.c.created_at <= then),
-            ),
+            DELIVERIES.c.channel == channel,
+            DELIVERIES.c.address == address,
+            DELIVERIES.c.state.in_(("planned", *_OUT, "closed")),
+            DELIVERIES.c.tried_at <= millis_from_time(until),
+            or_(DELIVERIES.c.ended_at.is_(None), DELIVERIES.c.ended_at > millis_from_time(since)),
         )
 
     async def list_unfinished(self, limit: int, after: DeliveryRow | None = None) -> list[DeliveryRow]:
@@ -435,7 +437,7 @@ def _with_request(row: Row[Any]) -> tuple[Row[Any], ApprovalRequest]:
 
 def _row(row: Row[Any]) -> DeliveryRow:
     fields = dict(row._mapping)
-    for name in ("due_at", "created_at", "sent_at", "changed_at", "ended_at", "closed_at", "remind_at"):
+    for name in ("due_at", "created_at", "sent_at", "changed_at", "ended_at", "closed_at", "remind_at", "tried_at"):
         fields[name] = None if fields[name] is None else time_from_millis(fields[name])
     fields["handle"] = json.loads(fields["handle"])
     fields["request"] = ApprovalRequest.model_validate_json(fields["request"])

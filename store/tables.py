@@ -280,6 +280,7 @@ DELIVERIES: Final = Table(
     Column("closed_at", BigInteger, nullable=True),
     Column("request", Text, nullable=False),
     Column("remind_at", BigInteger, nullable=True),
+    Column("tried_at", BigInteger, nullable=True),
     # Tokens are made of these four: should that ever change, planning fails, and nobody gets a second card.
     Index("deliveries_cards", "approval", "revision", "person", "channel", unique=True),
     Index("deliveries_by_vendor", "channel", "vendor_id"),
@@ -287,7 +288,8 @@ DELIVERIES: Final = Table(
     Index("deliveries_due", "state", "due_at"),
 )
 """One row a card: what one person is shown of one request on one channel. `handle` is JSON of the channel's own;
-`request` an `ApprovalRequest` as JSON, as it ended from `ended_at` on."""
+`request` an `ApprovalRequest` as JSON, as it ended from `ended_at` on. `tried_at` is when the first try to send the
+card began."""
 
 ARRIVALS: Final = Table(
     "arrivals",

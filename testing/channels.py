@@ -475,6 +475,8 @@ class ChannelSuite:
         self._answers(rig)
         request = await rig.ask(timeout=3_600.0)
         card = rig.card(rig.bo)
+        # Said in time: the deadline is about the arrival.
+        rig.vendor.said_at = rig.time.now()
         rig.time.ahead = timedelta(hours=2)
         await rig.receive(rig.vendor.press(card, rig.bo, "approved"))
         assert rig.request(request.id).votes == ()
@@ -485,8 +487,9 @@ class ChannelSuite:
         """A yes to what was asked before is none to what is asked now."""
         self._answers(rig)
         request = await rig.ask()
-        older = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
+        older = self._said_before(rig, lambda: rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
         await rig.revise(request)
+        await rig.backdate(request)
         newer = rig.card(rig.bo, "Somebody else")
         await rig.receive(older)
         assert rig.request(request.id).votes == ()
@@ -578,11 +581,77 @@ class ChannelSuite:
         """The vendor goes down between the two."""
         self._answers(rig)
         request = await rig.ask()
-        raw = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
+        await rig.receiver.take(rig.channel.name, rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
         rig.vendor.trouble = "down"
-        await rig.receive(raw)
+        await rig.process_inbound()
         assert rig.request(request.id).state == "approved"
         assert await rig.inbound_rows() == []
+
+    @play_scenario
+    async def test_words_about_an_earlier_request_approve_no_later_one(self, rig: ChannelRig) -> None:
+        """A vendor may bring words hours late. By then another request waits."""
+        self._writes(rig)
+        first = await rig.ask(1)
+        late = self._said_before(rig, lambda: rig.vendor.write(rig.bo, "yes"))
+        await rig.decide_elsewhere(first, "denied")
+        await rig.backdate(first)
+        second = await rig.ask(2)
+        await rig.receive(late)
+        assert rig.request(second.id).state == "pending"
+        assert rig.request(second.id).votes == ()
+
+    @play_scenario
+    async def test_words_written_before_the_card_are_asked_back(self, rig: ChannelRig) -> None:
+        """No words can be about a request that their author had not been sent."""
+        self._writes(rig)
+        early = self._said_before(rig, lambda: rig.vendor.write(rig.bo, "yes"))
+        request = await rig.ask()
+        await rig.receive(early)
+        assert rig.request(request.id).votes == ()
+        message = rig.text_read_by(rig.bo)
+        assert any(text(f"reply.{doubt}", "en") in message for doubt in ("before", "which"))
+
+    @play_scenario
+    async def test_a_late_code_approves_the_revision_that_it_was_written_about(self, rig: ChannelRig) -> None:
+        """The request was asked again, with other arguments, before the words arrived."""
+        self._writes(rig)
+        request = await rig.ask()
+        late = self._said_before(rig, lambda: rig.vendor.write(rig.bo, f"approve {show_code(request.code)}"))
+        await rig.revise(request)
+        await rig.backdate(request)
+        await rig.receive(late)
+        assert rig.request(request.id).votes == ()
+        assert text("receipt.stale", "en") in rig.text_read_by(rig.bo)
+
+    @play_scenario
+    async def test_a_late_denial_with_a_code_counts(self, rig: ChannelRig) -> None:
+        """A denial runs nothing, so it is taken whenever it was written."""
+        self._writes(rig)
+        request = await rig.ask()
+        late = self._said_before(rig, lambda: rig.vendor.write(rig.bo, f"deny {show_code(request.code)}"))
+        await rig.revise(request)
+        await rig.backdate(request)
+        await rig.receive(late)
+        assert rig.request(request.id).state == "denied"
+
+    @play_scenario
+    async def test_words_of_an_implausible_time_are_asked_back(self, rig: ChannelRig) -> None:
+        """A time from the future or of another year proves nothing; a card that is answered needs none."""
+        self._writes(rig)
+        request = await rig.ask()
+        for away in (timedelta(days=1), timedelta(days=-400)):
+            rig.vendor.said_at = rig.time.now() + away
+            await rig.receive(rig.vendor.write(rig.bo, f"approve {show_code(request.code)}"))
+            assert rig.request(request.id).votes == ()
+        assert text("reply.untimed", "en") in rig.text_read_by(rig.bo)
+
+    def _said_before(self, rig: ChannelRig, make: Callable[[], InboundRequest]) -> InboundRequest:
+        """Return what `make` makes, said half an hour ago."""
+        rig.vendor.said_at = rig.time.now() - timedelta(minutes=30)
+        try:
+            return make()
+        finally:
+            rig.vendor.said_at = None
 
     def _answers(self, rig: ChannelRig) -> None:
         if not rig.channel.answers:

@@ -276,7 +276,7 @@ class FakeSlack(Vendor):
             "team": identity.partition(":")[0],
             "user": user,
             "text": words,
-            "ts": f"{number}.0",
+            "ts": f"{int(self.now_said.timestamp())}.{number:06d}",
             **more,
         }
         body = {"type": "event_callback", "team_id": TEAM, "event_id": f"Ev{number}", "event": event}

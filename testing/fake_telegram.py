@@ -172,7 +172,13 @@ class FakeTelegram(Vendor):
         """Makes any message of a person, in their chat with the bot unless it says another."""
         who = _person(identity)
         chat = {"id": int(identity), "type": "private", "first_name": who["first_name"]}
-        return {"message_id": next(self._numbers), "from": who, "chat": chat, "date": self._now(), **content}
+        return {
+            "message_id": next(self._numbers),
+            "from": who,
+            "chat": chat,
+            "date": int(self.now_said.timestamp()),
+            **content,
+        }
 
     def update_request(self, update: Body) -> InboundRequest:
         """Returns an update as the webhook brings it."""

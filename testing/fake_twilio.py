@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from email.utils import format_datetime
 from typing import Any, ClassVar, Final, Literal
 from urllib.parse import urlencode
 
@@ -104,6 +105,7 @@ class FakeTwilio(Vendor):
         self._template = template
         self._began: datetime | None = None
         self._wrote: dict[str, datetime] = {}
+        self._came: dict[str, datetime] = {}
         self._numbers = iter(range(1, 1_000_000))
 
     @property
@@ -130,6 +132,7 @@ class FakeTwilio(Vendor):
         return Starlette(
             routes=[
                 Route(f"{account}/Messages.json", self._messages, methods=["POST"]),
+                Route(f"{account}/Messages/{{sid}}.json", self._message, methods=["GET"]),
                 Route(f"{account}/IncomingPhoneNumbers.json", self._list, methods=["GET"]),
                 Route(f"{account}.json", self._describe, methods=["GET"]),
                 Route("/v1/Content/{content}", self._content, methods=["GET"]),
@@ -184,6 +187,7 @@ class FakeTwilio(Vendor):
         """Returns anything that somebody sends to our number."""
         self._wrote[identity] = self.clock()
         sid = self.sid()
+        self._came[sid] = self.now_said
         common = {
             "SmsMessageSid": sid,
             "NumMedia": "0",
@@ -317,6 +321,13 @@ class FakeTwilio(Vendor):
 
     async def _describe(self, request: Request) -> Response:
         body = {"sid": ACCOUNT, "friendly_name": "Acme", "status": "active"}
+        return self._trouble(request) or JSONResponse(body)
+
+    async def _message(self, request: Request) -> Response:
+        came = self._came.get(request.path_params["sid"])
+        if came is None:
+            return self._trouble(request) or self._no(20404)
+        body = {"sid": request.path_params["sid"], "direction": "inbound", "date_created": format_datetime(came)}
         return self._trouble(request) or JSONResponse(body)
 
     async def _list(self, request: Request) -> Response:

@@ -181,7 +181,7 @@ class FakeWhatsApp(Vendor):
         self._wrote[identity] = self.clock()
         phone = self.scoped.get(identity, identity)
         contact: dict[str, Any] = {"profile": {"name": "Somebody"}}
-        sent = {"timestamp": str(int(self.clock().timestamp())), **message}
+        sent = {"timestamp": str(int(self.now_said.timestamp())), **message}
         if identity not in self.hidden:
             contact["wa_id"] = sent["from"] = phone
         if identity in self.scoped:

@@ -83,7 +83,9 @@ class RecordingChannel(Channel):
             raise Malformed("not what this channel takes") from None
 
     def raw(self, **fields: Any) -> InboundRequest:
-        """Returns a message as it would reach us, rightly marked."""
+        """Return a message as it would reach us, rightly marked. An action is said now unless `said_at` is given."""
+        if "identity" in fields:
+            fields = {"said_at": self.context.clock().isoformat()} | fields
         body = json.dumps(fields).encode()
         return InboundRequest(body, headers={HEADER: self._mark(body)}, at=self.context.clock())
 

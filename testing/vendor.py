@@ -4,6 +4,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from signoff.channels.envelopes import InboundRequest
@@ -48,6 +49,13 @@ class Vendor(ABC):
     busy_seconds: ClassVar[float] = 0.0
     """For how long it says that it is busy; 0 where it does not say."""
     clock: Clock
+    said_at: datetime | None = None
+    """When a person writes what the fake makes next; None: now. A vendor may bring it later."""
+
+    @property
+    def now_said(self) -> datetime:
+        """The time that a message made now has."""
+        return self.said_at or self.clock()
 
     @property
     def options(self) -> Mapping[str, Any]:

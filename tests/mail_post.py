@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from email.message import EmailMessage
+from email.utils import format_datetime
 from typing import Any, ClassVar
 
 from mail_kit import Delivered, Relay, judged, replied, written
@@ -83,7 +84,7 @@ class Post(Vendor):
 
     def write(self, identity: str, words: str) -> InboundRequest:
         """See `Vendor`."""
-        return self._brought(judged(written(identity, "approvals@signoff.example", words)))
+        return self._brought(judged(self._now(written(identity, "approvals@signoff.example", words))))
 
     def sign(self, body: bytes) -> InboundRequest:
         """See `Vendor`."""
@@ -116,6 +117,10 @@ class Post(Vendor):
         listed = self._reply(card, card.to, "approve")
         listed["List-Id"] = "<list.people.example>"
         return [self._brought(judged(each)) for each in (away, slow, listed)]
+
+    def _now(self, mail: EmailMessage) -> EmailMessage:
+        mail.replace_header("Date", format_datetime(self.now_said))
+        return mail
 
     def _reply(self, card: VendorCard, identity: str, words: str) -> EmailMessage:
         return replied(self._card(card), identity, words)

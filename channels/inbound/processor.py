@@ -21,6 +21,7 @@ from signoff.approvals.confirmation import needs_typing
 from signoff.channels.base import Channel
 from signoff.channels.envelopes import ChannelReply, DeliveryStatus, InboundAction
 from signoff.channels.inbound.answer_parser import AnswerSender, ParsedAnswer, parse_answer
+from signoff.channels.inbound.message_time import MessageTime, time_of_message
 from signoff.channels.inbound.receiver import Record
 from signoff.channels.inbound.reply_sender import send_reply
 from signoff.channels.inbound.sent_mail import load_sent_words, may_send_for, note_sent_words
@@ -36,7 +37,7 @@ from signoff.channels.inbound.target import (
 from signoff.channels.inbound.unknown_senders import UnknownSenders
 from signoff.channels.mail.footers import footer_digest, read_mail_answer
 from signoff.channels.outbound.card_text import How
-from signoff.channels.outbound.receipt_text import not_understood_text, which_request_text
+from signoff.channels.outbound.receipt_text import doubtful_time_text, not_understood_text, which_request_text
 from signoff.channels.outbound.sender import next_channel
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.clock import Clock
@@ -318,12 +319,14 @@ class InboundProcessor:
             words = formatter.text("reply.sender", sender=action.sender, person=person.name or person.id)
             reply = ChannelReply(text=words, language=formatter.language)
             return _Made({"what": "sender", "person": person.id}, reply, _in_words(action.where))
-        answer = _read(action, await self._sender(channel, action, person, row))
+        when = time_of_message(action.said_at, row.received_at)
+        answer = _read(action, await self._sender(channel, action, person, when))
         if row.about is not None and answer.verdict is not None:
             # It may be decided already, and what is open now is not what was open then.
             return await self._decide(channel, action, person, answer, read_note(row.about), row)
+        denies = answer.verdict == "denied"
         about = await find_target(
-            self._deliveries, self._decisions, channel, person, action, answer.code, row.received_at
+            self._deliveries, self._decisions, channel, person, action, answer.code, when, denies=denies
         )
         if about.from_others_card and any(self._may_answer(person, asked.request) for asked in about.asked):
             about = replace(about, certain=False)
@@ -422,6 +425,9 @@ class InboundProcessor:
             # The same words for what is others' and for what there is not: by asking, nobody finds out which it is.
             message = "receipt.unknown" if answer.code or action.token else "reply.none"
             reply = ChannelReply(text=text(message, formatter.language))
+        elif about.doubt and answer.verdict is not None:
+            link = await self._decisions.link(requests[0], person, channel.kind)
+            reply = ChannelReply(text=doubtful_time_text(about.doubt, requests, formatter, link))
         elif about.certain or (answer.verdict is None and len(requests) == 1):
             link = await self._decisions.link(requests[0], person, channel.kind)
             # With the code they say that they mean this request, and that the rest says nothing.
@@ -440,11 +446,11 @@ class InboundProcessor:
         reply = reply.model_copy(update={"language": formatter.language})
         return _Made(_drop_empty({"what": "asked", "person": person.id, "why": answer.why}), reply, where)
 
-    async def _sender(self, channel: Channel, action: InboundAction, person: Person, row: InboundRow) -> AnswerSender:
+    async def _sender(self, channel: Channel, action: InboundAction, person: Person, when: MessageTime) -> AnswerSender:
         """Describes the author of an answer, with all that reading it depends on."""
         if action.verdict is not None:
             return AnswerSender(person.locale)
-        requests = await open_requests(self._deliveries, channel, person, row.received_at)
+        requests = await open_requests(self._deliveries, channel, person, when)
         mail = action.form == "mail"
         footers = await self._footers.list_newest(person.tenant, person.id) if mail else ()
         # A mail's address is one of its writer's names too: `ana.sousa@example.org`.

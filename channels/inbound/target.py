@@ -3,12 +3,13 @@ one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from signoff.channels.base import Channel
 from signoff.channels.envelopes import PARTIAL, InboundAction
+from signoff.channels.inbound.message_time import SLACK, MessageTime
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.person import Person
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
@@ -48,6 +49,11 @@ def read_note(note: Mapping[str, Any]) -> AskedRevision:
     )
 
 
+Doubt = Literal["", "before", "untimed"]
+"""Why the time of words lets them decide nothing: they were written before the request was sent, or no time is known.
+"""
+
+
 @dataclass(frozen=True)
 class Target:
     """The requests that an answer can be about."""
@@ -60,6 +66,8 @@ class Target:
     """Whether the answer is in words alone, to somebody else's card, whose address may have been given to them for
     another answer. Whoever could decide by it is asked for the code.
     """
+    doubt: Doubt = ""
+    """Why the time of the answer makes it uncertain."""
 
 
 class CodeLookup(Protocol):
@@ -77,22 +85,28 @@ async def find_target(
     person: Person,
     action: InboundAction,
     code: str,
-    at: datetime,
+    when: MessageTime,
+    *,
+    denies: bool = False,
 ) -> Target:
-    """Finds the requests that `action`, made by `person` with the short code `code` or none, is about. Raises
-    `Unavailable`.
+    """Return the requests that `action`, made by `person` with the short code `code` or none, is about.
 
-    `at` is when it came in, by the store's clock: however late it is heard, it is about what was shown by then.
+    A card that the action names needs no time. Words that name none are about the cards that were out when they were
+    written; a denial with a code (`denies`) is about the revision that is open at its arrival. Raises `Unavailable`.
     """
     if not action.token and not action.vendor_ids:
         if code:
-            return await _by_code(deliveries, codes, channel, person, code, at)
-        return await _open(deliveries, channel, person, at)
+            return await _by_code(deliveries, codes, channel, person, code, when, denies=denies)
+        return await _open(deliveries, channel, person, when)
     rows = await _find_named(deliveries, channel, person, action)
     if not code and not rows:
         # A card that is gone is about nothing; another message may be about anything that waits, even where that is
         # one request alone.
-        return Target(() if action.token else (await _open(deliveries, channel, person, at)).asked, certain=False)
+        return (
+            Target((), certain=False)
+            if action.token
+            else replace(await _open(deliveries, channel, person, when), certain=False)
+        )
     if not code:
         certain = len(rows) == 1 and rows[0].kind != "digest"
         from_others_card = action.verdict is None and any(row.person != person.id for row in rows)
@@ -100,17 +114,17 @@ async def find_target(
     agreeing = [row for row in rows if row.request.code == code]
     if agreeing:
         return _one_of(_list_shown(agreeing))
-    coded = await _by_code(deliveries, codes, channel, person, code, at)
+    coded = await _by_code(deliveries, codes, channel, person, code, when, denies=denies)
     # A code that is not its card's: nobody can say which is meant. A list has none, so what is written counts.
     of_one = bool(rows) and rows[0].kind != "digest"
     return Target((*_list_shown(rows), *coded.asked), certain=False) if of_one else coded
 
 
 async def open_requests(
-    deliveries: DeliveryQueue, channel: Channel, person: Person, at: datetime
+    deliveries: DeliveryQueue, channel: Channel, person: Person, when: MessageTime
 ) -> Sequence[ApprovalRequest]:
-    """Returns the requests that waited for a person on this channel when something came in."""
-    return [row.request for row in await _out(deliveries, channel, person, at)]
+    """Return the requests that waited for a person on this channel from the writing of a message to its arrival."""
+    return [row.request for row in await _out(deliveries, channel, person, when)]
 
 
 async def _find_named(
@@ -132,33 +146,68 @@ async def _find_named(
     return [each for each in here if each.person == person.id] or here
 
 
-async def _open(deliveries: DeliveryQueue, channel: Channel, person: Person, at: datetime) -> Target:
-    """Finds the requests that waited for a person on this channel.
+async def _open(deliveries: DeliveryQueue, channel: Channel, person: Person, when: MessageTime) -> Target:
+    """Find the requests that waited for a person on this channel when the person wrote.
 
     Who was told of it by a list alone has not read what it asks; nor perhaps has anybody read what is being sent.
     """
-    rows = await _out(deliveries, channel, person, at)
-    alone = len(rows) == 1 and rows[0].kind != "digest" and rows[0].sent_at is not None
-    return Target(_list_shown(rows), certain=alone)
+    rows = await _out(deliveries, channel, person, when)
+    still = [row for row in rows if row.ended_at is None or row.ended_at > when.arrived]
+    if when.said is None:
+        return Target(_list_shown(still), certain=False, doubt="untimed")
+    read = [row for row in rows if _sent_by(row, when.said, when)]
+    later = [row for row in still if row not in read]
+    if not read:
+        return Target(_list_shown(later), certain=False, doubt="before" if later else "")
+    alone = len(read) == 1 and read[0].kind != "digest" and read[0].sent_at is not None
+    # The time only takes away: words that were ambiguous at their arrival stay so. What is over is decided no more.
+    over = alone and read[0] not in still
+    shown = read if over else [row for row in (*read, *later) if row in still or not still]
+    return Target(_list_shown(shown), certain=alone and (over or not later))
 
 
 async def _by_code(
-    deliveries: DeliveryQueue, codes: CodeLookup, channel: Channel, person: Person, code: str, at: datetime
+    deliveries: DeliveryQueue,
+    codes: CodeLookup,
+    channel: Channel,
+    person: Person,
+    code: str,
+    when: MessageTime,
+    *,
+    denies: bool,
 ) -> Target:
-    out = [row for row in await _out(deliveries, channel, person, at) if row.sent_at is not None]
-    rows = [row for row in out if row.request.code == code]
-    if not rows:
-        return _one_of(
-            [await _revision_last_sent(deliveries, person, each, at) for each in await codes.with_code(person, code)]
-        )
-    # Of a request that was asked again, whoever writes its code means it as it is now.
-    return _one_of(_list_shown({row.approval: row for row in sorted(rows, key=lambda row: row.revision)}.values()))
+    """Find the request with `code`, in the revision that was open when the person wrote.
+
+    A denial is about the revision that is open at its arrival.
+    """
+    at = when.arrived if denies or when.said is None else when.said
+    doubt: Doubt = "untimed" if when.said is None and not denies else ""
+    out = await _out(deliveries, channel, person, MessageTime(when.arrived, at))
+    rows = [row for row in out if row.sent_at is not None and row.request.code == code and _sent_by(row, at, when)]
+    if rows:
+        # The slack only helps where no other revision had been sent by then.
+        sure = [row for row in rows if row.tried_at is not None and row.tried_at <= at]
+        newest_last = sorted(sure or rows, key=lambda row: row.revision, reverse=not sure)
+        found = _one_of(_list_shown({row.approval: row for row in newest_last}.values()))
+        return replace(found, certain=found.certain and not doubt, doubt=doubt)
+    coded = await codes.with_code(person, code)
+    known = [each for each in coded if each.opened_at is None or each.opened_at <= at + SLACK]
+    shown = [await _revision_last_sent(deliveries, person, each, at, when) for each in known or coded]
+    if coded and not known:
+        return Target(tuple(shown), certain=False, doubt="before")
+    found = _one_of(shown)
+    return replace(found, certain=found.certain and not doubt, doubt=doubt)
 
 
-async def _out(deliveries: DeliveryQueue, channel: Channel, person: Person, at: datetime) -> list[DeliveryRow]:
+def _sent_by(row: DeliveryRow, moment: datetime, when: MessageTime) -> bool:
+    """Return whether the first try to send a card had begun by `moment`, and surely before the message arrived."""
+    return row.tried_at is not None and row.tried_at <= min(moment + SLACK, when.arrived)
+
+
+async def _out(deliveries: DeliveryQueue, channel: Channel, person: Person, when: MessageTime) -> list[DeliveryRow]:
     found: dict[str, DeliveryRow] = {}
     for address in person.identities.get(channel.identity, ()):
-        for row in await deliveries.list_open(channel.name, address, at):
+        for row in await deliveries.list_out(channel.name, address, when.said or when.arrived, when.arrived):
             # The same address may be another person in another tenant.
             if (row.tenant, row.person) == (person.tenant, person.id):
                 found[row.token] = row
@@ -166,13 +215,13 @@ async def _out(deliveries: DeliveryQueue, channel: Channel, person: Person, at: 
 
 
 async def _revision_last_sent(
-    deliveries: DeliveryQueue, person: Person, request: ApprovalRequest, at: datetime
+    deliveries: DeliveryQueue, person: Person, request: ApprovalRequest, at: datetime, when: MessageTime
 ) -> AskedRevision:
-    """Returns a request as its newest card told this person of it; without any card, what names no revision means the
-    first.
+    """Returns a request as its newest card told this person of it by `at`; without any card, what names no revision
+    means the first.
     """
     rows = [row for row in await deliveries.of_request(request.id) if row.person == person.id]
-    rows = [row for row in rows if row.sent_at is not None and row.sent_at <= at]
+    rows = [row for row in rows if row.sent_at is not None and _sent_by(row, at, when)]
     if rows:
         return _revision_shown(max(rows, key=lambda row: row.revision))
     shown = request.question_hash if request.revision == 1 else UNKNOWN

@@ -20,6 +20,7 @@ from signoff.channels.mail.header import MailHeader, split_mail
 from signoff.channels.mail.raw_mail import ArrivedMail
 from signoff.channels.mail.reply_addresses import ReplyAddresses
 from signoff.channels.mail.reply_reader import MAX_MAIL, MailAnswer, read_mail
+from signoff.channels.vendor_time import time_from_date_header
 
 UNNAMED: Final = "<nothing>"
 """Instead of the id of a mail: it surely replies to no card of ours, and so is never about the only one without its
@@ -104,6 +105,8 @@ class MailReceiver:
             form="mail",
             unclear=answer.unclear,
             name=answer.name,
+            # Unsigned, another sender of the mail could have written any date.
+            said_at=time_from_date_header(mail.evidence.header.first("date")) if "date" in proof.surely else None,
             where={**_where(answer), "token": token},
         )
         return InboundBatch(actions=(action,))

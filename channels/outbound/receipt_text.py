@@ -3,7 +3,7 @@ meant.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 from signoff.channels.envelopes import ClosedCard
 from signoff.channels.outbound.card_text import How, how_words
@@ -54,11 +54,25 @@ def not_understood_text(
     return "\n".join(lines)
 
 
+def doubtful_time_text(
+    doubt: Literal["before", "untimed"], requests: Sequence[ApprovalRequest], formatter: Formatter, link: str
+) -> str:
+    """Return the reply to an answer whose time lets it decide nothing, with the requests that wait."""
+    lines = [text(f"reply.{doubt}", formatter.language), *_with_codes(requests)]
+    if link:
+        lines.append(text("card.open", formatter.language, link=link))
+    return "\n".join(lines)
+
+
 def which_request_text(requests: Sequence[ApprovalRequest], formatter: Formatter) -> str:
     """Writes the question which of several requests an answer meant: each with its code, and how to name one."""
-    each = [f"- {show_code(request.code)}: {cut_visible(request.card.effect, EFFECT_CHARS)}" for request in requests]
+    each = _with_codes(requests)
     language = formatter.language
     # The word for a code stands where one would: a real one, as the example, is what people would copy.
     words = {"approve": text("word.approve", language), "deny": text("word.deny", language)}
     how = text("card.how.text", language, **words, code=text("word.code", language))
     return "\n".join((text("reply.which", language), *each, how))
+
+
+def _with_codes(requests: Sequence[ApprovalRequest]) -> list[str]:
+    return [f"- {show_code(request.code)}: {cut_visible(request.card.effect, EFFECT_CHARS)}" for request in requests]

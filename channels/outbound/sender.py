@@ -107,6 +107,7 @@ class ChannelSender:
             yield from ([row] for row in group)
 
     async def _one(self, row: DeliveryRow) -> int:
+        await self._cards.record_try([row.token])
         again = row.state != "planned"
         before = SentCard(vendor_id=row.vendor_id, handle=row.handle) if again else None
         card = await self._outbound_card(row, "remind" if again else "ask")
@@ -128,6 +129,7 @@ class ChannelSender:
 
     async def _digest(self, rows: Sequence[DeliveryRow]) -> int:
         """Sends one message for all of `rows`: each of them is answered from the link, or by its code."""
+        await self._cards.record_try([row.token for row in rows])
         card = await self._outbound_card(rows[0], "digest", more=len(rows) - 1)
         sent = await self._try_to_send(rows[0], lambda: self._channel.deliver(card, None))
         if sent is None:

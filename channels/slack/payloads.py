@@ -12,6 +12,7 @@ from signoff.channels.channel_errors import Malformed
 from signoff.channels.envelopes import InboundAction, InboundBatch, InboundRequest
 from signoff.channels.slack.blocks import APPROVE, DENY, REASON
 from signoff.channels.slack.text import unescape, written_text
+from signoff.channels.vendor_time import time_from_seconds
 
 _FORM: Final = "application/x-www-form-urlencoded"
 _TOKEN_CHARS: Final = 32
@@ -56,6 +57,7 @@ def event(body: Mapping[str, Any]) -> InboundBatch:
                 identity=_who(inner.get("team") or body.get("team_id"), inner.get("user")),
                 vendor_ids=(f"{channel}:{thread}",) if thread else (),
                 text=written_text(inner),
+                said_at=time_from_seconds(inner.get("ts")),
                 where={"channel": channel, "user": _text(inner, "user"), "thread": thread or _text(inner, "ts")},
             ),
         )

@@ -7,6 +7,7 @@ from typing import Any, Final
 from signoff.channels.channel_errors import Malformed
 from signoff.channels.envelopes import InboundAction, InboundBatch, InboundRequest
 from signoff.channels.telegram.cards import read_button
+from signoff.channels.vendor_time import time_from_seconds
 
 # Without `edited_message`: what somebody decided does not change with their words.
 ALLOWED: Final = ("message", "callback_query")
@@ -78,6 +79,7 @@ def _parse_message(message: Mapping[str, Any]) -> InboundBatch:
             vendor_ids=_about(message, chat),
             # A command is sent by touching it wherever it stands, also in what a model wrote.
             text="" if words.startswith("/") else _mark(words, message.get("entities")),
+            said_at=time_from_seconds(message.get("date")),
             where={"chat": chat, "message": number},
         )
     )

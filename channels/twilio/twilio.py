@@ -5,9 +5,13 @@ One channel speaks one of the two: who writes by SMS is nobody's WhatsApp, thoug
 is sent can be edited: that a request is over is a message of its own.
 """
 
+import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping
+from concurrent.futures import Executor
+from dataclasses import replace
+from datetime import datetime
 from typing import Annotated, Any, ClassVar, Final, Self
 
 import httpx2
@@ -40,6 +44,7 @@ from signoff.channels.twilio.messages import (
 )
 from signoff.channels.twilio.templates import check_template
 from signoff.channels.vendor_http import VendorHttp
+from signoff.channels.vendor_time import time_from_date_header
 from signoff.channels.whatsapp.templates import template_language
 from signoff.contracts.limits import KIB
 from signoff.formats.visible_text import one_line
@@ -50,6 +55,8 @@ _JSON: Final = "bodySHA256"
 _NAME_CHARS: Final = 80
 _KEPT: Final = 10_000
 """So many answers are remembered, so that who gave one is not told twice."""
+_TIME_SECONDS: Final = 5.0
+"""For so long Twilio is asked for the time of a message, while it waits for our answer to its form."""
 _log = logging.getLogger(__name__)
 
 
@@ -161,6 +168,14 @@ class Twilio(Channel):
         """See `Channel`."""
         return read_form(raw, self._options.sender, self._options.via)
 
+    async def read(self, raw: InboundRequest, threads: Executor) -> InboundBatch:
+        """See `Channel`. A form has no time, so Twilio is asked when the words reached it."""
+        batch = await super().read(raw, threads)
+        if all(each.token or not each.text for each in batch.actions):
+            return batch
+        said = [each.model_copy(update={"said_at": await self._said_at(each.key)}) for each in batch.actions]
+        return replace(batch, actions=tuple(said))
+
     async def check(self) -> list[CheckFinding]:
         """See `Channel`."""
         try:
@@ -208,6 +223,16 @@ class Twilio(Channel):
         except NotDelivered as error:
             what = f"Twilio refuses to tell of the template {content}: {error.message} ({error.code})"
             return CheckFinding(False, what, "check `content_sids`")
+
+    async def _said_at(self, message: str) -> datetime | None:
+        """Return when a message reached Twilio; None if Twilio does not tell."""
+        try:
+            async with asyncio.timeout(_TIME_SECONDS):
+                answer = await self._call("GET", self._api(f"/Messages/{message}.json"))
+        except (NotDelivered, TimeoutError) as error:
+            _log.warning("Twilio did not tell the time of a message on `%s`: %s", self.name, type(error).__name__)
+            return None
+        return time_from_date_header(answer.get("date_created"))
 
     async def _send(self, address: str, fields: Fields) -> SentCard:
         options = self._options

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from signoff.channels.channel_errors import Malformed
 from signoff.channels.envelopes import DeliveryStatus, InboundAction, InboundBatch, InboundRequest
+from signoff.channels.vendor_time import time_from_seconds
 from signoff.channels.whatsapp.errors import ERRORS, OUTSIDE
 from signoff.channels.whatsapp.messages import read_button
 from signoff.channels.whatsapp.window import ServiceWindow
@@ -99,6 +100,7 @@ def _message(
         vendor_ids=(about,) if about else (),
         verdict=verdict,
         text=text,
+        said_at=time_from_seconds(message.get("timestamp")),
         where={"to": phone or scoped, "message": key},
     )
 

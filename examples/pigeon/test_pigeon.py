@@ -79,7 +79,8 @@ class Loft(Vendor):
 
     def send(self, kind: str, **event: str) -> InboundRequest:
         """An event."""
-        return self.sign(json.dumps({"id": f"e{next(self.numbers)}", "type": kind} | event).encode())
+        event = {"id": f"e{next(self.numbers)}", "type": kind, "at": self.now_said.isoformat()} | event
+        return self.sign(json.dumps(event).encode())
 
     def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
         """One of its buttons; whoever has a reason writes it into the field beside them."""

@@ -847,6 +847,7 @@ async def test_a_bare_word_decides_nothing_while_another_card_may_be_out(rig: Ri
     first, second = await rig.ask(1), rig.opened(2)
     await rig.cards.plan([NewDelivery(request=second, person="bo", channel="chat", address="bo-1")])
     (sending,) = await rig.cards.claim_due(9, ["chat"])
+    await rig.cards.record_try([sending.token])
     reply = await rig.hear(text="yes")
     assert reply is not None
     assert set(reply.choices) == {show_code(first.code), show_code(second.code)}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from signoff.channels.envelopes import PARTIAL, InboundAction
+from signoff.channels.inbound.message_time import MessageTime
 from signoff.channels.inbound.target import (
     UNKNOWN,
     AskedRevision,
@@ -35,6 +36,12 @@ CUT = Card(effect="Pay", rows=(CardRow(name="why", label="Why", value="beca", cu
 def request(number: int = 1, **fields: Any) -> ApprovalRequest:
     """A request of which nothing matters but which it is."""
     return a_request(**{"call": f"c{number}.1", "code": f"A1B2C{number}", "question_hash": f"d{number}"} | fields)
+
+
+def soon() -> MessageTime:
+    """A message that is written and arrives in a second."""
+    moment = datetime.now(UTC) + timedelta(seconds=1)
+    return MessageTime(moment, moment)
 
 
 def revised(first: ApprovalRequest, **fields: Any) -> ApprovalRequest:
@@ -89,7 +96,7 @@ class SentCards:
         """What something said is about."""
         when = at or datetime.now(UTC) + timedelta(seconds=1)
         action = InboundAction(**{"key": "k", "identity": "bo-1"} | fields)
-        return await find_target(self.deliveries, self, self.channel, person, action, code, when)
+        return await find_target(self.deliveries, self, self.channel, person, action, code, MessageTime(when, when))
 
 
 @pytest.fixture
@@ -104,7 +111,7 @@ async def test_a_bare_word_means_the_one_card_that_is_out(cards: SentCards) -> N
     asked = request()
     await cards.tell(asked, at=1)
     assert await cards.target() == Target((AskedRevision(asked, 1, "d1"),), certain=True)
-    assert await open_requests(cards.deliveries, cards.channel, BO, datetime.now(UTC) + timedelta(seconds=1)) == [asked]
+    assert await open_requests(cards.deliveries, cards.channel, BO, soon()) == [asked]
 
 
 async def test_a_bare_word_between_two_cards_means_neither(cards: SentCards) -> None:
@@ -117,7 +124,7 @@ async def test_a_bare_word_between_two_cards_means_neither(cards: SentCards) -> 
 async def test_a_list_or_a_card_on_its_way_may_not_have_been_read(cards: SentCards) -> None:
     """Though it is the only one, a bare word does not decide it."""
     token = await cards.plan(request())
-    await cards.deliveries.claim_due(1, ["chat"])
+    await cards.deliveries.record_try([token])
     assert await cards.find() == ([(request().id, 1)], False)
     await cards.deliveries.record_sent(token, "v", {}, kind="digest")
     assert await cards.find() == ([(request().id, 1)], False)

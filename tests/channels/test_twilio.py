@@ -114,9 +114,9 @@ class TestSms(ChannelSuite):
         first, second = await rig.ask(1), await rig.ask(2)
         await rig.receive(rig.vendor.write(rig.bo, f"approve {first.code}"))
         assert [len(rig.vendor.reads(who)) for who in (rig.bo, rig.ana)] == [3, 3]
-        raw = rig.vendor.write(rig.bo, f"approve {second.code}")
+        await rig.receiver.take(rig.channel.name, rig.vendor.write(rig.bo, f"approve {second.code}"))
         rig.vendor.trouble = "down"
-        await rig.receive(raw)
+        await rig.process_inbound()
         rig.vendor.trouble, rig.time.ahead = "", timedelta(minutes=11)
         await rig.make_due()
         await rig.dispatch()

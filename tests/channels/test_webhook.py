@@ -106,7 +106,7 @@ class Receiver(Vendor):
 
     def send(self, kind: str, **data: Any) -> InboundRequest:
         """A message of its own."""
-        return self.sign(json.dumps({"type": kind, "data": data}).encode())
+        return self.sign(json.dumps({"type": kind, "timestamp": self.now_said.isoformat(), "data": data}).encode())
 
     def sign(self, body: bytes) -> InboundRequest:
         """Any body."""

@@ -195,9 +195,9 @@ async def test_cards_are_found_by_what_an_answer_names(store: Store) -> None:
     await deliveries.plan([a_card("cy")])
     assert await deliveries.by_vendor("slack", ["", "x" * 900]) == []
     assert await deliveries.by_vendor("slack", []) == []
-    assert await deliveries.list_open("slack", "bo") == [row]
-    assert await deliveries.list_open("slack", "cy") == []
-    assert await deliveries.list_open("mail", "bo") == []
+    assert await deliveries.list_out("slack", "bo", row.changed_at, row.changed_at) == [row]
+    assert await deliveries.list_out("slack", "cy", row.changed_at, row.changed_at) == []
+    assert await deliveries.list_out("mail", "bo", row.changed_at, row.changed_at) == []
     assert await deliveries.by_token(row.token[:25]) is None
     assert await deliveries.by_token(row.token + "a") is None
     assert await deliveries.by_token("\0") is None
@@ -212,7 +212,8 @@ async def test_an_end_closes_what_is_out_and_drops_the_rest(store: Store) -> Non
     ended = a_request(state="denied", decided_name="Bo")
     assert await deliveries.end("main.s.t.c1.1", 1, ended) == 3
     assert await deliveries.end("main.s.t.c1.1", 1, a_request(state="approved")) == 0
-    assert await deliveries.list_open("slack", "bo") == []
+    later = row.changed_at + timedelta(hours=1)
+    assert await deliveries.list_out("slack", "bo", later, later) == []
     assert await deliveries.claim_due(9, ON) == []
     (closing,) = await deliveries.claim_to_close(9, ON)
     assert (closing.token, closing.request.decided_name, closing.attempts) == (row.token, "Bo", 1)

@@ -103,7 +103,7 @@ class Pigeon(Channel):
             token, _, verdict = event.get("data", "").partition(" ")
             said = {"token": token, "verdict": verdict or None, "text": event.get("text", "")}
             about = {"identity": event["from"], "vendor_ids": event.get("below", "").split()}
-            given = {"key": event["id"], "where": {"to": event["from"]}} | about | said
+            given = {"key": event["id"], "said_at": event["at"], "where": {"to": event["from"]}} | about | said
             return InboundBatch(actions=(InboundAction.model_validate(given),))
         except (ValidationError, KeyError):
             raise Malformed("not what a pigeon brings") from None

@@ -113,6 +113,14 @@ TEXTS: Final[Mapping[str, str]] = {
     "reply.which": "Mehrere Anfragen warten auf Ihre Antwort, also wurde nichts entschieden. Welche meinen Sie?",
     "reply.sender": "Die E-Mail nennt {sender} als Absender; von dort darf nicht für {person} geantwortet werden. Antworten "
     "Sie von Ihrem eigenen Konto, oder tragen Sie {sender} als Vertretung von {person} ein.",
+    "reply.before": (
+        "Sie haben das geschrieben, bevor die Anfrage bei Ihnen ankam. Es wurde nichts entschieden. Lesen "
+        "Sie die Anfrage und antworten Sie noch einmal."
+    ),
+    "reply.untimed": (
+        "Es ist nicht bekannt, wann Sie das geschrieben haben. Es wurde nichts entschieden. Antworten Sie "
+        "direkt auf die Nachricht mit der Anfrage oder öffnen Sie sie."
+    ),
     "reply.stranger": "Unter dieser Adresse ist hier niemand bekannt, also kann von ihr aus nichts beantwortet werden.",
     "reply.unseen": "Nichts wurde entschieden: Hier haben nicht alle Werte Platz. Öffnen Sie es, lesen Sie alles und genehmigen Sie es dort.",
     "reply.link_only": "Dies lässt sich nur beantworten, wenn Sie angemeldet sind; also wurde nichts entschieden.",

@@ -105,6 +105,13 @@ TEXTS: Final[Mapping[str, str]] = {
     "reply.which": "Several requests wait for your answer, so nothing was decided. Which one do you mean?",
     "reply.sender": "The mail names {sender} as its sender, who may not answer for {person}. Answer "
     "from your own account, or add {sender} to the delegations of {person}.",
+    "reply.before": (
+        "You wrote this before the request reached you, so nothing was decided. Read the request and answer again."
+    ),
+    "reply.untimed": (
+        "It is not known when you wrote this, so nothing was decided. Reply to the message with the request, "
+        "or open it."
+    ),
     "reply.stranger": "Nobody here is known by this address, so nothing can be answered from it.",
     "reply.unseen": (
         "Nothing was decided: not every value of it fits here. Open it, read all of it, and approve it there."

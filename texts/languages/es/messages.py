@@ -110,6 +110,14 @@ TEXTS: Final[Mapping[str, str]] = {
     "reply.which": "Varias solicitudes esperan su respuesta, así que no se decidió nada. ¿A cuál se refiere?",
     "reply.sender": "El correo indica {sender} como remitente, que no puede responder por {person}. Responda "
     "desde su propia cuenta o añada {sender} a las delegaciones de {person}.",
+    "reply.before": (
+        "Escribió esto antes de que le llegara la solicitud, así que no se ha decidido nada. Lea la "
+        "solicitud y responda de nuevo."
+    ),
+    "reply.untimed": (
+        "No se sabe cuándo escribió esto, así que no se ha decidido nada. Responda al mensaje con la "
+        "solicitud o ábrala."
+    ),
     "reply.stranger": "Aquí no se conoce a nadie por esta dirección, así que desde ella no se puede responder nada.",
     "reply.unseen": ("No se decidió nada: aquí no caben todos los valores. Ábralo, léalo entero y apruébelo allí."),
     "reply.link_only": "Esto solo se responde con la sesión iniciada, así que no se decidió nada.",

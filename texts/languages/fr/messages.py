@@ -113,6 +113,14 @@ TEXTS: Final[Mapping[str, str]] = {
     "reply.which": "Plusieurs demandes attendent votre réponse, rien n’a donc été décidé. Laquelle voulez-vous dire ?",
     "reply.sender": "L’e-mail indique {sender} comme expéditeur, qui ne peut pas répondre pour {person}. Répondez "
     "depuis votre propre compte ou ajoutez {sender} aux délégations de {person}.",
+    "reply.before": (
+        "Vous avez écrit ceci avant de recevoir la demande, donc rien n’a été décidé. Lisez la demande et "
+        "répondez de nouveau."
+    ),
+    "reply.untimed": (
+        "On ne sait pas quand vous avez écrit ceci, donc rien n’a été décidé. Répondez au message qui "
+        "contient la demande, ou ouvrez-la."
+    ),
     "reply.stranger": "Personne n’est connu ici à cette adresse, on ne peut donc rien répondre depuis elle.",
     "reply.unseen": (
         "Rien n’a été décidé : toutes les valeurs ne tiennent pas ici. Ouvrez-le, lisez tout et approuvez-le là."

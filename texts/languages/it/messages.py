@@ -110,6 +110,14 @@ TEXTS: Final[Mapping[str, str]] = {
     "reply.which": "Più richieste attendono la tua risposta, quindi non è stato deciso nulla. Quale intendi?",
     "reply.sender": "L’e-mail indica {sender} come mittente, che non può rispondere per {person}. "
     "Risponda dal suo account o aggiunga {sender} alle deleghe di {person}.",
+    "reply.before": (
+        "Hai scritto questo prima di ricevere la richiesta, quindi non è stato deciso nulla. Leggila e "
+        "rispondi di nuovo."
+    ),
+    "reply.untimed": (
+        "Non si sa quando hai scritto questo, quindi non è stato deciso nulla. Rispondi al messaggio con la "
+        "richiesta oppure aprila."
+    ),
     "reply.stranger": "Qui nessuno è conosciuto con questo indirizzo, quindi da esso non si può rispondere a nulla.",
     "reply.unseen": (
         "Non è stato deciso nulla: qui non ci stanno tutti i valori. Aprilo, leggilo per intero e approvalo lì."

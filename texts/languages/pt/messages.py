@@ -111,6 +111,12 @@ TEXTS: Final[Mapping[str, str]] = {
     "reply.which": "Vários pedidos esperam a sua resposta, por isso nada foi decidido. A qual deles se refere?",
     "reply.sender": "O e-mail indica {sender} como remetente, que não pode responder por {person}. Responda "
     "da sua própria conta ou acrescente {sender} às delegações de {person}.",
+    "reply.before": (
+        "Escreveu isto antes de o pedido lhe chegar, por isso nada foi decidido. Leia o pedido e responda de novo."
+    ),
+    "reply.untimed": (
+        "Não se sabe quando escreveu isto, por isso nada foi decidido. Responda à mensagem com o pedido ou abra-o."
+    ),
     "reply.stranger": "Aqui ninguém é conhecido por este endereço, por isso a partir dele não se pode responder a nada.",
     "reply.unseen": ("Nada foi decidido: aqui não cabem todos os valores. Abra, leia por inteiro e aprove lá."),
     "reply.link_only": "A isto só se responde com a sessão iniciada, por isso nada foi decidido.",
