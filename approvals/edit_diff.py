@@ -1,12 +1,18 @@
-"""Compares cards before and after an edit: old and new side by side, hidden values never."""
+"""Tells the model what approvers changed of its call and wrote about it; hidden values never.
+
+The changes are those between the cards before and after an edit.
+"""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from signoff.contracts.approval import CardRow
+from signoff.contracts.approval import ApprovalRequest, CardRow
+from signoff.formats.fence import fence_mark
+from signoff.formats.visible_text import one_line
 
 NOTE_CHANGES: Final = 10
 _ABSENT: Final = "nothing"
+_NAME_CHARS: Final = 80
 
 
 class RowChange(NamedTuple):
@@ -47,6 +53,21 @@ def edit_note(before: Sequence[CardRow], after: Sequence[CardRow]) -> str:
     more = len(found) - NOTE_CHANGES
     rest = f"; and {more} more" if more > 0 else ""
     return f"A person changed arguments of this call before it ran: {'; '.join(changes)}{rest}."
+
+
+def remark_note(request: ApprovalRequest | None) -> str:
+    """Return the remarks of those who approved a request, for the model; "" where they gave none."""
+    if request is None or request.state != "approved":
+        return ""
+    approvals = [vote for vote in request.votes if vote.verdict == "approved"]
+    given = [(vote.name or vote.person_id or vote.subject, vote.reason) for vote in approvals]
+    given = given or [(request.decided_name or request.decided_by, request.reason)]
+    return "\n".join(_fence(one_line(name, _NAME_CHARS).text, words.strip()) for name, words in given if words.strip())
+
+
+def _fence(name: str, words: str) -> str:
+    mark = fence_mark(words)
+    return f"[{mark} {name or 'a person'} approved this call and wrote:]\n{words}\n[{mark} end of the person's words]"
 
 
 def _rows_by_name(rows: Sequence[CardRow]) -> dict[str, CardRow]:

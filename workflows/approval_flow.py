@@ -11,7 +11,7 @@ from temporalio import workflow
 
 from signoff.approvals import audit_events, deadlines, identity, machine
 from signoff.approvals.approval_book import read_decision, read_withdrawal
-from signoff.approvals.edit_diff import edit_note
+from signoff.approvals.edit_diff import edit_note, remark_note
 from signoff.approvals.question_reference import request_from_reference
 from signoff.contracts import names
 from signoff.contracts.activity_messages import AnswersTask, Authority, GateDecision, IdentifyTask, StoredAnswers
@@ -103,9 +103,10 @@ class ApprovalFlow:
         return 0 if request is None else request.revision
 
     def note(self, request: ApprovalRequest) -> str:
-        """Writes the note for the model about the changes that people made to its call; "" when they made none."""
+        """Writes the note for the model about the changes and remarks of the approvers; "" when they made none."""
         proposed = self._proposed.get(request.call)
-        return "" if proposed is None else edit_note(proposed, request.card.rows)
+        changes = "" if proposed is None else edit_note(proposed, request.card.rows)
+        return "\n".join(filter(None, (changes, remark_note(request))))
 
     async def ask_about_doubt(
         self, call: CallPart, gate_decision: GateDecision, ticket: int

@@ -7,6 +7,7 @@ from typing import Final
 
 from temporalio import workflow
 
+from signoff.approvals.edit_diff import remark_note
 from signoff.contracts import names
 from signoff.contracts.activity_messages import (
     GateDecision,
@@ -150,8 +151,16 @@ class ExternalRunner:
                 self._permit = self._permit.answer_try(use_refusal("unavailable"))
                 await workflow.wait_condition(lambda: not self._permit.tried_by)
                 continue
-            self._permit = self._permit.answer_try(_use_reply(reply))
+            self._permit = self._permit.answer_try(_use_reply(self._with_remark(call, reply)))
             return reply
+
+    def _with_remark(self, call: CallPart, reply: ToolReply) -> ToolReply:
+        """Adds the approvers' remarks to the permit that the agent is handed."""
+        remark = remark_note(self._state.book.get(self._state.approval_id(call.call)))
+        if reply.used is None or not remark:
+            return reply
+        note = "\n".join(filter(None, (reply.used.note, remark)))
+        return reply.model_copy(update={"used": reply.used.model_copy(update={"note": note})})
 
     async def _is_wished(self, until: datetime) -> bool:
         """Returns whether somebody wants to use the permit, once they do; False once nobody may any more."""

@@ -165,7 +165,7 @@ def _waiting_facts(request: ApprovalRequest, public_url: str) -> dict[str, Any]:
 def _call(outcome: CallOutcome) -> dict[str, Any]:
     found = {"tool": outcome.tool, "type": outcome.type, "code": outcome.code}
     if outcome.denied is None:
-        return found
+        return {**found, "note": outcome.note} if outcome.note else found
     return {**found, "source": outcome.denied.source, "reason": outcome.denied.reason}
 
 

@@ -101,7 +101,7 @@ class AccessTaskView:
 
     def _display(self) -> dict[str, str]:
         if self.status == "approved":
-            return {"title": "Approved"}
+            return {"title": "Approved", **({"description": self.answer.note} if self.answer.note else {})}
         if self.approval is not None:
             args = json.dumps(self.approval.args, ensure_ascii=False)[:_SHOWN_CHARS]
             words = f"approved with other arguments alone; ask anew with these: {args}"

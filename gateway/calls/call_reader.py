@@ -178,9 +178,11 @@ async def _answer(deps: GatewayDeps, turn: ExternalTurn, view: TurnView, asked: 
     if found is None or (asked is not None and asked.request.state == "pending"):
         return base if asked is None else base.model_copy(update=_asked_facts(asked))
     if found.state in ("running", "used"):
-        # What people changed of a call that Signoff runs its turn tells beside the result.
-        is_edited = found.state == "running" and asked is not None and asked.request.edited_by != ""
-        if not is_edited and (done := await find_success(deps, turn)) is not None:
+        # The turn alone tells the changes and remarks of the approvers of a call that Signoff runs.
+        is_noted = (
+            found.state == "running" and asked is not None and bool(asked.request.edited_by or asked.request.reason)
+        )
+        if not is_noted and (done := await find_success(deps, turn)) is not None:
             return await answer_outcome(deps, turn, done, asked)
         return base.model_copy(update={"state": found.state})
     if found.state == "permitted":

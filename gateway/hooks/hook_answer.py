@@ -17,12 +17,13 @@ def allow(host: HookHost, event: HookBody, permit: CallAnswer) -> HookAnswer:
     changed = args != event.tool_input
     if event.hook_event_name == "PermissionRequest":
         return _decide(event, {"behavior": "allow", **({"updatedInput": args} if changed else {})})
-    if not changed:
+    if not changed and not permit.note:
         # Codex takes no bare yes: it would count the hook as failed. Without an answer it goes on by its own rules.
         return SILENT if host == "codex" else _permit(event, "allow")
-    note = (
-        permit.note or f"{permit.edited_by or 'Somebody'} changed the arguments before approving; it runs with those."
-    )
+    if not changed and host != "codex":
+        return _permit(event, "allow", additionalContext=permit.note)
+    editor = f"{permit.edited_by or 'Somebody'} changed the arguments before approving; it runs with those."
+    note = "\n".join(filter(None, (editor if changed else "", permit.note)))
     return _permit(event, "allow", updatedInput=args, additionalContext=note)
 
 

@@ -52,6 +52,16 @@ def test_changed_arguments_run_in_the_place_of_the_others(host: HookHost) -> Non
     assert found["additionalContext"].startswith("Ana changed the arguments")
 
 
+@pytest.mark.parametrize("host", ["claude-code", "codex"])
+def test_remark_of_an_approver_is_context_for_the_model(host: HookHost) -> None:
+    found = allow(host, GATE, call("used", args=ARGS, note="tell the customer first"))["hookSpecificOutput"]
+    assert (found["permissionDecision"], found["additionalContext"]) == ("allow", "tell the customer first")
+    changed = allow(host, GATE, call("used", args=EDITED, edited_by="Ana", note="tell the customer first"))
+    words = changed["hookSpecificOutput"]["additionalContext"]
+    assert "Ana changed" in words
+    assert words.endswith("tell the customer first")
+
+
 def test_codex_cannot_change_arguments_as_it_asks_for_permission() -> None:
     """It would pass over such an answer, and ask at the terminal."""
     assert [can_edit(host, each) for host in ("codex", "claude-code") for each in (GATE, PERMISSION)] == [

@@ -119,6 +119,18 @@ async def test_a_held_call_runs_as_it_was_approved(hooks: Callable[..., Any], mo
     assert (ended["state"], ended["code"], ended["result"]) == ("ended", "execution_failed", "Exit code 3\noops")
 
 
+async def test_remark_of_an_approver_reaches_the_model_of_a_held_call(
+    hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, held = hooks(), Held(monkeypatch, 1)
+    asked = asyncio.create_task(session.decision("rm -rf build", "toolu_1"))
+    await held.all()
+    await session.agent.decide(await session.waiting(), reason="tell the customer first")
+    answer = await asked
+    assert answer["permissionDecision"] == "allow"
+    assert "\ntell the customer first\n" in answer["additionalContext"]
+
+
 async def test_fifty_equal_hooks_at_once_are_one_question(
     hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
