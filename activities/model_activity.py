@@ -35,7 +35,7 @@ from signoff.contracts.message import CallPart, Message, Part, TextPart, words_o
 from signoff.contracts.turn import ResponsePart
 from signoff.formats.stack_trace import trace_without_words
 from signoff.registry.actor import Actor, instructions_hash
-from signoff.registry.gates.call_parts import call_parts, parse_arguments
+from signoff.registry.gates.call_parts import call_parts, parse_arguments, parse_call
 from signoff.registry.respond_form import RespondPayload
 from signoff.registry.results.tool_result import render_value
 from signoff.store.completions import Completions, KeptReply
@@ -259,7 +259,7 @@ class ModelActivity:
         for index, proposed in enumerate(kept, 1):
             if proposed.tool == names.RESPOND:
                 call = call_id(task.completion, index)
-                args, malformed, _ = parse_arguments(proposed.args)
+                args, malformed, _ = parse_call(proposed)
                 form = self._deps.catalog.respond(task.ctx.actor)
                 parsed = malformed or form.parse(args, task.ctx.extra.get("data"))
                 if isinstance(parsed, str):
@@ -294,6 +294,11 @@ async def _complete_or_retry(driver: Driver, request: CompletionRequest) -> Comp
     second = await _ask_once(driver, request)
     if _is_empty(second):
         # Taken for an answer, it would end the turn as `complete`, with nothing said and nothing done.
+        if second.cut:
+            raise ModelRefused(
+                "the model's answer was cut twice at its length before any words or call; ask for less, or raise "
+                "`max_tokens` in the actor's `model_settings`"
+            )
         raise ModelRefused("the model answered twice with nothing, neither words nor a call; ask again, or say more")
     return dataclasses.replace(second, usage=first.usage + second.usage)
 

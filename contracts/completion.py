@@ -36,6 +36,8 @@ class ProposedCall:
     """The parsed object, or the raw text when it does not parse."""
     provider_call: str = ""
     """The provider's id of the call."""
+    cut: bool = False
+    """Whether the provider cut the answer at its length, perhaps within these arguments."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class Completion:
     """The tokens that it took."""
     provider: bytes | None = None
     """The library's own serialised response, opaque to Signoff."""
+    cut: bool = False
+    """Whether the provider cut the answer at its length."""
 
 
 class Driver(Protocol):

@@ -2,9 +2,12 @@
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from signoff.contracts.limits import MAX_DEPTH, MAX_INTEGER, MAX_NAME_CHARS, MAX_PATHS_CHARS, MAX_VALUES
+
+SEND_IN_PARTS: Final = "split them over several calls, or name a file or record that holds them"
+"""What helps where arguments are too many or too large."""
 
 
 def bounds_problem(value: Any) -> str:
@@ -35,6 +38,12 @@ def bounds_problem(value: Any) -> str:
         elif why := _odd_scalar(item):
             return why
     return ""
+
+
+def bounds_remedy(why: str) -> str:
+    """Return what the sender can do about a problem of `bounds_problem`."""
+    is_size = why.startswith(("more than", "names that lead"))
+    return SEND_IN_PARTS if is_size else "send it as a string or leave it out"
 
 
 def _children(item: dict[str, Any] | list[Any] | tuple[Any, ...]) -> Iterator[tuple[Any, int]]:

@@ -4,8 +4,9 @@ Imported only when an actor names such a model: the library takes a second to lo
 """
 
 import json
+import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -44,6 +45,7 @@ from signoff.contracts.message import TextPart as Words
 from signoff.contracts.turn import TokenUsage
 from signoff.formats.nearest_name import did_you_mean
 from signoff.formats.read_only import writable_copy
+from signoff.formats.visible_text import one_line
 from signoff.registry.extras import EXTRAS
 
 LIBRARY: Final = "pydantic-ai"
@@ -54,6 +56,8 @@ MAX_TOKENS: Final = 4_096
 _VARIABLE: Final = re.compile(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)`")
 # 408 (RFC 9110), 425 (RFC 8470) and 429 (RFC 6585) mean just that; with 409 OpenAI tells of a lock, and its own
 # client tries again as well.
+_WORDS_CHARS: Final = 300
+_log = logging.getLogger("signoff.activities")
 _TRY_AGAIN: Final = (408, 409, 425, 429)
 
 
@@ -96,16 +100,21 @@ def to_library(request: CompletionRequest) -> list[ModelMessage]:
 
 def from_library(response: ModelResponse) -> Completion:
     """Converts the library's response, with the original kept beside it."""
+    cut = response.finish_reason == "length"
     calls = tuple(
-        ProposedCall(tool=part.tool_name, args=part.args, provider_call=part.tool_call_id)
+        ProposedCall(tool=part.tool_name, args=part.args, provider_call=part.tool_call_id, cut=cut)
         for part in response.parts
         if isinstance(part, ToolCallPart)
     )
     text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
+    refusal = (response.provider_details or {}).get("refusal")
     usage = TokenUsage(
         input_tokens=response.usage.input_tokens, output_tokens=response.usage.output_tokens, cost=_cost(response)
     )
-    return Completion(text=text, calls=calls, usage=usage, provider=_pack(response))
+    if not text and not calls and isinstance(refusal, str) and refusal:
+        # The response has no part with these words: later requests are built from our own.
+        return Completion(text=refusal, usage=usage, cut=cut)
+    return Completion(text=text, calls=calls, usage=usage, provider=_pack(response), cut=cut)
 
 
 def _find(name: str) -> Model:
@@ -135,6 +144,8 @@ def _unusable(name: str, message: str) -> str:
 def _translate_error(error: Exception, model: Model) -> ModelUnavailable | ModelRefused | ConfigError:
     if isinstance(error, ModelHTTPError):
         message = f"the model's provider answered {error.status_code}"
+        # Only here: the words may quote the conversation, which no history may hold in plain text.
+        _log.warning("%s: %s", message, one_line(_provider_words(error.body), _WORDS_CHARS).text)
         if error.status_code == 404:
             return ModelRefused(f"{message} at {_address(model)}: {_not_found(model)}", status=404)
         if error.status_code in _TRY_AGAIN or error.status_code >= 500:
@@ -150,6 +161,12 @@ def _translate_error(error: Exception, model: Model) -> ModelUnavailable | Model
     if isinstance(error, UserError):
         return ConfigError(_sentence(error))
     return ModelRefused(f"the model's provider refused ({type(error).__name__})")
+
+
+def _provider_words(body: object) -> str:
+    """Return the message in a provider's error, else all of it."""
+    inner = body.get("error", body) if isinstance(body, Mapping) else body
+    return str(inner.get("message", inner) if isinstance(inner, Mapping) else inner)
 
 
 def _address(model: Model) -> str:

@@ -18,7 +18,7 @@ from signoff.contracts.person import Person
 from signoff.contracts.requests import CallBody, TurnBody
 from signoff.contracts.turn import TurnInput
 from signoff.engine.call_client import CallClient
-from signoff.formats.bounds import bounds_problem
+from signoff.formats.bounds import SEND_IN_PARTS, bounds_problem, bounds_remedy
 from signoff.formats.durations import seconds
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
@@ -335,13 +335,15 @@ def _span(name: str, given: str | float) -> float:
 
 def _arguments(body: CallBody) -> dict[str, object]:
     if why := bounds_problem(body.args):
-        raise BadRequest(f"`args` cannot be taken: {why}; send less, or send it as a string")
+        raise BadRequest(f"`args` cannot be taken: {why}; {bounds_remedy(why)}")
     try:
         size = len(canonical_json(body.args))
     except NotCanonical:
         raise BadRequest("`args` hold a number or text that JSON cannot carry safely; send it as a string") from None
     if size > ARGUMENTS_BYTES:
         raise BadRequest(
-            f"`args` are larger than {ARGUMENTS_BYTES // KIB} KiB; send less", status=413, code="too_large"
+            f"`args` are larger than {ARGUMENTS_BYTES // KIB} KiB; {SEND_IN_PARTS}",
+            status=413,
+            code="too_large",
         )
     return dict(body.args)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from signoff.contracts.canonical_json import NotCanonical, canonical_json
 from signoff.contracts.limits import ARGUMENTS_BYTES, KIB
 from signoff.contracts.message import CallPart
-from signoff.formats.bounds import bounds_problem
+from signoff.formats.bounds import SEND_IN_PARTS, bounds_problem, bounds_remedy
 from signoff.formats.json_schema import SchemaProblem
 from signoff.formats.nearest_name import cut_text, quote_name
 from signoff.registry.hooks import Correction
@@ -45,13 +45,13 @@ def shape_problem(call: CallPart, args: Any) -> str:
     # Bounds before bytes: they are counted without recursion and stop at the first value that is too many.
     why = bounds_problem(args)
     if why:
-        return f"the arguments hold {why}; send it as a string or leave it out"
+        return f"the arguments hold {why}; {bounds_remedy(why)}"
     try:
         size = len(canonical_json(args))
     except NotCanonical:
         return "the arguments hold a number or text that JSON cannot carry safely; send it as a string"
     if size > ARGUMENTS_BYTES:
-        return f"the arguments are larger than {ARGUMENTS_BYTES // KIB} KiB; send less"
+        return f"the arguments are larger than {ARGUMENTS_BYTES // KIB} KiB; {SEND_IN_PARTS}"
     return ""
 
 

@@ -14,10 +14,11 @@ from signoff.contracts.limits import (
     CALLS_PER_COMPLETION,
 )
 from signoff.contracts.message import CallPart
-from signoff.formats.bounds import bounds_problem
+from signoff.formats.bounds import SEND_IN_PARTS, bounds_problem, bounds_remedy
 from signoff.registry.results.tool_result import render_value
 
 _NAME_CHARS = 200
+_NOT_JSON = "the arguments are not valid JSON; send one JSON object"
 
 
 def call_parts(proposed: Sequence[ProposedCall], completion: int) -> tuple[CallPart, ...]:
@@ -27,7 +28,7 @@ def call_parts(proposed: Sequence[ProposedCall], completion: int) -> tuple[CallP
     parts: list[CallPart] = []
     budget = CALLS_BYTES_PER_COMPLETION
     for index, each in enumerate(proposed[:CALLS_KEPT_PER_COMPLETION], 1):
-        args, malformed, size = parse_arguments(each.args)
+        args, malformed, size = parse_call(each)
         surplus = index > CALLS_PER_COMPLETION or size > budget
         part = CallPart(
             call=call_id(completion, index),
@@ -43,6 +44,14 @@ def call_parts(proposed: Sequence[ProposedCall], completion: int) -> tuple[CallP
     return tuple(parts)
 
 
+def parse_call(proposed: ProposedCall) -> tuple[dict[str, Any], str, int]:
+    """Return a call's arguments object, why it is none, and its size in bytes of JSON."""
+    args, malformed, size = parse_arguments(proposed.args)
+    if malformed == _NOT_JSON and proposed.cut:
+        malformed = "your answer was cut at its greatest length, within these arguments; send less in one call"
+    return args, malformed, size
+
+
 def parse_arguments(raw: Any) -> tuple[dict[str, Any], str, int]:
     """Returns the arguments object, why it is none, and its size in bytes of JSON."""
     if isinstance(raw, str):
@@ -50,15 +59,15 @@ def parse_arguments(raw: Any) -> tuple[dict[str, Any], str, int]:
             raw = json.loads(raw) if raw.strip() else {}
         except (ValueError, RecursionError):
             # `json` recurses: brackets within brackets, a thousandfold, are no ValueError.
-            return {}, "the arguments are not valid JSON; send one JSON object", 0
+            return {}, _NOT_JSON, 0
     if raw is None:
         raw = {}
     if not isinstance(raw, dict):
         return {}, "the arguments are not a JSON object", 0
     why = bounds_problem(raw)
     if why:
-        return {}, f"the arguments hold {why}; send it as a string or leave it out", 0
+        return {}, f"the arguments hold {why}; {bounds_remedy(why)}", 0
     size = len(json.dumps(raw, ensure_ascii=False, separators=(",", ":")).encode())
     if size > ARGUMENTS_BYTES:
-        return {}, f"the arguments are {size} bytes, at most {ARGUMENTS_BYTES} are taken", 0
+        return {}, f"the arguments are {size} bytes, at most {ARGUMENTS_BYTES} are taken; {SEND_IN_PARTS}", 0
     return raw, "", size

@@ -28,6 +28,7 @@ from signoff.contracts.limits import (
 )
 from signoff.contracts.message import CallPart, Message, TextPart, user_message
 from signoff.contracts.turn import TokenUsage
+from signoff.formats.bounds import SEND_IN_PARTS
 from signoff.registry.actor import Actor, instructions_hash
 from signoff.registry.gates.call_parts import parse_arguments
 from signoff.store.content_store import keep, load, to_content
@@ -200,7 +201,9 @@ async def test_arguments_are_measured_in_bytes(store: Store, over: int) -> None:
     chars_left = ARGUMENTS_BYTES - len('{"a":""}')
     args = {"a": "é" * (chars_left // 2) + "x" * (chars_left % 2 + over)}
     part = parts(await asked(store, calls(("pay", args))))[0]
-    assert part.malformed == (f"the arguments are {ARGUMENTS_BYTES + 1} bytes, at most 65536 are taken" if over else "")
+    assert part.malformed == (
+        f"the arguments are {ARGUMENTS_BYTES + 1} bytes, at most 65536 are taken; {SEND_IN_PARTS}" if over else ""
+    )
     assert await load(store, part.args) == ({} if over else args)
 
 

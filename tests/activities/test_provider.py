@@ -29,6 +29,7 @@ from signoff.contracts.turn import TurnInput
 from signoff.engine.turn_client import TurnClient
 from signoff.keys.secrets import SecretProvider
 from signoff.registry.actor import Actor
+from signoff.registry.gates.call_parts import call_parts
 from signoff.registry.respond_form import respond_form
 from signoff.store.store import Store
 from signoff.temporal.embedded_server import free_port
@@ -290,6 +291,38 @@ async def test_a_whole_turn_over_a_real_provider(
     assert "too expensive" in str(result.parts[0].content.inline)
     assert ledger.rows == []
     assert (result.usage.input_tokens, result.completions) == (22, 2)
+
+
+async def test_a_refusal_is_the_answers_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = completion()
+    refused["choices"][0]["message"] |= {"content": None, "refusal": "I can't help with that."}
+    async with serving(Vendor(lambda _: (200, refused, {})), monkeypatch):
+        answer = await ProviderModel(MODEL).complete(asked(user_message("hi")))
+    assert (answer.text, answer.calls, answer.provider) == ("I can't help with that.", (), None)
+
+
+async def test_a_call_in_an_answer_cut_at_its_length_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = completion("", ("pay", {}))
+    cut["choices"][0]["finish_reason"] = "length"
+    cut["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] = '{"amount": 100, "to": "No'
+    async with serving(Vendor(lambda _: (200, cut, {})), monkeypatch):
+        answer = await ProviderModel(MODEL).complete(asked(user_message("hi")))
+    [part] = call_parts(answer.calls, 1)
+    assert part.malformed == (
+        "your answer was cut at its greatest length, within these arguments; send less in one call"
+    )
+
+
+async def test_a_providers_400_is_logged_with_its_words(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The error that reaches the history has none of them."""
+    vendor = Vendor(lambda _: (400, {"error": {"message": "Invalid value for 'messages[4]'"}}, {}))
+    async with serving(vendor, monkeypatch):
+        with pytest.raises(ModelRefused) as refused:
+            await ProviderModel(MODEL).complete(asked(user_message("hi")))
+    assert "Invalid value for 'messages[4]'" in caplog.text
+    assert "messages[4]" not in str(refused.value)
 
 
 async def test_a_turn_whose_model_repeats_an_id_completes(

@@ -51,3 +51,9 @@ def test_calls_beyond_the_limits_are_surplus_and_at_last_left_out() -> None:
     sized = call_parts([*proposed(large, fitting + 1), *proposed({})], 1)
     assert [part.surplus for part in sized] == [False] * fitting + [True, False]
     assert sized[fitting].args.inline == {}
+
+
+@pytest.mark.parametrize("args", [{"rows": [1] * 2_001}, {"text": "x" * 70_000}])
+def test_too_many_or_too_large_arguments_name_a_way_round(args: dict[str, Any]) -> None:
+    [part] = call_parts([ProposedCall(tool="write", args=args)], 1)
+    assert part.malformed.endswith("; split them over several calls, or name a file or record that holds them")

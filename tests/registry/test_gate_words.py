@@ -20,6 +20,7 @@ from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.content import Content
 from signoff.contracts.limits import ARGUMENTS_BYTES, MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS
 from signoff.contracts.message import CallPart
+from signoff.formats.bounds import SEND_IN_PARTS
 from signoff.formats.json_schema import SchemaProblem
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
@@ -70,7 +71,10 @@ def action(args: Any, tool: str = "book_flight") -> str:
             {"n": 2**53},
             "the arguments hold an integer outside ±(2^53-1); send it as a string or leave it out",
         ),
-        ({"a": "x" * (ARGUMENTS_BYTES - 7)}, "the arguments are larger than 64 KiB; send less"),
+        (
+            {"a": "x" * (ARGUMENTS_BYTES - 7)},
+            f"the arguments are larger than 64 KiB; {SEND_IN_PARTS}",
+        ),
     ],
 )
 def test_shape(args: Any, message: str) -> None:
