@@ -60,7 +60,7 @@ def tool_context_of(
         idempotency_key=key,
         approval_decision="approved" if permit.kind == "approved" else None,
         approval_reason=last.reason if last else "",
-        decided_by=last.subject if last else "",
+        decided_by=", ".join(dict.fromkeys(each.subject for each in permit.decisions)),
         attempt=activity.info().attempt,
         result_budget_chars=budget_chars,
         route=ctx.route,

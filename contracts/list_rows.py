@@ -50,6 +50,8 @@ class WaitingCard(FrozenModel):
 class TurnRow(FrozenModel):
     """One turn of a list."""
 
+    id: str
+    """`<tenant>.<session>.<turn>`, as the answer to the start has it."""
     tenant: str
     """The tenant."""
     session: str

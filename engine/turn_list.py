@@ -258,6 +258,7 @@ def _row_without_memo(row: WorkflowExecution) -> TurnRow | None:
         return None
     shown_as = row.typed_search_attributes
     return TurnRow(
+        id=".".join(key),
         tenant=key.tenant,
         session=key.session,
         turn=key.turn,

@@ -38,7 +38,7 @@ class ToolContext:
     approval_reason: str = ""
     """The reason that the last who decided gave."""
     decided_by: str = ""
-    """Who decided last."""
+    """The ids of everybody who decided, joined by `, `."""
     attempt: int = 1
     """Which attempt this is, from 1."""
     result_budget_chars: int = RESULT_CHARS_PER_BATCH

@@ -134,7 +134,7 @@ async def test_an_approved_call_knows_its_decision(store: Store) -> None:
             idempotency_key=permit.digest,
             approval_decision="approved",
             approval_reason="ok",
-            decided_by="ana",
+            decided_by="approver, ana",
             attempt=3,
             result_budget_chars=77,
             route="billing",

@@ -149,7 +149,7 @@ async def test_turns_are_listed_and_filtered(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     turn = approval.split(".")[2]
     listed = (await gateway.http.get("/v1/turns", params={"state": "suspended", "actor": "desk", "limit": 500})).json()
-    assert turn in [row["turn"] for row in listed["turns"]]
+    assert approval.rpartition(".c")[0] in [row["id"] for row in listed["turns"]]
     others = (await gateway.http.get("/v1/turns", params={"actor": "other"})).json()
     assert turn not in [row["turn"] for row in others["turns"]]
 
