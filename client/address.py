@@ -1,5 +1,6 @@
 """Where the gateway is that a program here means, and with which token it speaks to it."""
 
+import hashlib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -46,6 +47,19 @@ def find_gateway(url: str | None = None, *, token: str = "") -> str:
         message = f"`{found}` is not https: anybody on the way could read the token in {TOKEN_VARIABLE}"
         raise ConfigError(message, field="url")
     return found
+
+
+def meant_installation(url: str | None = None, *, token: str = "") -> str:
+    """Return the installation whose gateway a program here means; "" where an address or a token names the gateway."""
+    named = any(os.environ.get(ENV_PREFIX + name) for name in ("PUBLIC_URL", "HOST", "PORT"))
+    if url or token or named or _setting("public_url", _settings_file()):
+        return ""
+    return installation_name(find_state_dir())
+
+
+def installation_name(state_dir: Path) -> str:
+    """Return the name of the installation that keeps its state in this directory, without the path itself."""
+    return hashlib.sha256(os.fsencode(state_dir.resolve())).hexdigest()[:32]
 
 
 def find_state_dir() -> Path:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ValidationError
 
-from signoff.client.address import find_gateway, find_token
+from signoff.client.address import find_gateway, find_token, meant_installation
 from signoff.client.transport import Transport
 from signoff.client.turn_handle import TurnHandle
 from signoff.contracts.approval import ApprovalRequest
@@ -48,7 +48,12 @@ class Client:
         Raises `ConfigError` for an address or a token that cannot be one, and for a token on plain HTTP.
         """
         secret = find_token(token)
-        self._transport = Transport(find_gateway(url, token=secret), secret, f"{agent}/{VERSION}")
+        self._transport = Transport(
+            find_gateway(url, token=secret),
+            secret,
+            f"{agent}/{VERSION}",
+            installation=meant_installation(url, token=secret),
+        )
 
     @classmethod
     async def connect(cls, url: str | None = None, token: str | None = None) -> Self:
@@ -56,6 +61,7 @@ class Client:
 
         Without `url` it is SIGNOFF_PUBLIC_URL, or made of SIGNOFF_HOST and SIGNOFF_PORT, or the same in `signoff.toml`,
         or the `signoff dev` that runs in this folder, else http://127.0.0.1:8300. Without `token` it is SIGNOFF_TOKEN.
+        The gateway of another project refuses a program that named no address and no token.
         With a token `signoff.toml` names this machine alone. Raises as the class says, and `ConfigError`.
         """
         client = cls(url, token)

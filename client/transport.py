@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from signoff.contracts.errors import Conflict, NotFound, Refused, ServerUnavailable
-from signoff.contracts.names import TOKEN_VARIABLE
+from signoff.contracts.names import INSTALLATION_HEADER, TOKEN_VARIABLE
 from signoff.contracts.receipt import Receipt
 from signoff.formats.web_address import is_loopback
 
@@ -22,16 +22,20 @@ T = TypeVar("T", bound=BaseModel)
 class Transport:
     """Sends requests to the gateway at `url`, with a personal token if there is one.
 
+    `installation` is the only one whose gateway may answer, "" for any.
+
     All methods raise `ServerUnavailable` where no gateway answers, or what answers is none, and `NotFound`, `Conflict`
     or `Refused` with what the gateway says.
     """
 
-    def __init__(self, url: str, token: str, agent: str) -> None:
+    def __init__(self, url: str, token: str, agent: str, *, installation: str = "") -> None:
         self.url = url
         # What programs and terminals are told is English.
         headers = {"accept-language": "en", "user-agent": agent} | (
             {"authorization": f"Bearer {token}"} if token else {}
         )
+        if installation:
+            headers[INSTALLATION_HEADER] = installation
         self._http = httpx2.AsyncClient(
             base_url=url,
             headers=headers,

@@ -87,6 +87,8 @@ DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8300
 TOKEN_VARIABLE: Final = "SIGNOFF_TOKEN"
 """Where the client finds a personal token."""
+INSTALLATION_HEADER: Final = "signoff-installation"
+"""Names the installation that a client without an address means."""
 TERMINAL_AGENT: Final = "signoff-cli"
 """What the commands of a terminal call themselves in `User-Agent`."""
 RUNNING_FILE: Final = "running.json"

@@ -12,6 +12,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from signoff.client.address import installation_name
+from signoff.contracts.names import INSTALLATION_HEADER
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.responses import Fault
 from signoff.formats.web_address import is_loopback_host
@@ -66,6 +68,9 @@ class RequestGuard:
         self._app = app
         self._names = OwnNames(settings.host, settings.public_url, origins)
         self._public = settings.public_url
+        self._state_dir = settings.state_dir.resolve()
+        # With a sign-in the token says whose gateway is meant.
+        self._installation = installation_name(self._state_dir) if settings.profile == "development" else ""
         self._this_machine_alone = settings.profile == "development" and not settings.unsafe_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,6 +95,9 @@ class RequestGuard:
     def _refusal(self, method: str, path: str, headers: Headers) -> tuple[int, str, str] | None:
         if not self._names.has_host(headers):
             return 421, "foreign_host", "this gateway does not answer under that name; see the setting `public_url`"
+        meant = headers.get(INSTALLATION_HEADER, "")
+        if meant and self._installation and meant != self._installation:
+            return 421, "other_installation", self._other_project()
         if "transfer-encoding" in headers:
             # h11 parses each chunk in Python, however small: a stranger's cost us seconds (`connection_limit.py`).
             return 411, "length", "say how long the body is: `Content-Length`, and no `Transfer-Encoding`"
@@ -109,6 +117,13 @@ class RequestGuard:
         if path.startswith((API, PEERS, MCP, ACCESS, AAP)) and kind != "application/json" and not is_bare:
             return 415, "content_type", "send JSON, with the header `Content-Type: application/json`"
         return None
+
+    def _other_project(self) -> str:
+        return (
+            f"the gateway at {self._public} belongs to the project with its state in `{self._state_dir}`, not to this "
+            "directory: run the command in that project's directory, run `signoff dev` here with another SIGNOFF_PORT, "
+            f"or set SIGNOFF_PUBLIC_URL={self._public} to use that project from here"
+        )
 
 
 def _is_on_this_machine(scope: Scope) -> bool:

@@ -297,6 +297,33 @@ async def test_no_gateway(
     assert (frozen.code, answered.code) == (0, 0)
 
 
+@pytest.mark.failure("the gateway at ... belongs to the project with its state in ...")
+async def test_command_in_another_directory_is_refused_by_the_gateway_of_another_project(
+    cli: Cli,
+    clean_env: pytest.MonkeyPatch,
+    cli_server: ServerHandle,
+    task_queue: str,
+    failure: Failure,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    clean_env.setenv("SIGNOFF_STORE_URL", f"sqlite:///{Path.cwd()}/signoff.db")
+    async with gateway_alone(clean_env, cli_server, task_queue), worker_alone(cli_server, task_queue):
+        url, own = load_settings().public_url, Path.cwd()
+        approval = str((await waiting_request(cli, "pay 2000"))["id"])
+        elsewhere = tmp_path_factory.mktemp("elsewhere")
+        for folder in (own, elsewhere):
+            (folder / "signoff.toml").write_text(f"port = {urlsplit(url).port}", encoding="utf-8")
+        with clean_env.context() as there:
+            there.delenv("SIGNOFF_PORT")
+            assert approval in (await cli("inbox", "--json")).out
+            there.chdir(elsewhere)
+            for command in (("inbox",), ("approve", approval), ("ask", "--no-wait", "look")):
+                failure.assert_seen(assert_one_sentence(await cli(*command)))
+            failure.follow("Run the command in the project's directory", "SIGNOFF_PUBLIC_URL")
+            there.setenv("SIGNOFF_PUBLIC_URL", url)
+            assert approval in (await cli("inbox", "--json")).out
+
+
 @contextlib.asynccontextmanager
 async def production_gateway(
     cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, site: Site
