@@ -349,6 +349,34 @@ class ChannelSuite:
         assert rig.request(request.id).state == "denied"
 
     @play_scenario
+    async def test_a_card_with_cut_values_takes_no_approval(self, rig: ChannelRig) -> None:
+        """A card that the channel cut for want of room is approved elsewhere: `draws_whole` has to say so."""
+        self._answers(rig)
+        for number, rows in enumerate((12, 40), 1):
+            args = {f"argument_{row}": f"{row}:" + "x" * 480 for row in range(rows)}
+            request = await rig.ask(number, args=args)
+            card = rig.card(rig.bo, show_code(request.code))
+            if all(value in card.text for value in args.values()):
+                continue
+            answers = [rig.vendor.write(rig.bo, f"approve {show_code(request.code)}")] if rig.vendor.writes else []
+            # A strict vendor knows no press of a button that the card does not have.
+            with contextlib.suppress(KeyError):
+                answers.append(rig.vendor.press(card, rig.bo, "approved"))
+            await rig.receive(*answers)
+            assert rig.request(request.id).votes == ()
+            assert text("reply.unseen", "en") in rig.text_read_by(rig.bo)
+
+    @play_scenario
+    async def test_two_answers_in_a_row_decide_each_their_own_card(self, rig: ChannelRig) -> None:
+        """Two requests wait, and both answers arrive before either is read."""
+        self._answers(rig)
+        first, second = await rig.ask(1), await rig.ask(2)
+        denied = rig.vendor.press(rig.card(rig.bo, show_code(first.code)), rig.bo, "denied", "no")
+        approved = rig.vendor.press(rig.card(rig.bo, show_code(second.code)), rig.bo, "approved")
+        await rig.receive(denied, approved)
+        assert (rig.request(first.id).state, rig.request(second.id).state) == ("denied", "approved")
+
+    @play_scenario
     async def test_one_of_two_is_counted_and_told_so(self, rig: ChannelRig) -> None:
         """It still waits for the other."""
         self._answers(rig)

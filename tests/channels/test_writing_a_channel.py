@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from documents import ROOT, page
 
+from signoff.channels.base import Channel
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import ChannelReply, ClosedCard, InboundBatch, InboundRequest, OutboundCard, SentCard
 from signoff.registry.import_reference import extend_path
@@ -147,6 +148,62 @@ class English(pigeon.Pigeon):  # type: ignore[misc]
         return sent
 
 
+class Overdrawn(pigeon.Pigeon):  # type: ignore[misc]
+    """Leaves out how much room its cards have."""
+
+    draws_whole = Channel.draws_whole
+
+
+class Undated(pigeon.Pigeon):  # type: ignore[misc]
+    """Leaves out when people wrote."""
+
+    def parse(self, raw: InboundRequest) -> InboundBatch:
+        """Without the vendor's time."""
+        received = super().parse(raw)
+        actions = tuple(each.model_copy(update={"said_at": None}) for each in received.actions)
+        return dataclasses.replace(received, actions=actions)
+
+
+class Arriving(pigeon.Pigeon):  # type: ignore[misc]
+    """Takes the arrival of words for the time at which they were written."""
+
+    def parse(self, raw: InboundRequest) -> InboundBatch:
+        """The time of the request."""
+        received = super().parse(raw)
+        actions = tuple(each.model_copy(update={"said_at": raw.at}) for each in received.actions)
+        return dataclasses.replace(received, actions=actions)
+
+
+class Adrift(pigeon.Pigeon):  # type: ignore[misc]
+    """Drops the message below which people write."""
+
+    def parse(self, raw: InboundRequest) -> InboundBatch:
+        """The token of a button, too."""
+        received = super().parse(raw)
+        actions = tuple(each.model_copy(update={"vendor_ids": (), "token": ""}) for each in received.actions)
+        return dataclasses.replace(received, actions=actions)
+
+
+class Regressing(pigeon.Pigeon):  # type: ignore[misc]
+    """Reports every state as delivered."""
+
+    def parse(self, raw: InboundRequest) -> InboundBatch:
+        """Whatever the vendor says."""
+        received = super().parse(raw)
+        statuses = tuple(each.model_copy(update={"state": "delivered"}) for each in received.statuses)
+        return dataclasses.replace(received, statuses=statuses)
+
+
+class Wordless(pigeon.Pigeon):  # type: ignore[misc]
+    """Drops the reason beside a button."""
+
+    def parse(self, raw: InboundRequest) -> InboundBatch:
+        """No text."""
+        received = super().parse(raw)
+        actions = tuple(each.model_copy(update={"text": ""}) if each.verdict else each for each in received.actions)
+        return dataclasses.replace(received, actions=actions)
+
+
 @pytest.mark.parametrize(
     ("broken", "test"),
     [
@@ -169,6 +226,15 @@ class English(pigeon.Pigeon):  # type: ignore[misc]
         (Hopeful, "test_a_vendor_that_is_busy_is_left_alone_as_long_as_it_says"),
         (Pushing, "test_a_vendor_that_is_busy_is_left_alone_as_long_as_it_says"),
         (English, "test_people_are_told_in_their_language"),
+        (Overdrawn, "test_a_card_with_cut_values_takes_no_approval"),
+        (Undated, "test_a_bare_yes_with_two_open_asks_which"),
+        (Arriving, "test_words_about_an_earlier_request_approve_no_later_one"),
+        (Arriving, "test_words_written_before_the_card_are_asked_back"),
+        (Arriving, "test_a_late_code_approves_the_revision_that_it_was_written_about"),
+        (Arriving, "test_words_of_an_implausible_time_are_asked_back"),
+        (Adrift, "test_two_answers_in_a_row_decide_each_their_own_card"),
+        (Regressing, "test_what_a_vendor_tells_of_a_card_never_leads_back"),
+        (Wordless, "test_a_no_denies_and_its_reason_is_kept"),
     ],
 )
 def test_the_suite_fails_a_channel_that_leaves_something_out(
