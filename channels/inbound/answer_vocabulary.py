@@ -215,9 +215,9 @@ TOWARDS: Final[Mapping[str, str]] = {
 """What may stand between a decision and a code."""
 OBJECTS: Final[Mapping[str, str]] = {"en": "it, this, that, them", "de": "das, es, sie"}
 """What may follow the verb of a request's effect: `book it`."""
-FIRM: Final[Mapping[str, str]] = {"en": "nope", "de": "nein, nee, nö", "fr": "non", "it": "no"}
+FIRM: Final[Mapping[str, str]] = {"en": "nope", "de": "nein, nee", "fr": "non"}
 """Denials that no word behind them turns into something else, as `no problem` does."""
-REASONED: Final[Mapping[str, str]] = {"en": "no too, no already"}
+REASONED: Final[Mapping[str, str]] = {"en": "no too, no already", "it": "no troppo, no già"}
 """Denials with the first word of their reason."""
 ALIASES: Final[Mapping[str, str]] = {"no": "nb", "nn": "nb"}
 NOT_ENGLISH: Final[Mapping[str, frozenset[str]]] = {

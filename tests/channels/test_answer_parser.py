@@ -540,3 +540,9 @@ def test_condition_order_or_doubt_beside_an_approval_is_asked_back(text: str) ->
 def test_words_that_people_write_to_bots_are_read(text: str, verdict: str | None) -> None:
     sender = AnswerSender("de" if "nein" in text else "en", effects={"K7Q2FM": "Pay 300 EUR to Nordwind"})
     assert parse_answer(text, sender).verdict == verdict
+
+
+@pytest.mark.parametrize("locale", ["en", "de", "fr", "es", "it", "pt"])
+def test_idiom_that_begins_with_no_is_no_denial(locale: str) -> None:
+    for text in ("alright, no big deal - I will look at it", "no brainer", "no objections from my side", "no rush"):
+        assert parse_answer(text, AnswerSender(locale)).verdict is None
