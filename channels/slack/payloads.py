@@ -16,6 +16,10 @@ from signoff.channels.vendor_time import time_from_seconds
 
 _FORM: Final = "application/x-www-form-urlencoded"
 _TOKEN_CHARS: Final = 32
+_WRITTEN: Final = ("", "file_share", "me_message", "thread_broadcast")
+"""The subtypes of messages that a person writes."""
+_TO_US: Final = ("im", "mpim")
+"""The conversations in which the app takes part: with one person, or with several."""
 
 
 def read_payload(raw: InboundRequest) -> InboundBatch:
@@ -44,10 +48,16 @@ def event(body: Mapping[str, Any]) -> InboundBatch:
         return InboundBatch(body=_text(body, "challenge").encode())
     inner = _map(body, "event")
     # What the app says comes back as an event, and we would answer ourselves; edits and removals have a subtype.
-    ours = "bot_id" in inner or "subtype" in inner or inner.get("channel_type") != "im"
+    ours = "bot_id" in inner or _text(inner, "subtype") not in _WRITTEN or inner.get("channel_type") not in _TO_US
     if body.get("type") != "event_callback" or inner.get("type") != "message" or ours:
         return InboundBatch()
     channel, thread = _text(inner, "channel"), _text(inner, "thread_ts")
+    # The condition may be in the picture or in the forwarded message. In a group the words are said to others too.
+    group = inner.get("channel_type") != "im"
+    unclear = "group" if group else "attachment" if inner.get("files") or inner.get("attachments") else ""
+    # Without a thread, only the writer sees the reply.
+    where = {"channel": channel, "user": _text(inner, "user")}
+    where |= {} if group else {"thread": thread or _text(inner, "ts")}
     return InboundBatch(
         actions=(
             InboundAction(
@@ -58,7 +68,8 @@ def event(body: Mapping[str, Any]) -> InboundBatch:
                 vendor_ids=(f"{channel}:{thread}",) if thread else (),
                 text=written_text(inner),
                 said_at=time_from_seconds(inner.get("ts")),
-                where={"channel": channel, "user": _text(inner, "user"), "thread": thread or _text(inner, "ts")},
+                unclear=unclear,
+                where=where,
             ),
         )
     )

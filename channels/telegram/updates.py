@@ -13,6 +13,11 @@ from signoff.channels.vendor_time import time_from_seconds
 ALLOWED: Final = ("message", "callback_query")
 """The kinds of update that are asked for."""
 _ELSEWHERE: Final = "elsewhere"
+_CONTENT: Final = (
+    *("text", "animation", "audio", "contact", "dice", "document", "game", "location", "photo", "poll", "sticker"),
+    *("story", "venue", "video", "video_note", "voice"),
+)
+"""What people send; all other messages are Telegram's own, such as that one was pinned."""
 _ENTITIES: Final = 100
 """Telegram sends at most so many of a message."""
 _MARKS: Final[Mapping[str, tuple[str, str]]] = {
@@ -64,11 +69,15 @@ def _press(query: Mapping[str, Any]) -> InboundBatch:
 
 def _parse_message(message: Mapping[str, Any]) -> InboundBatch:
     """Reads words to the bot alone: what is said in a group, or passed on, is said to others."""
-    words = message.get("text")
-    passed_on = "forward_origin" in message or "forward_date" in message
     private = _map(message, "chat").get("type") == "private"
-    if not isinstance(words, str) or not private or passed_on or _map(message, "from").get("is_bot") is True:
+    content = next((kind for kind in _CONTENT if kind in message), "")
+    if not content or not private or _map(message, "from").get("is_bot") is True:
         return InboundBatch()
+    # Others wrote what is passed on or comes via a bot. A picture or voice may hold the condition.
+    foreign = any(name in message for name in ("forward_origin", "forward_date", "via_bot"))
+    found = message.get("text")
+    whole = isinstance(found, str) and not foreign
+    words = found if isinstance(found, str) and whole else ""
     who, chat = _number(_map(message, "from"), "id"), _number(_map(message, "chat"), "id")
     number = _number(message, "message_id")
     return _one(
@@ -79,6 +88,7 @@ def _parse_message(message: Mapping[str, Any]) -> InboundBatch:
             vendor_ids=_about(message, chat),
             # A command is sent by touching it wherever it stands, also in what a model wrote.
             text="" if words.startswith("/") else _mark(words, message.get("entities")),
+            unclear="" if whole else "attachment",
             said_at=time_from_seconds(message.get("date")),
             where={"chat": chat, "message": number},
         )

@@ -261,3 +261,20 @@ _PRESS = {
     "user": {"id": "UBO", "team_id": "T1"},
     "actions": [{"action_id": "signoff.approve", "value": "t", "action_ts": "1.1"}],
 }
+
+
+@pytest.mark.parametrize(
+    ("more", "unclear"),
+    [
+        ({"subtype": "thread_broadcast", "thread_ts": "1.0"}, ""),
+        ({"subtype": "me_message"}, ""),
+        ({"subtype": "file_share", "files": [{"id": "F1"}]}, "attachment"),
+        ({"attachments": [{"is_share": True, "text": "but only below 100"}]}, "attachment"),
+        ({"channel_type": "mpim"}, "group"),
+    ],
+)
+def test_message_is_read_only_if_its_text_is_whole_and_never_dropped(more: dict[str, Any], unclear: str) -> None:
+    inner = {"type": "message", "channel_type": "im", "channel": "D1", "user": "U1", "text": "yes", "ts": "2.0", **more}
+    (action,) = event({"type": "event_callback", "team_id": "T1", "event_id": "E1", "event": inner}).actions
+    assert (action.text, action.unclear) == ("yes", unclear)
+    assert ("thread" in action.where) == (unclear != "group")

@@ -18,6 +18,7 @@ from signoff.channels.envelopes import ChannelReply, ClosedCard, InboundBatch, I
 from signoff.channels.telegram.bot import TelegramBot
 from signoff.channels.telegram.cards import ALERT_UNITS, TEXT_UNITS, cut_words, read_button
 from signoff.channels.telegram.telegram import Telegram
+from signoff.channels.telegram.updates import read_update
 from signoff.contracts.errors import ConfigError, StoreUnavailable
 from signoff.keys.secrets import SecretProvider
 from signoff.testing.channels import ChannelSuite, play_scenario
@@ -414,3 +415,33 @@ class Listener(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """As a log would show it."""
         self.lines.append(f"{record.getMessage()} {record.exc_info}")
+
+
+@pytest.mark.parametrize(
+    ("more", "unclear"),
+    [
+        ({"text": "yes"}, ""),
+        ({"voice": {"file_id": "v"}}, "attachment"),
+        ({"photo": [], "caption": "yes"}, "attachment"),
+        ({"sticker": {"emoji": "👍"}}, "attachment"),
+        ({"text": "yes", "via_bot": {"id": 9}}, "attachment"),
+        ({"text": "yes", "forward_date": 1}, "attachment"),
+    ],
+)
+def test_message_without_whole_text_of_its_own_is_asked_back(more: dict[str, Any], unclear: str) -> None:
+    message = {"message_id": 5, "date": 1, "chat": {"id": 7, "type": "private"}, "from": {"id": 7}, **more}
+    body = json.dumps({"update_id": 1, "message": message}).encode()
+    (action,) = read_update(InboundRequest(body, {"content-type": "application/json"})).actions
+    assert (action.text, action.unclear) == ("" if unclear else "yes", unclear)
+
+
+def test_service_message_says_nothing() -> None:
+    message = {
+        "message_id": 5,
+        "date": 1,
+        "chat": {"id": 7, "type": "private"},
+        "from": {"id": 7},
+        "pinned_message": {},
+    }
+    body = json.dumps({"update_id": 1, "message": message}).encode()
+    assert read_update(InboundRequest(body, {"content-type": "application/json"})) == InboundBatch()
