@@ -133,8 +133,8 @@ def describe_place(path: Iterable[str | int]) -> str:
     return dotted_path(part if isinstance(part, int) else quote_name(part)[1:-1] for part in path)
 
 
-def _problems(error: ValidationError) -> Iterator[SchemaProblem]:
-    path: tuple[str | int, ...] = tuple(error.absolute_path)
+def _problems(error: ValidationError, within: tuple[str | int, ...] = ()) -> Iterator[SchemaProblem]:
+    path: tuple[str | int, ...] = tuple(error.absolute_path)[len(within) :]
     given: Any = error.instance
     expected: Any = error.validator_value
     keyword = str(error.validator)
@@ -147,8 +147,38 @@ def _problems(error: ValidationError) -> Iterator[SchemaProblem]:
         # A model may send any number of names; three are enough to see what is wrong.
         unknown = [name for name in given if name not in known]
         yield from (SchemaProblem(describe_place((*path, name)), _unknown(name, known)) for name in unknown[:3])
+    elif keyword in {"anyOf", "oneOf"} and not _names_types(expected):
+        yield SchemaProblem(describe_place(path), f"{_message(keyword, ())}; {_nearest_branch(error)}")
     else:
         yield SchemaProblem(describe_place(path), _message(keyword, expected))
+
+
+def _names_types(branches: Any) -> bool:
+    return all(isinstance(each, Mapping) and set(each) <= {"type", "title"} and "type" in each for each in branches)
+
+
+def _nearest_branch(error: ValidationError) -> str:
+    """Return which branch of a union the data are nearest to, and its first problem."""
+    branches: dict[int, list[ValidationError]] = {}
+    for each in error.context or ():
+        branches.setdefault(int(each.relative_schema_path[0]), []).append(each)
+    if not branches:
+        return "it fits more than one branch, and must fit one"
+    at, found = min(branches.items(), key=lambda branch: (_distance(branch[1]), branch[0]))
+    # The places within the data are said by the problem around it.
+    first = next(_problems(found[0], within=tuple(error.absolute_path)))
+    what = f"`{first.path}` {first.message}" if first.path else first.message
+    written: Any = error.validator_value
+    title = written[at].get("title") if isinstance(written[at], Mapping) else None
+    name = quote_name(title) if isinstance(title, str) else str(at + 1)
+    return f"nearest is branch {name}: {what}"
+
+
+def _distance(errors: list[ValidationError]) -> tuple[int, int, int]:
+    """Return how far data are from a branch: of another type, of another kind by a fixed value, in how many places."""
+    is_other_type = any(each.validator == "type" and not each.relative_path for each in errors)
+    is_other_kind = any(each.validator in ("const", "enum") for each in errors)
+    return int(is_other_type), int(is_other_kind), len(errors)
 
 
 def _unknown(name: str, known: list[str]) -> str:
@@ -169,7 +199,7 @@ def _message(keyword: str, expected: Any) -> str:
         return f"must be of type {_types(expected)}"
     if keyword == "enum":
         return f"must be one of {', '.join(f'`{value}`' for value in expected[:20])}"
-    if keyword in {"anyOf", "oneOf"} and all(set(each) <= {"type", "title"} and "type" in each for each in expected):
+    if keyword in {"anyOf", "oneOf"} and expected:
         return f"must be of type {' or '.join(_types(each['type']) for each in expected)}"
     return f"does not meet `{keyword}` of the schema"
 

@@ -101,7 +101,7 @@ def read_fields(
         is_null = is_null and (_same(sent, field.shown) or not field.is_null)
         try:
             if is_null and not _same(sent, field.shown):
-                raise ValueError("is marked as null and changed; choose one of the two")
+                raise ValueError("is marked as null and changed, choose one of the two")
             value = None if is_null else _value(field, _lines(sent))
         except ValueError as error:
             typed.append(replace(field, shown=sent, problem=str(error)))

@@ -273,6 +273,6 @@ def test_a_box_of_the_form_makes_a_field_null() -> None:
     form = {field.key: field.shown for field in fields} | {name.null_key: "null"}
     assert read_fields(fields, form, args, None).args == {"name": None, "id": "k"}
     typed = read_fields(fields, form | {name.key: "y"}, args, None)
-    assert problem_words(typed) == "`name` is marked as null and changed; choose one of the two"
+    assert problem_words(typed) == "`name` is marked as null and changed, choose one of the two"
     empty = fields_of({"name": None}, NULLABLE)
     assert read_fields(empty, {name.key: "y", name.null_key: "null"}, {"name": None}, None).args == {"name": "y"}

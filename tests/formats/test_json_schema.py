@@ -109,3 +109,40 @@ def test_every_whole_number_of_cents_is_a_multiple_of_one_cent() -> None:
     problem = [("amount", "must be a multiple of 0.01")]
     assert [schema.check({"amount": amount}) for amount in (1.005, 19.999, 1e-9)] == [problem] * 3
     assert [schema.check({"amount": amount}) for amount in (0, -4.02, 600.03, 10_001.12, 1e300)] == [[]] * 5
+
+
+UNION = {
+    "type": "object",
+    "properties": {
+        "to": {
+            "oneOf": [
+                {"title": "Card", "type": "object", "properties": {"kind": {"const": "card"}}, "required": ["number"]},
+                {
+                    "type": "object",
+                    "properties": {"kind": {"const": "bank"}, "iban": {"type": "string", "minLength": 5}},
+                    "required": ["kind", "iban"],
+                },
+                {"type": "string", "minLength": 3},
+            ]
+        }
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"kind": "card"}, "nearest is branch `Card`: `number` is required"),
+        ({"kind": "bank", "iban": "x"}, "nearest is branch 2: `iban` must have at least 5 characters"),
+        ("x", "nearest is branch 3: must have at least 3 characters"),
+    ],
+)
+def test_a_misfit_of_a_union_names_the_nearest_branch(value: Any, words: str) -> None:
+    problems = compile_schema(UNION).check({"to": value})
+    assert problems == [("to", f"does not meet `oneOf` of the schema; {words}")]
+
+
+def test_data_that_fit_several_branches_of_one_of_are_told_so() -> None:
+    schema = {"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}
+    [problem] = compile_schema(schema).check({"a": 1, "b": 2})
+    assert problem.message == "does not meet `oneOf` of the schema; it fits more than one branch, and must fit one"
