@@ -70,7 +70,7 @@ class FakeSlack(Vendor):
         self.refused: list[str] = []
         self.socket_url = ""
         self._numbers = iter(range(1, 1_000_000))
-        self._triggers: dict[str, float] = {}
+        self._triggers: dict[str, tuple[float, str]] = {}
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -121,7 +121,7 @@ class FakeSlack(Vendor):
         """Returns a button of a card. What it opens, it opens for three seconds."""
         number = next(self._numbers)
         trigger = f"trigger.{number}"
-        self._triggers[trigger] = self.clock().timestamp()
+        self._triggers[trigger] = (self.clock().timestamp(), identity)
         message = next(each for each in self.messages if each.token == card.token)
         channel = _conversation(_identity(message.user))
         return self.interaction(
@@ -234,12 +234,12 @@ class FakeSlack(Vendor):
         view = body["view"]
         # Gone with its first use.
         opened = self._triggers.pop(body["trigger_id"], None)
-        if opened is None or self.clock().timestamp() - opened > TRIGGER_SECONDS:
+        if opened is None or self.clock().timestamp() - opened[0] > TRIGGER_SECONDS:
             return self._no("expired_trigger_id")
         titles = [view[name]["text"] for name in ("title", "submit", "close")]
         if any(not 0 < len(each) <= _LIMITS["title"] for each in titles) or len(view["private_metadata"]) > 3_000:
             return self._no("invalid_arguments")
-        self.windows.append(dict(view))
+        self.windows.append({**view, "user": opened[1]})
         return JSONResponse({"ok": True, "view": {"id": f"V{next(self._numbers)}"}})
 
     async def _respond(self, request: Request) -> Response:
@@ -320,6 +320,8 @@ def _words(blocks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for block in blocks:
         if block["type"] in ("header", "section"):
             yield block["text"]["text"]
+        if block["type"] == "input":
+            yield block["label"]["text"]
         for element in block.get("elements", ()):
             yield f"[{element['text']['text']}] {element.get('url', '')}".strip()
 

@@ -32,7 +32,6 @@ from signoff.channels.slack.errors import ERRORS
 from signoff.channels.slack.payloads import event, interaction, read_payload
 from signoff.channels.vendor_http import VendorHttp
 from signoff.contracts.errors import ConfigError, StoreUnavailable
-from signoff.texts.catalogue import ENGLISH
 
 _STAMP, _SIGNATURE = "x-slack-request-timestamp", "x-slack-signature"
 _SECONDS: Final = 10.0
@@ -93,7 +92,7 @@ class Slack(Channel):
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
         """See `Channel`. Whoever pressed Deny is asked for the reason, in a window that Slack opens for 3 seconds."""
-        if where.get("trigger_id") and reply.receipt is None and await self._asked_why(where):
+        if where.get("trigger_id") and reply.receipt is None and await self._asked_why(where, reply.language):
             return
         content = {"text": escape(reply.text), "mrkdwn": False}
         if await self._respond(str(where.get("response_url", "")), content):
@@ -183,10 +182,10 @@ class Slack(Channel):
             return False
         return True
 
-    async def _asked_why(self, where: Mapping[str, Any]) -> bool:
+    async def _asked_why(self, where: Mapping[str, Any], language: str) -> bool:
         """Returns whether the window is open; too late, it is said in words how to deny."""
         opened_for = {"channel": where.get("channel", "")}
-        view = reason_view(str(where["token"]), opened_for, ENGLISH)
+        view = reason_view(str(where["token"]), opened_for, language)
         try:
             await self._call("views.open", {"trigger_id": where["trigger_id"], "view": view})
         except NotDelivered as error:

@@ -5,6 +5,7 @@ import dataclasses
 import json
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +19,11 @@ from signoff.channels.envelopes import InboundBatch, InboundRequest
 from signoff.channels.slack.payloads import event, interaction, read_payload
 from signoff.channels.slack.slack import Slack
 from signoff.contracts.errors import ConfigError, StoreUnavailable
-from signoff.testing.channels import ChannelSuite, play_scenario
+from signoff.testing.channels import ChannelSuite, open_rig, play_scenario
 from signoff.testing.fake_slack import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, FakeSlack, fake_slack
 from signoff.testing.rig import ChannelRig
 from signoff.testing.vendor import Vendor
+from signoff.texts.catalogue import text
 
 
 def slack(at: datetime, **options: Any) -> Slack:
@@ -77,6 +79,7 @@ class TestSlack(ChannelSuite):
         card = rig.card(rig.bo)
         await rig.receive(vendor.press_request(card, rig.bo, "signoff.deny"))
         assert rig.decisions.answers == []
+        assert text("button.why", "en") in rig.text_read_by(rig.bo)
         view = vendor.windows[0]
         View(**{name: value for name, value in view.items() if name != "user"}).validate_json()
         assert json.loads(view["private_metadata"])["token"] == card.token
@@ -278,3 +281,15 @@ def test_message_is_read_only_if_its_text_is_whole_and_never_dropped(more: dict[
     (action,) = event({"type": "event_callback", "team_id": "T1", "event_id": "E1", "event": inner}).actions
     assert (action.text, action.unclear) == ("yes", unclear)
     assert ("thread" in action.where) == (unclear != "group")
+
+
+def test_denial_window_speaks_the_language_of_the_person(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with open_rig(TestSlack(), tmp_path, "de") as rig:
+            vendor = rig.vendor
+            assert isinstance(vendor, FakeSlack)
+            await rig.ask()
+            await rig.receive(vendor.press_request(rig.card(rig.bo), rig.bo, "signoff.deny"))
+            assert text("button.why", "de") in rig.text_read_by(rig.bo)
+
+    asyncio.run(play())
