@@ -22,7 +22,7 @@ from signoff.contracts.limits import PREDICATES_STEPS
 from signoff.contracts.message import CallPart
 from signoff.people.directory import Directory
 from signoff.policypool import ask_rules
-from signoff.registry.gates.grant_match import GrantMatcher, is_personal
+from signoff.registry.gates.grant_match import GrantMatcher
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.store.content_store import load
 from signoff.store.grants import Grants
@@ -112,7 +112,7 @@ class GrantUse:
         if not sure or not await ask_rules(may_block, self._rules.applies, grant, ctx, found, args, people):
             return False
         given = await self._find_proof(grant)
-        if given is None or (is_personal(grant, ctx) and not _is_of_asker(given[0], ctx, people)):
+        if given is None or (self._rules.is_personal(grant, ctx) and not _is_of_asker(given[0], ctx, people)):
             return False
         return grant.verdict == "denied" or self._suffices_today(*given, ctx, found, people)
 

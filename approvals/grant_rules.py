@@ -61,6 +61,7 @@ def scope_of_call(question: Question, wish: GrantRequest, args: Mapping[str, Any
     return GrantScope(
         tenant=question.tenant,
         session=question.session if wish.scope == "session" else "",
+        actor=question.actor,
         tool=question.tool,
         definition=question.definition,
         where=where,

@@ -14,6 +14,8 @@ class GrantScope(FrozenModel):
     """The tenant."""
     session: str = ""
     """The session; "" for every session of the tenant."""
+    actor: str = ""
+    """The actor whose call was answered."""
     tool: str
     """The tool's name."""
     definition: str

@@ -160,6 +160,7 @@ def _grant(row: Row[Any]) -> Grant | None:
             like=GrantScope(
                 tenant=row.tenant,
                 session=row.session,
+                actor=row.actor,
                 tool=row.tool,
                 definition=row.definition,
                 exact=row.exact,

@@ -217,6 +217,7 @@ GRANTS: Final = Table(
     Column("expires_at", BigInteger, nullable=False),
     Column("uses", Integer, nullable=False),
     Column("requester", String(64), nullable=False),
+    Column("actor", Text, nullable=False, server_default=""),
     Column("revoked_by", String(64), nullable=True),
     Column("revoked_at", BigInteger, nullable=True),
     Index("grants_by_tool", "tenant", "tool"),

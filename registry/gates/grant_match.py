@@ -66,7 +66,7 @@ class GrantMatcher:
             return False
         # The definition too: a tool that was changed is not the one that people were asked about.
         here = (like.tenant, like.tool, like.definition) == (ctx.tenant, tool.name, definition_hash(tool))
-        if not here or not _serves(grant, ctx, people):
+        if not here or not self._serves(grant, ctx, people):
             return False
         # Only an approval has to hold today: a remembered denial that is out of date errs on the safe side.
         if grant.verdict == "approved" and not _still_given(grant, ctx, found, policy, people):
@@ -81,6 +81,30 @@ class GrantMatcher:
             return self._predicate(found.tool, grant.like.where).steps(args)
         except ConfigError:
             return 0
+
+    def is_personal(self, grant: Grant, ctx: CallContext) -> bool:
+        """Return whether in `ctx` the grant serves only the person whose call was answered.
+
+        Every grant for a session does. So does every approval for a caller from outside, an external actor or a peer:
+        its approver thought of that agent acting for that person.
+        """
+        return grant.like.session != "" or (grant.verdict == "approved" and self._is_outside(ctx.actor, ctx.channel))
+
+    def _is_outside(self, actor: str, channel: str = "") -> bool:
+        declared = self._catalog.actors.get(actor)
+        return channel == PEER or declared is None or declared.external is not None
+
+    def _serves(self, grant: Grant, ctx: CallContext, people: Directory) -> bool:
+        """Return whether the grant is for the actor, the session and the person of `ctx`."""
+        given_for = grant.like.actor
+        outside = self._is_outside(ctx.actor, ctx.channel) or self._is_outside(given_for)
+        if grant.verdict == "approved" and outside and given_for != ctx.actor:
+            return False
+        if not self.is_personal(grant, ctx):
+            return True
+        # Anyone may name a session, so a grant for one person in it serves no one else.
+        humans = {people.person_id(each, ctx.tenant) for each in (grant.requester, ctx.user.user)}
+        return grant.like.session in ("", ctx.session) and len(humans) == 1
 
     def _like(self, grant: Grant, tool: Tool, args: Mapping[str, Any]) -> bool:
         like = grant.like
@@ -125,24 +149,6 @@ class GrantMatcher:
         if isinstance(found, ConfigError):
             raise found
         return found
-
-
-def _serves(grant: Grant, ctx: CallContext, people: Directory) -> bool:
-    """Returns whether the grant is for the session and the human of `ctx`, or for everybody."""
-    if not is_personal(grant, ctx):
-        return True
-    # A session's name is anybody's to name: what was given for one person in it is nobody else's.
-    humans = {people.person_id(each, ctx.tenant) for each in (grant.requester, ctx.user.user)}
-    return grant.like.session in ("", ctx.session) and len(humans) == 1
-
-
-def is_personal(grant: Grant, ctx: CallContext) -> bool:
-    """Returns whether in `ctx` the grant serves nobody but whose call it was given for.
-
-    So does each that is for a session. And each approval where another agent asks: whoever approved calls of the tenant
-    in advance thought of its own people.
-    """
-    return grant.like.session != "" or (ctx.channel == PEER and grant.verdict == "approved")
 
 
 def _still_given(

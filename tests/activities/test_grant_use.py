@@ -151,6 +151,7 @@ def expected(tool: Tool, deps: WorkerDeps, verdict: Any, wish: GrantRequest, **f
     """What has to lie in the store of the approver's answer to the one call."""
     like = GrantScope(
         tenant="main",
+        actor="desk",
         session="s" if wish.scope == "session" else "",
         tool="pay",
         definition=definition_hash(tool),

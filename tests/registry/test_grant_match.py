@@ -19,6 +19,7 @@ from signoff.contracts.names import PEER
 from signoff.contracts.person import Principal
 from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.registry.actor import ExternalAgent
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.grant_match import GrantMatcher
 from signoff.registry.gates.local_decision import LocalGateDecision
@@ -178,6 +179,7 @@ def grant(found: LocalGateDecision, **fields: Any) -> Grant:
     definition = definition_hash(found.tool)
     like: dict[str, Any] = {
         "tenant": "main",
+        "actor": "desk",
         "tool": found.tool.name,
         "definition": definition,
         "exact": exact_digest(found.tool.name, definition, GOOD),
@@ -334,3 +336,31 @@ def test_the_steps_of_a_grant_are_those_of_its_predicate() -> None:
     assert matcher.steps(grant(found), found, GOOD) == 0
     assert matcher.steps(cheap, found.model_copy(update={"tool": None}), GOOD) == 0
     assert matcher.steps(grant(found, like_where="args.seats < 5.0"), found, GOOD) == 0
+
+
+OWN = an_actor()
+CODER = dataclasses.replace(OWN, name="coder", model="", external=ExternalAgent(acts_for=("user:guest",)))
+ROAMER = dataclasses.replace(CODER, name="roamer")
+
+
+@pytest.mark.parametrize("session", ["", "s"])
+@pytest.mark.parametrize("given_for", ["desk", "coder", "roamer", ""])
+@pytest.mark.parametrize("asking", ["desk", "coder"])
+def test_approval_serves_an_external_actor_only_if_it_was_given_for_that_actor(
+    given_for: str, asking: str, session: str
+) -> None:
+    found = judged()
+    matcher = GrantMatcher(build_catalog(tools=(a_tool(requires_approval=ALLOWED),), actors=(OWN, CODER, ROAMER)))
+    people = FixedDirectory(PEOPLE)
+    approval = grant(found, like_actor=given_for, like_session=session)
+    ctx = pinned(actor=asking)
+    assert matcher.applies(approval, ctx, found, GOOD, people) == (given_for == asking)
+    denial = grant(found, verdict="denied", like_actor=given_for, like_session=session)
+    assert matcher.applies(denial, ctx, found, GOOD, people)
+
+
+def test_approval_for_everyone_serves_an_external_actor_only_in_the_name_of_its_person() -> None:
+    found = judged()
+    matcher = GrantMatcher(build_catalog(tools=(a_tool(requires_approval=ALLOWED),), actors=(OWN, CODER)))
+    approval = grant(found, like_actor="coder", requester="somebody")
+    assert not matcher.applies(approval, pinned(actor="coder"), found, GOOD, FixedDirectory(PEOPLE))
