@@ -3,8 +3,8 @@
 from alembic import op
 from sqlalchemy import Column, Text
 
-revision = "r0029"
-down_revision = "r0028"
+revision = "r0030"
+down_revision = "r0029"
 
 
 def upgrade() -> None:
