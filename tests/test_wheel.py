@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-NOT_INSTALLED = ("bench/", "clients/", "deploy/", "docs/", "examples/", "release/", "src/", "tests/", ".")
+NOT_INSTALLED = ("bench/", "clients/", "deploy/", "docs/", "examples/", "locks/", "release/", "src/", "tests/", ".")
 
 
 def run(*command: str, cwd: Path) -> str:
