@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import DEFAULT_DENIAL, CallOutcome, DenialSource, ToolDenied
+from signoff.contracts.call import CallOutcome, DenialSource, ToolDenied
 from signoff.contracts.content import Content
 from signoff.contracts.turn import Denial
 
@@ -23,7 +23,7 @@ def denied_outcome(request: ApprovalRequest) -> CallOutcome:
         tool=request.tool,
         call_id=request.call,
         decided_by=request.decided_by,
-        reason=request.reason or _REASONS.get(request.state, DEFAULT_DENIAL),
+        reason=request.reason or _REASONS.get(request.state, ""),
         decided_at=request.decided_at,
         level=request.level,
     )
@@ -32,7 +32,7 @@ def denied_outcome(request: ApprovalRequest) -> CallOutcome:
         tool=request.tool,
         code="denied",
         gate="approval",
-        value=Content(inline=refusal.model_dump(mode="json")),
+        value=Content(inline=refusal.for_model()),
         approval_id=request.id,
         decided_by=request.decided_by,
         rule=request.rule,
@@ -55,7 +55,7 @@ def denial_from_request(request: ApprovalRequest, action: str) -> Denial:
 def repeated_outcome(earlier: Denial, call: str, tool: str) -> CallOutcome:
     """Makes the outcome of a call that is the same as one a person denied."""
     denied = repeated_denial(earlier, call, tool)
-    value = Content(inline=denied.model_dump(mode="json"))
+    value = Content(inline=denied.for_model())
     return CallOutcome(call=call, tool=tool, code="denied", gate="approval", value=value, denied=denied)
 
 
@@ -67,7 +67,7 @@ def repeated_denial(earlier: Denial, call: str, tool: str) -> ToolDenied:
         tool=tool,
         call_id=call,
         decided_by=earlier.decided_by,
-        reason=earlier.reason or DEFAULT_DENIAL,
+        reason=earlier.reason,
         decided_at=earlier.decided_at,
         level=earlier.level,
     )

@@ -141,12 +141,19 @@ class ToolDenied(FrozenModel):
     """The call's id."""
     decided_by: str = ""
     """Who denied, or ""."""
-    reason: str = DEFAULT_DENIAL
-    """The reason given."""
+    reason: str = ""
+    """The reason given; "" where a person gave none. The model then reads `DEFAULT_DENIAL`."""
     decided_at: datetime | None = None
     """When it was denied, in UTC."""
     level: str = "user"
     """Who was asked."""
+
+    def for_model(self) -> dict[str, Any]:
+        """Return the denial as the model reads it.
+
+        Only here does a denial without a reason get words, so that no page quotes a person with them.
+        """
+        return {**self.model_dump(mode="json"), "reason": self.reason or DEFAULT_DENIAL}
 
 
 class CallOutcome(FrozenModel):

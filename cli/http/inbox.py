@@ -121,7 +121,7 @@ def approve(
 @app.command()
 def deny(
     names: Names,
-    reason: Annotated[str, typer.Option(help="Why; the agent is told.")],
+    reason: Annotated[str, typer.Option(help="Why; the agent reads it.")] = "",
     remember: Annotated[bool, typer.Option("--remember", help="Deny the next calls like this, too.")] = False,
     where: Where = "",
     lasting: Lasting = "1h",

@@ -163,7 +163,8 @@ def call_line(call: CallView) -> Text:
     if outcome.denied is not None:
         by = clean(request.decided_name or request.decided_by) if request is not None else ""
         who = f" by {by}" if by else f" by {outcome.denied.source}"
-        return line + Text(f"{who}: {clean(outcome.denied.reason)}")
+        why = f": {clean(outcome.denied.reason)}" if outcome.denied.reason else ""
+        return line + Text(f"{who}{why}")
     if outcome.code == "ok":
         # Where the tool has no policy, no rule of anybody's let it run.
         rule = call.rule if request is None and call.rule != REQUIRES_APPROVAL else None

@@ -57,7 +57,8 @@ def refusal_words(call: CallAnswer) -> str:
     match call.state:
         case "denied":
             by = f" by {call.by}" if call.source == "human" and call.by else ""
-            return f"Denied{by}: {call.reason or call.source or 'no reason given'}"
+            without = "no reason given" if call.source in ("", "human") else call.source
+            return f"Denied{by}: {call.reason or without}"
         case "used":
             return "Not run: the permit of this call was used before. Call it again to ask anew."
         case "ended":

@@ -76,7 +76,7 @@ class LocalGateDecision(GateDecision):
             tool=denied.tool,
             code="denied",
             gate=self.gate,
-            value=Content(inline=denied.model_dump(mode="json")),
+            value=Content(inline=denied.for_model()),
             denied=denied,
         )
         return self.model_copy(update={"kind": "settled", "outcome": outcome})

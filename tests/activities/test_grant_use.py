@@ -254,7 +254,7 @@ async def test_a_remembered_denial_ends_the_next_call_and_names_the_first(store:
         tool="pay",
         call_id="c1.1",
         decided_by="approver",
-        reason=reason or DEFAULT_DENIAL,
+        reason=reason,
         decided_at=grant.created_at,
     )
     outcome = CallOutcome(
@@ -262,7 +262,7 @@ async def test_a_remembered_denial_ends_the_next_call_and_names_the_first(store:
         tool="pay",
         code="denied",
         gate="approval",
-        value=Content(inline=json.loads(repeated.model_dump_json())),
+        value=Content(inline={**json.loads(repeated.model_dump_json()), "reason": reason or DEFAULT_DENIAL}),
         rule=REQUIRES_APPROVAL,
         denied=repeated,
     )

@@ -64,7 +64,7 @@ def test_the_model_gets_a_denial_as_the_result_of_its_call() -> None:
 @pytest.mark.parametrize(
     ("state", "source", "reason"),
     [
-        ("denied", "human", "Denied by user."),
+        ("denied", "human", ""),
         ("timed_out", "timeout", "Nobody answered in time."),
         ("cancelled", "cancelled", "The request was withdrawn."),
     ],
@@ -101,12 +101,12 @@ def test_the_same_action_is_denied_again_by_the_same_decision() -> None:
         level="operator",
     )
     silent = denial.model_copy(update={"reason": ""})
-    assert repeated_denial(silent, "c2.1", "pay").reason == "Denied by user."
+    assert repeated_denial(silent, "c2.1", "pay").reason == ""
     assert repeated_outcome(silent, "c2.1", "pay") == CallOutcome(
         call="c2.1",
         tool="pay",
         code="denied",
         gate="approval",
-        value=Content(inline=repeated_denial(silent, "c2.1", "pay").model_dump(mode="json")),
+        value=Content(inline=repeated_denial(silent, "c2.1", "pay").for_model()),
         denied=repeated_denial(silent, "c2.1", "pay"),
     )

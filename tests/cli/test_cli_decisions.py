@@ -72,6 +72,15 @@ async def test_a_denial_reaches_the_agent_with_its_reason(served_cli: Cli) -> No
     assert "Pay 700 EUR to Ana: denied by Approver: too expensive" in shown.out
 
 
+async def test_denial_without_a_reason_quotes_nobody(served_cli: Cli) -> None:
+    card = await waiting_request(served_cli, "pay 700")
+    denied = await served_cli("deny", card["code"])
+    assert (denied.code, denied.out.strip()) == (0, "denied: Pay 700 EUR to Ana")
+    shown = await served_cli("show", card["turn"])
+    assert "Pay 700 EUR to Ana: denied by Approver\n" in shown.out
+    assert "Denied by user" not in shown.out
+
+
 async def test_the_second_answer_is_told_who_was_first(served_cli: Cli) -> None:
     """A decided request stays decided: exit code 1, and the receipt names the first person."""
     card = await waiting_request(served_cli, "pay 800")

@@ -123,7 +123,7 @@ async def test_a_wrong_setting_names_its_variable(
     "command",
     [
         ("inbx",),
-        ("deny", "K7Q-2FM"),
+        ("deny",),
         ("ask",),
         ("turns", "--limit", "0"),
         ("policy", "explain", "pay", "--args", "{"),

@@ -111,7 +111,7 @@ async def test_a_denial_reaches_the_model_as_tool_denied(client: Client, store: 
 
 @pytest.mark.row("B74")
 async def test_a_denial_without_words_has_the_default_reason(client: Client, store: Store, task_queue: str) -> None:
-    """Who gives no reason is quoted with `Denied by user.`."""
+    """The model reads `Denied by user.`; the denial itself quotes nothing that its author did not write."""
     async with running_turns(
         client, store, task_queue, catalog_of([pay_tool(Ledger())]), [calls(PAY), respond("ok")]
     ) as turns:
@@ -120,7 +120,8 @@ async def test_a_denial_without_words_has_the_default_reason(client: Client, sto
         await turns.signoff.decide(no(key, reason=""))
         result = await turns.signoff.result(key)
     assert result.calls[0].denied is not None
-    assert result.calls[0].denied.reason == "Denied by user."
+    assert result.calls[0].denied.reason == ""
+    assert result.calls[0].value.inline["reason"] == "Denied by user."
 
 
 @pytest.mark.row("E60")

@@ -82,6 +82,16 @@ async def test_a_denial_keeps_its_reason(gateway: GatewayRig) -> None:
     assert "Denied by Approver “too <b>expensive</b>”" in talk
 
 
+async def test_denial_without_a_reason_quotes_no_words(gateway: GatewayRig) -> None:
+    approval = await gateway.asked("pay")
+    async with browser(gateway) as page:
+        answer = await send(page, approval, await opened(page, approval), verdict="denied", reason="")
+        talk = words((await page.get(f"/turns/{approval.rsplit('.', 2)[0]}")).text)
+    assert "Denied by Approver (you)" in words(answer.text)
+    assert "“" not in talk.partition("Denied by Approver")[2][:20]
+    assert "Denied by user" not in words(answer.text)
+
+
 async def test_only_a_page_one_opened_decides(gateway: GatewayRig) -> None:
     """Without the page's value, with another request's, another person's or another browser's: nothing."""
     approval, other = await gateway.asked("pay"), await gateway.asked("pay")
