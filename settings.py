@@ -131,6 +131,9 @@ class Settings(BaseSettings):
     """The port the gateway listens on."""
     unsafe_open: bool = False
     """Whether the development profile, which asks for no sign-in, serves other machines as well."""
+    words_hold: float | None = Field(default=None, ge=0, le=60)
+    """Seconds for which an approval in words on a channel waits for later words of its author; 5 in production and 0
+    in development when not given."""
     codec_port: int = Field(default=8301, ge=1, le=65535)
     """The port the codec server listens on, at `host`."""
     codec_url: Annotated[str, AfterValidator(web_address)] = Field(default_factory=_default_codec_url)

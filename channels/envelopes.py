@@ -125,6 +125,11 @@ class InboundAction(FrozenModel):
     where: dict[str, Any] = Field(default_factory=dict)
     """What an answer in the channel needs, as JSON."""
 
+    @property
+    def author(self) -> str:
+        """Return who did it, as the directory spells it."""
+        return self.identity
+
 
 class DeliveryStatus(FrozenModel):
     """What a vendor reports of a card that it took."""
@@ -139,6 +144,11 @@ class DeliveryStatus(FrozenModel):
     """The vendor's code of a failure."""
     message: str = ""
     """What the failure means, in words."""
+
+    @property
+    def author(self) -> str:
+        """Return "": no person wrote a report."""
+        return ""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from signoff.contracts.frozen_model import FrozenModel
 from signoff.store.claim_conditions import insert_new
 from signoff.store.leases import claim_rows, in_seconds
 from signoff.store.store import Store
-from signoff.store.tables import ARRIVALS, time_from_millis
+from signoff.store.tables import ARRIVALS, millis_from_time, time_from_millis
 
 ArrivalKind = Literal["action", "status"]
 ArrivalState = Literal["new", "done", "dropped"]
@@ -32,6 +32,11 @@ class InboundItem(Protocol):
 
     def model_dump_json(self) -> str:
         """Writes all of it as JSON."""
+        ...
+
+    @property
+    def author(self) -> str:
+        """Return the author's identity on the channel; "" for a report of the vendor."""
         ...
 
 
@@ -56,6 +61,8 @@ class InboundRow(FrozenModel):
     """What was noted of it while it is not settled."""
     result: dict[str, Any] | None = None
     """What its processing led to."""
+    speaker: str = ""
+    """A hash of channel and author; "" for a report of the vendor."""
 
 
 class InboundQueue:
@@ -91,6 +98,22 @@ class InboundQueue:
 
         found = await self._store.run(write)
         return dict(about) if not found or found[0].about is None else found[0].about
+
+    async def others_since(self, row: InboundRow) -> list[InboundRow]:
+        """Return the other messages of the same author that arrived with `row` or later, the earliest first."""
+        query = select(ARRIVALS).where(
+            ARRIVALS.c.speaker == row.speaker,
+            ARRIVALS.c.received_at >= millis_from_time(row.received_at),
+            ARRIVALS.c.key != row.key,
+        )
+        if not row.speaker:
+            return []
+        ordered = query.order_by(ARRIVALS.c.received_at, ARRIVALS.c.key)
+        return await self._store.run(lambda connection: _rows(connection.execute(ordered)))
+
+    async def hold(self, key: str, seconds: float) -> None:
+        """Give a claimed arrival back for `seconds`, as if it had never been claimed."""
+        await self._set(key, due_at=in_seconds(seconds), claimed_until=0, attempts=0)
 
     async def finish(self, key: str, result: Mapping[str, Any], *, state: Literal["done", "dropped"] = "done") -> None:
         """Records the result of an arrival, and deletes its body.
@@ -145,6 +168,9 @@ def _new(channel: str, kind: ArrivalKind, arriving: InboundItem) -> dict[str, An
         "channel": channel,
         "kind": kind,
         "body": arriving.model_dump_json(),
+        "speaker": hashlib.sha256(f"{channel}:{arriving.author}".encode(errors="surrogatepass")).hexdigest()
+        if arriving.author
+        else "",
         "claimed_until": 0,
         "attempts": 0,
         "state": "new",
@@ -170,6 +196,7 @@ def _row(row: Row[Any]) -> InboundRow:
         kind=row.kind,
         body=row.body,
         received_at=time_from_millis(row.received_at),
+        speaker=row.speaker,
         attempts=row.attempts,
         state=row.state,
         about=known if row.state == "new" else None,

@@ -305,7 +305,9 @@ ARRIVALS: Final = Table(
     Column("attempts", Integer, nullable=False),
     Column("state", String(8), nullable=False),
     Column("result", Text, nullable=True),
+    Column("speaker", String(64), nullable=False, server_default=""),
     Index("arrivals_due", "state", "due_at"),
+    Index("arrivals_by_speaker", "speaker", "received_at"),
 )
 """What came in by channels, kept before anything is made of it; `state` is `new`, `done` or `dropped`."""
 

@@ -146,11 +146,11 @@ class ChannelRig:
         due = update(DELIVERIES).values(due_at=0, claimed_until=0)
         await self.store.run(lambda connection: connection.execute(due).rowcount)
 
-    async def backdate(self, request: ApprovalRequest) -> None:
-        """Move the cards of a revision back: sent an hour ago, over ten minutes ago if it is over."""
-        hour, over = 3_600_000, 600_000
-        values = {"tried_at": DELIVERIES.c.tried_at - hour, "sent_at": DELIVERIES.c.sent_at - hour}
-        values |= {"created_at": DELIVERIES.c.created_at - hour, "ended_at": DELIVERIES.c.ended_at - over}
+    async def backdate(self, request: ApprovalRequest, minutes: int = 60) -> None:
+        """Move the cards of a revision back: sent so many minutes ago, over ten minutes ago if it is over."""
+        back, over = minutes * 60_000, 600_000
+        values = {"tried_at": DELIVERIES.c.tried_at - back, "sent_at": DELIVERIES.c.sent_at - back}
+        values |= {"created_at": DELIVERIES.c.created_at - back, "ended_at": DELIVERIES.c.ended_at - over}
         of = (DELIVERIES.c.approval == request.id, DELIVERIES.c.revision == request.revision)
         moving = update(DELIVERIES).where(*of).values(values)
         await self.store.run(lambda connection: connection.execute(moving).rowcount)

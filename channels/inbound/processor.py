@@ -21,6 +21,7 @@ from signoff.approvals.confirmation import needs_typing
 from signoff.channels.base import Channel
 from signoff.channels.envelopes import ChannelReply, DeliveryStatus, InboundAction
 from signoff.channels.inbound.answer_parser import AnswerSender, ParsedAnswer, parse_answer
+from signoff.channels.inbound.later_words import HELD, hold_seconds, is_held, later_actions
 from signoff.channels.inbound.message_time import MessageTime, time_of_message
 from signoff.channels.inbound.receiver import Record
 from signoff.channels.inbound.reply_sender import send_reply
@@ -93,6 +94,8 @@ class _Made:
     where: Mapping[str, Any] = field(default_factory=dict)
     state: Literal["done", "dropped"] = "done"
     forgotten: bool = False
+    hold: float = 0.0
+    """Seconds until the arrival is read again, as if for the first time."""
 
 
 class DecisionPort(CodeLookup, Protocol):
@@ -122,7 +125,11 @@ class InboundProcessor:
         decisions: DecisionPort,
         record: Record,
         clock: Clock,
+        *,
+        hold: float = 0.0,
     ) -> None:
+        """`hold` is for how many seconds an approval in words waits for later words of its author."""
+        self._hold = hold
         self._arrivals = InboundQueue(store)
         self._deliveries = DeliveryQueue(store)
         self._footers = Footers(store)
@@ -248,6 +255,8 @@ class InboundProcessor:
             if made.forgotten:
                 # Of a flood not even the key is kept, or the store would grow by whatever anybody sends.
                 await self._arrivals.forget(row.key)
+            elif made.hold:
+                await self._arrivals.hold(row.key, made.hold)
             elif result is not None:
                 await self._arrivals.finish(row.key, result, state=made.state)
             # The sweep passes over what is not settled: without an end here it would lie in the store for ever.
@@ -321,9 +330,13 @@ class InboundProcessor:
             return _Made({"what": "sender", "person": person.id}, reply, _in_words(action.where))
         when = time_of_message(action.said_at, row.received_at)
         answer = _read(action, await self._sender(channel, action, person, when))
+        in_words = answer.verdict == "approved" and action.verdict is None
         if row.about is not None and answer.verdict is not None:
+            asked = read_note(row.about)
+            if in_words and is_held(row.about) and await self._is_taken_back(channel, action, person, asked, row):
+                return self._taken_back(action, person, asked)
             # It may be decided already, and what is open now is not what was open then.
-            return await self._decide(channel, action, person, answer, read_note(row.about), row)
+            return await self._decide(channel, action, person, answer, asked, row)
         denies = answer.verdict == "denied"
         about = await find_target(
             self._deliveries, self._decisions, channel, person, action, answer.code, when, denies=denies
@@ -347,9 +360,45 @@ class InboundProcessor:
             words = f"{why} {text('reply.see', language, link=link)}"
             reply = ChannelReply(text=words, language=language)
             return _Made({"what": "link", "person": person.id}, reply, action.where)
+        if in_words:
+            if await self._is_taken_back(channel, action, person, asked, row):
+                return self._taken_back(action, person, asked)
+            if seconds := hold_seconds(self._hold, request, self._clock()):
+                await self._arrivals.note(row.key, note_of(asked) | {HELD: True})
+                return self._held(action, person, asked, seconds)
         # Noted before it is decided: after a crash in between, the next try must not be about what is shown by then.
         asked = read_note(await self._arrivals.note(row.key, note_of(asked)))
         return await self._decide(channel, action, person, answer, asked, row)
+
+    async def _is_taken_back(
+        self, channel: Channel, action: InboundAction, person: Person, asked: AskedRevision, row: InboundRow
+    ) -> bool:
+        """Return whether later words of an approval's author deny it, or leave it in doubt."""
+        waiting, asked_back = later_actions(row, action, await self._arrivals.others_since(row))
+        for other, written in waiting:
+            when = time_of_message(written.said_at, other.received_at)
+            answer = _read(written, await self._sender(channel, written, person, when))
+            if answer.verdict == "approved":
+                continue
+            about = await find_target(
+                self._deliveries, self._decisions, channel, person, written, answer.code, when, denies=True
+            )
+            named = {each.request.id for each in about.asked}
+            if not named or asked.request.id in named:
+                return True
+        return asked_back
+
+    def _taken_back(self, action: InboundAction, person: Person, asked: AskedRevision) -> _Made:
+        formatter = formatter_for(person, self._clock())
+        words = formatter.text("reply.taken_back", code=show_code(asked.request.code))
+        reply = ChannelReply(text=words, language=formatter.language)
+        return _Made({"what": "taken back", "person": person.id}, reply, _in_words(action.where))
+
+    def _held(self, action: InboundAction, person: Person, asked: AskedRevision, seconds: float) -> _Made:
+        formatter = formatter_for(person, self._clock())
+        code, span = show_code(asked.request.code), formatter.span(seconds)
+        words = formatter.text("reply.held", code=code, span=span)
+        return _Made(None, ChannelReply(text=words, language=formatter.language), _in_words(action.where), hold=seconds)
 
     async def _decide(
         self,

@@ -29,6 +29,7 @@ from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.questions.questions import Questions
 
 LONGEST_PAUSE: Final = 300.0
+WORDS_HOLD: Final = 5.0
 STEADY_SECONDS: Final = 60.0
 """What ran so long is begun again at once when it fails."""
 CLOSE_SECONDS: Final = 5.0
@@ -56,7 +57,16 @@ async def run_channels(
             await asyncio.gather(answers, sweep, return_exceptions=True)
         return
     log = AuditLog(deps.store)
-    processor = InboundProcessor(deps.store, channels, deps.people, DecisionAdapter(deps), log.append, deps.clock)
+    hold = deps.settings.words_hold
+    processor = InboundProcessor(
+        deps.store,
+        channels,
+        deps.people,
+        DecisionAdapter(deps),
+        log.append,
+        deps.clock,
+        hold=(0.0 if deps.development else WORDS_HOLD) if hold is None else hold,
+    )
     receiver = InboundReceiver(deps.store, channels, log.append, deps.clock, processor.wake)
     dispatcher = _dispatcher(deps, channels, rules)
     tasks = [

@@ -64,10 +64,11 @@ class Rig:
         """The time, as it is told."""
         return datetime.now(UTC) + self.ahead
 
-    def another(self) -> InboundProcessor:
+    def another(self, hold: float = 0.0) -> InboundProcessor:
         """One more who hears, as in another process."""
         log = AuditLog(self.store)
-        return InboundProcessor(self.store, self._channels(), self.directory, self.decisions, log.append, self.now)
+        given = (self.store, self._channels(), self.directory, self.decisions, log.append, self.now)
+        return InboundProcessor(*given, hold=hold)
 
     def _channels(self) -> dict[str, RecordingChannel]:
         return {"chat": self.channel}

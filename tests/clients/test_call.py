@@ -159,7 +159,7 @@ async def test_an_error_in_the_block_is_reported_and_goes_on(
 
     await to_thread(fail)
     assert call.text == words
-    assert (await rig.show(call.id))["code"] == code
+    assert (await rig.settled(call.id))["code"] == code
 
 
 async def test_a_block_that_is_left_without_a_result_is_in_doubt(rig: ClientRig) -> None:

@@ -18,6 +18,10 @@ class Something(FrozenModel):
     key: str
     text: str = "yes"
 
+    @property
+    def author(self) -> str:
+        return "ana"
+
 
 async def test_what_is_repeated_is_not_new(store: Store) -> None:
     """Only the first of a kind on a channel counts; the body that stands is the first."""

@@ -21,6 +21,10 @@ class Message(FrozenModel):
 
     key: str
 
+    @property
+    def author(self) -> str:
+        return "ana"
+
 
 async def test_waiting_requests_are_counted_by_tenant_and_age(store: Store) -> None:
     """Those alone that people can still answer: not the settled, nor those whose time is over."""

@@ -111,6 +111,8 @@ TEXTS: Final[Mapping[str, str]] = {
         "Was in denselben Worten unter Ihrem Namen steht, gilt als Ihre Signatur, sobald Sie so geantwortet haben."
     ),
     "reply.which": "Mehrere Anfragen warten auf Ihre Antwort, also wurde nichts entschieden. Welche meinen Sie?",
+    "reply.held": "{code}: Ihre Genehmigung zählt in {span}. Um sie zu stoppen, schreiben Sie vorher „nein“.",
+    "reply.taken_back": "{code}: nicht genehmigt, weil Sie noch einmal geschrieben haben. Antworten Sie erneut zum Genehmigen.",
     "reply.sender": "Die E-Mail nennt {sender} als Absender; von dort darf nicht für {person} geantwortet werden. Antworten "
     "Sie von Ihrem eigenen Konto, oder tragen Sie {sender} als Vertretung von {person} ein.",
     "reply.before": (

@@ -103,6 +103,8 @@ TEXTS: Final[Mapping[str, str]] = {
         "Whatever you write below your name in the same words counts as your signature once you have answered so."
     ),
     "reply.which": "Several requests wait for your answer, so nothing was decided. Which one do you mean?",
+    "reply.held": "{code}: your approval counts in {span}. To stop it, write “no” before then.",
+    "reply.taken_back": "{code}: not approved, because you wrote again. Answer once more to approve.",
     "reply.sender": "The mail names {sender} as its sender, who may not answer for {person}. Answer "
     "from your own account, or add {sender} to the delegations of {person}.",
     "reply.before": (

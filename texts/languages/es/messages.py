@@ -108,6 +108,8 @@ TEXTS: Final[Mapping[str, str]] = {
         "cuanto haya respondido así."
     ),
     "reply.which": "Varias solicitudes esperan su respuesta, así que no se decidió nada. ¿A cuál se refiere?",
+    "reply.held": "{code}: su aprobación cuenta dentro de {span}. Para detenerla, escriba «no» antes.",
+    "reply.taken_back": "{code}: no aprobado, porque usted volvió a escribir. Responda otra vez para aprobar.",
     "reply.sender": "El correo indica {sender} como remitente, que no puede responder por {person}. Responda "
     "desde su propia cuenta o añada {sender} a las delegaciones de {person}.",
     "reply.before": (

@@ -111,6 +111,8 @@ TEXTS: Final[Mapping[str, str]] = {
         "que vous aurez répondu ainsi."
     ),
     "reply.which": "Plusieurs demandes attendent votre réponse, rien n’a donc été décidé. Laquelle voulez-vous dire ?",
+    "reply.held": "{code} : votre approbation compte dans {span}. Pour l’arrêter, écrivez « non » avant.",
+    "reply.taken_back": "{code} : non approuvé, car vous avez écrit de nouveau. Répondez encore une fois pour approuver.",
     "reply.sender": "L’e-mail indique {sender} comme expéditeur, qui ne peut pas répondre pour {person}. Répondez "
     "depuis votre propre compte ou ajoutez {sender} aux délégations de {person}.",
     "reply.before": (

@@ -109,6 +109,8 @@ TEXTS: Final[Mapping[str, str]] = {
         "assim que responder desta forma."
     ),
     "reply.which": "Vários pedidos esperam a sua resposta, por isso nada foi decidido. A qual deles se refere?",
+    "reply.held": "{code}: a sua aprovação conta dentro de {span}. Para a parar, escreva “não” antes.",
+    "reply.taken_back": "{code}: não aprovado, porque escreveu de novo. Responda outra vez para aprovar.",
     "reply.sender": "O e-mail indica {sender} como remetente, que não pode responder por {person}. Responda "
     "da sua própria conta ou acrescente {sender} às delegações de {person}.",
     "reply.before": (

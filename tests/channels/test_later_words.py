@@ -1,0 +1,113 @@
+"""An approval in words and the later words of its author."""
+
+import itertools
+from datetime import timedelta
+
+import pytest
+from test_processor import Rig
+
+from signoff.channels.inbound.later_words import hold_seconds
+from signoff.store.store import Store
+
+KEYS = itertools.count()
+
+
+@pytest.fixture
+def rig(store: Store) -> Rig:
+    return Rig(store)
+
+
+async def queue(rig: Rig, *texts: str, identity: str = "bo-1") -> None:
+    """Keep messages as they arrive, before any of them is read."""
+    for text in texts:
+        key = f"later-{next(KEYS)}"
+        await rig.receiver.take("chat", rig.channel.raw(key=key, identity=identity, text=text))
+
+
+@pytest.mark.parametrize(
+    ("second", "state"),
+    [
+        ("no, deny it", "denied"),
+        ("no", "denied"),
+        ("but only below 200", "pending"),
+        ("wait", "pending"),
+        ("is this the new supplier?", "pending"),
+        ("approve", "approved"),
+    ],
+)
+async def test_approval_is_read_together_with_the_next_message_of_its_author(rig: Rig, second: str, state: str) -> None:
+    request = await rig.ask()
+    await queue(rig, "yes", second)
+    await rig.processor.step()
+    assert rig.decisions.request(request.id).state == state
+    assert len(rig.channel.replies) == 2
+    if state != "approved":
+        assert not [draft for draft, _ in rig.decisions.answers if draft.verdict == "approved"]
+        assert "you wrote again" in rig.channel.replies[0][1].text
+
+
+async def test_later_words_of_another_person_leave_an_approval_alone(rig: Rig) -> None:
+    request = await rig.ask()
+    await queue(rig, "yes")
+    await queue(rig, "no", identity="cy-1")
+    await rig.processor.step()
+    assert rig.decisions.request(request.id).state == "approved"
+
+
+async def test_later_denial_of_another_request_leaves_an_approval_alone(rig: Rig) -> None:
+    first, second = await rig.ask(1), await rig.ask(2)
+    await queue(rig, f"approve {first.code}", f"deny {second.code}")
+    await rig.processor.step()
+    assert rig.decisions.request(first.id).state == "approved"
+    assert rig.decisions.request(second.id).state == "denied"
+
+
+async def test_held_approval_says_how_to_stop_it_and_a_denial_within_the_hold_counts(rig: Rig) -> None:
+    rig.processor = rig.another(hold=5.0)
+    request = await rig.ask()
+    reply = await rig.hear(text="yes")
+    assert reply is not None
+    assert "counts in 5 s" in reply.text
+    assert rig.decisions.request(request.id).state == "pending"
+    await rig.hear(text="no")
+    assert rig.decisions.request(request.id).state == "denied"
+    await (await rig.hurried()).processor.step()
+    assert [draft.verdict for draft, _ in rig.decisions.answers] == ["denied", "approved"]
+    assert rig.decisions.request(request.id).state == "denied"
+
+
+async def test_held_approval_does_not_count_after_words_that_were_asked_back(rig: Rig) -> None:
+    rig.processor = rig.another(hold=5.0)
+    request = await rig.ask()
+    await rig.hear(text="yes")
+    await rig.hear(text="but only below 200")
+    await (await rig.hurried()).processor.step()
+    assert rig.decisions.request(request.id).state == "pending"
+    assert rig.decisions.answers == []
+
+
+async def test_held_approval_counts_once_when_its_hold_is_over(rig: Rig) -> None:
+    rig.processor = rig.another(hold=5.0)
+    request = await rig.ask()
+    await rig.hear(text="yes")
+    await (await rig.hurried()).processor.step()
+    assert rig.decisions.request(request.id).state == "approved"
+    assert rig.decisions.again == [False]
+
+
+async def test_button_and_denial_are_never_held(rig: Rig) -> None:
+    rig.processor = rig.another(hold=5.0)
+    first, second = await rig.ask(1), await rig.ask(2)
+    token = (await rig.cards.of_request(first.id))[0].token
+    await rig.hear(token=token, verdict="approved")
+    await rig.hear(text=f"deny {second.code}")
+    assert rig.decisions.request(first.id).state == "approved"
+    assert rig.decisions.request(second.id).state == "denied"
+
+
+@pytest.mark.parametrize(("left", "held"), [(60.0, 5.0), (4.0, 3.0), (1.0, 0.0), (0.5, 0.0)])
+async def test_hold_ends_a_second_before_the_deadline(rig: Rig, left: float, held: float) -> None:
+    request = rig.opened()
+    assert request.expires_at is not None
+    now = request.expires_at - timedelta(seconds=left)
+    assert hold_seconds(5.0, request, now) == pytest.approx(held)
