@@ -37,6 +37,7 @@ from signoff.activities.identify_activity import IdentifyActivity
 from signoff.activities.mcp.tool_servers import tool_servers, use_servers
 from signoff.activities.model_activity import ModelActivity
 from signoff.activities.models.drivers import build_drivers
+from signoff.activities.models.start_check import check_start
 from signoff.activities.outcome_activity import OutcomeActivity
 from signoff.activities.reply_sweep import ReplySweep
 from signoff.activities.store_identity import StoreInterceptor
@@ -57,11 +58,10 @@ from signoff.keys.key_files import FileVerifier
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Verifier
 from signoff.people.directory import Directory
-from signoff.registry.approver_coverage import check_approver_coverage
 from signoff.registry.capabilities import Backend
 from signoff.registry.catalog import Catalog
 from signoff.registry.installation import Installation, load_installation
-from signoff.settings import Settings, load_settings, login_roles, require_ready
+from signoff.settings import Settings, load_settings, require_ready
 from signoff.store.store import Store, working_store
 from signoff.temporal.converter import DATA_CONVERTER, encrypting_converter
 from signoff.temporal.encryption import Encryption, EncryptionCodec
@@ -154,7 +154,7 @@ async def prepared_deps(installation: Installation, store: Store, where: str) ->
     check_store_role(store, "worker")
     if settings.profile == "production":
         await check_public_keys(store, verifier.key_ids, str(settings.public_keys))
-    check_approver_coverage(installation.catalog, installation.people, by_login=login_roles(settings))
+    await check_start(installation, settings.task_queue)
     named = "public_url" in settings.model_fields_set
     deps = await build_deps(
         installation.catalog,

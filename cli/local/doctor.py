@@ -14,7 +14,7 @@ from temporalio.api.workflowservice.v1 import DescribeWorkerDeploymentRequest
 from temporalio.service import RPCError, RPCStatusCode
 
 from signoff.activities.mcp.tool_servers import tool_servers
-from signoff.activities.models.drivers import build_drivers
+from signoff.activities.models.start_check import check_start
 from signoff.approvals.argument_rows import plural
 from signoff.audit.log import AuditLog
 from signoff.audit.record import moment_text
@@ -40,7 +40,6 @@ from signoff.keys.key_files import read_private, read_public
 from signoff.keys.signatures import Signer
 from signoff.people.directory import declared_people
 from signoff.people.login import OIDC
-from signoff.registry.approver_coverage import check_approver_coverage
 from signoff.registry.extras import require_extra
 from signoff.registry.installation import provider_of_secrets
 from signoff.registry.manifest.loader import load_servers
@@ -50,7 +49,6 @@ from signoff.settings import (
     encryption_file,
     exposure_warnings,
     load_settings,
-    login_roles,
     require_closed,
     require_ready,
 )
@@ -230,8 +228,7 @@ async def _program(settings: Settings) -> str:
 
 async def _manifest(manifest: Path | None) -> str:
     place = find_installation(manifest)
-    await build_drivers(place.catalog, place.secrets)
-    check_approver_coverage(place.catalog, place.people, by_login=login_roles(place.settings))
+    await check_start(place, place.task_queue)
     return f"{place.settings.manifest}: {summarize_catalog(place.catalog)}"
 
 

@@ -9,14 +9,13 @@ import typer
 from rich.text import Text
 from rich.tree import Tree
 
-from signoff.activities.models.drivers import build_drivers
+from signoff.activities.models.start_check import check_start
 from signoff.approvals.argument_rows import plural
-from signoff.cli.local.installation import LocalInstallation, find_installation
+from signoff.cli.local.installation import find_installation
 from signoff.cli.local.tools import find_problems, summarize_catalog
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.contracts.errors import ConfigError
-from signoff.registry.approver_coverage import check_approver_coverage
 from signoff.registry.catalog import Catalog
 from signoff.registry.catalog_diff import CatalogDiff, catalog_diff
 from signoff.registry.gates.inventory import InventoryRow, inventory
@@ -25,7 +24,6 @@ from signoff.registry.manifest.schema_export import ManifestPart, manifest_schem
 from signoff.registry.normal_form import normal_text
 from signoff.registry.peer_view import PeerTool, peer_view
 from signoff.registry.scopes.route import Level, tool_uses
-from signoff.settings import login_roles
 
 app = typer.Typer(
     help="Check, show and compare manifests, and print their schema.", no_args_is_help=True, rich_markup_mode=None
@@ -41,8 +39,8 @@ def validate(manifest: Manifest = None, as_json: AsJson = False) -> None:
     async def body(out: Output) -> int:
         place = find_installation(manifest)
         catalog = place.catalog
-        await _check_models(place)
-        notes = [*find_problems(catalog), *health_notes(catalog), *_coverage(place)]
+        await check_start(place, place.task_queue)
+        notes = [*find_problems(catalog), *health_notes(catalog)]
         data = {
             "manifest": str(place.settings.manifest),
             "actors": list(catalog.actors),
@@ -142,28 +140,6 @@ def show(manifest: Manifest = None) -> None:
         return 0
 
     run(body, as_json=True)
-
-
-async def _check_models(place: LocalInstallation) -> None:
-    """Raises `ConfigError` for a model that cannot be had, naming the actor: it may be that of `defaults`."""
-    try:
-        await build_drivers(place.catalog, place.secrets)
-    except ConfigError as error:
-        model = error.context.get("value")
-        whose = [name for name, actor in place.catalog.actors.items() if actor.model == model]
-        if not whose:
-            raise
-        hint = "" if ":" in str(model) else "; write `provider:model`, such as `openai:gpt-5`"
-        raise ConfigError(f"actor `{whose[0]}`: {error.message}{hint}", **error.context) from error
-
-
-def _coverage(place: LocalInstallation) -> list[str]:
-    """Says what no worker would start with here: a note only, as the people may be others where it runs."""
-    try:
-        check_approver_coverage(place.catalog, place.people, by_login=login_roles(place.settings))
-    except ConfigError as error:
-        return [error.message]
-    return []
 
 
 def health_notes(catalog: Catalog) -> list[str]:

@@ -61,14 +61,20 @@ async def test_validate_notes_what_is_right_but_odd(cli: Cli, tmp_path: Path) ->
     assert "odd.yaml:6: actor `back` lists the unknown tool `mien`; did you mean `mine`?" in message
 
 
-async def test_validate_notes_an_escalation_that_nobody_there_is_can_answer(cli: Cli, tmp_path: Path) -> None:
-    """In the words with which a worker refuses to start; the people may be others where it runs, so it is a note."""
+async def test_validate_refuses_an_escalation_without_an_approver_as_a_start_does(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "odd.yaml"
     asks = "requires_approval: {escalate_after: 1h, escalate_to: ['user:nobody']}"
     path.write_text(ODD.replace("scope: generalist", f"scope: generalist, {asks}"))
-    ran = await cli("manifest", "validate", "--manifest", str(path), "--json")
-    assert ran.code == 0
-    assert "escalates to `user:nobody`, but no active person is one of them" in ran.data["findings"][-1]
+    message = assert_one_sentence(await cli("manifest", "validate", "--manifest", str(path)))
+    assert "escalates to `user:nobody`, but no active person is one of them" in message
+
+
+async def test_validate_refuses_a_missing_program_of_a_tool_as_a_start_does(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "odd.yaml"
+    needs = "capabilities: {process: [no-such-program-here]}"
+    path.write_text(ODD.replace("scope: generalist", f"scope: generalist, {needs}"))
+    message = assert_one_sentence(await cli("manifest", "validate", "--manifest", str(path)))
+    assert "tool `idle` needs" in message
 
 
 async def test_tree_shows_tools_by_scope_and_by_actor(manifest: Cli) -> None:

@@ -1,0 +1,25 @@
+"""What a worker refuses to start with, for its start and for the commands that check a manifest beforehand."""
+
+from signoff.activities.capability_backends import built_in_backends, check_backends
+from signoff.activities.models.drivers import build_drivers
+from signoff.contracts.errors import ConfigError
+from signoff.registry.approver_coverage import check_approver_coverage
+from signoff.registry.installation import Installation
+from signoff.settings import login_roles
+
+
+async def check_start(installation: Installation, task_queue: str) -> None:
+    """Raise `ConfigError` for a manifest that no worker of `task_queue` starts with on this machine."""
+    settings, catalog = installation.settings, installation.catalog
+    check_approver_coverage(catalog, installation.people, by_login=login_roles(settings))
+    check_backends(catalog.every_tool, built_in_backends(settings.state_dir / "storage"), task_queue)
+    try:
+        await build_drivers(catalog, installation.secrets, instead=settings.model)
+    except ConfigError as error:
+        model = error.context.get("value")
+        # The model may be that of `defaults`.
+        named = [name for name, actor in catalog.actors.items() if actor.model == model]
+        if not named:
+            raise
+        hint = "" if ":" in str(model) else "; write `provider:model`, such as `openai:gpt-5`"
+        raise ConfigError(f"actor `{named[0]}`: {error.message}{hint}", **error.context) from error
