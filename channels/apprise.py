@@ -88,7 +88,9 @@ class Apprise(Channel):
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """See `Channel`. What was sent stays as it is."""
         words = closing_text(closed, self.formatter(closed.person))
-        await self._send(self._place(str(sent.handle["address"])), show_code(closed.request.code), words)
+        await self._send(
+            self._place(str(sent.handle.get("address", closed.address))), show_code(closed.request.code), words
+        )
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
         """See `Channel`."""

@@ -61,6 +61,8 @@ class ClosedCard(FrozenModel):
     """The token of its delivery."""
     link: str
     """Opens the request in a browser."""
+    address: str = ""
+    """The person's address, for a card that the vendor never acknowledged."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,9 @@ DeliveryState = Literal["planned", "sent", "delivered", "read", "failed", "close
 """What is known of one card on its way. `dropped`: it was not needed any more before it was sent."""
 Reported = Literal["sent", "delivered", "read", "failed", "unknown"]
 _OUT: Final = ("sent", "delivered", "read")
+_CLOSABLE: Final = ("planned", *_OUT)
+_TRIED: Final = and_(DELIVERIES.c.state == "planned", DELIVERIES.c.attempts > 0)
+"""A card without an acknowledgement, which the vendor may have all the same."""
 # Vendors tell of one message in any order: a failure is believed only of a card that is not known to have arrived.
 _BEFORE: Final[Mapping[str, tuple[str, ...]]] = {
     "sent": (),
@@ -286,11 +289,14 @@ class DeliveryQueue:
         await self._set(*to_remind, remind_at=None, claimed_until=0, attempts=0)
 
     async def end(self, approval: str, revision: int, request: ApprovalRequest) -> int:
-        """Records that the request ended, as `request` says: unsent cards are dropped, sent ones are due to be closed.
+        """Records that the request ended, as `request` says: untried cards are dropped, others are due to be closed.
 
-        Returns how many cards that concerned.
+        The vendor may have a card whose delivery was tried, even without an acknowledgement. Returns the number of
+        cards.
         """
-        state = case((DELIVERIES.c.state == "planned", "dropped"), else_=DELIVERIES.c.state)
+        state = case((and_(DELIVERIES.c.state == "planned", ~_TRIED), "dropped"), else_=DELIVERIES.c.state)
+        # A delivery under way keeps its claim: its card is closed by the vendor's id once that is known.
+        claimed = case((_TRIED, DELIVERIES.c.claimed_until), else_=0)
         return await self._set(
             *_of(approval, revision),
             DELIVERIES.c.ended_at.is_(None),
@@ -298,20 +304,20 @@ class DeliveryQueue:
             request=request.model_dump_json(),
             ended_at=StoreClock(),
             due_at=StoreClock(),
-            claimed_until=0,
+            claimed_until=claimed,
             attempts=0,
         )
 
     async def claim_to_close(self, limit: int, channels: Collection[str]) -> list[DeliveryRow]:
-        """Claims cards on these channels that are out though their request has ended."""
+        """Claims cards on these channels that are out, or may be, though their request has ended."""
         over = DELIVERIES.c.ended_at.is_not(None)
-        return await self._take(limit, DELIVERIES.c.state.in_(_OUT), over, DELIVERIES.c.channel.in_(channels))
+        return await self._take(limit, DELIVERIES.c.state.in_(_CLOSABLE), over, DELIVERIES.c.channel.in_(channels))
 
     async def record_closed(self, token: str) -> None:
         """Records that the card says that its request ended, or that nobody can make it say so any more."""
         await self._set(
             DELIVERIES.c.token == token,
-            DELIVERIES.c.state.in_(_OUT),
+            DELIVERIES.c.state.in_(_CLOSABLE),
             state="closed",
             closed_at=StoreClock(),
             claimed_until=0,

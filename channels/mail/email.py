@@ -91,7 +91,8 @@ class Email(Channel):
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """See `Channel`: one mail in the thread."""
-        await self._send(self._letters.closing(sent, closed, str(sent.handle.get("to", "")), self.context.clock()))
+        to = str(sent.handle.get("to", closed.address))
+        await self._send(self._letters.closing(sent, closed, to, self.context.clock()))
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
         """See `Channel`. Nobody is told of one card twice that nothing was decided: no two machines write for ever."""

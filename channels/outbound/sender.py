@@ -160,7 +160,7 @@ class ChannelSender:
         # A digest is about several requests, of which the others may still wait.
         if row.kind != "digest" and person is not None:
             link = await self._deps.links(row)
-            closed = ClosedCard(request=row.request, person=person, token=row.token, link=link)
+            closed = ClosedCard(request=row.request, person=person, token=row.token, link=link, address=row.address)
             sent = SentCard(vendor_id=row.vendor_id, handle=row.handle)
             try:
                 await self._within(self._channel.close(sent, closed))

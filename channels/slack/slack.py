@@ -87,6 +87,10 @@ class Slack(Channel):
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """See `Channel`."""
         words, blocks = closed_blocks(closed, self.formatter(closed.person))
+        if "ts" not in sent.handle:
+            # Slack never acknowledged the card: without its name it cannot be edited.
+            await self._call("chat.postMessage", {"channel": _user(closed.address), "text": words, "blocks": blocks})
+            return
         where = {"channel": sent.handle["channel"], "ts": sent.handle["ts"]}
         await self._call("chat.update", {**where, "text": words, "blocks": blocks})
 

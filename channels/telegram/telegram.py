@@ -96,8 +96,12 @@ class Telegram(Channel):
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """See `Channel`. The message is edited, and its buttons go."""
-        where = {"chat_id": sent.handle["chat"], "message_id": sent.handle["message"]}
         message = closed_message(closed, self.formatter(closed.person))
+        if "message" not in sent.handle:
+            # Telegram never acknowledged the card: without its number it cannot be edited.
+            await self._bot.call("sendMessage", {"chat_id": int(closed.address), **message})
+            return
+        where = {"chat_id": sent.handle["chat"], "message_id": sent.handle["message"]}
         try:
             await self._bot.call("editMessageText", {**where, **message})
         except NotDelivered as error:

@@ -127,7 +127,7 @@ class Twilio(Channel):
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """See `Channel`. Who decided it here has been told; who has not written lately cannot be, on WhatsApp."""
-        to, name = str(sent.handle["to"]), closed.request.id
+        to, name = str(sent.handle.get("to", closed.address)), closed.request.id
         if (name, to) in self._answered and closed.request.decided_by == closed.person.id:
             return
         try:

@@ -110,7 +110,7 @@ class WhatsApp(Channel):
             return
         message = closed_message(closed, self.formatter(closed.person))
         try:
-            await self._send(str(sent.handle["to"]), message, sent.vendor_id)
+            await self._send(str(sent.handle.get("to", closed.address)), message, sent.vendor_id)
         except NotDelivered as error:
             if error.code != str(OUTSIDE):
                 raise

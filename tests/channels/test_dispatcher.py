@@ -285,6 +285,20 @@ async def test_a_card_that_was_on_its_way_when_the_request_ended_is_closed_after
     assert [closed.request.state for _, closed in rig.chat.closings] == ["denied"]
 
 
+async def test_card_without_acknowledgement_says_how_its_request_ended(rig: Rig) -> None:
+    asks = request(notify=("chat",))
+    rig.chat.failing = refuses("timeout", again=True)
+    await rig.tell("opened", asks)
+    await rig.settle()
+    rig.chat.failing = None
+    await rig.tell("closed", asks.model_copy(update={"state": "approved", "decided_by": "bo"}))
+    await hurried(rig)
+    await rig.settle()
+    closings = {(sent.vendor_id, closed.person.id, bool(closed.address)) for sent, closed in rig.chat.closings}
+    assert ("", "ana", True) in closings
+    assert rig.chat.cards == []
+
+
 async def test_a_reminder_comes_after_the_card_it_reminds_of(rig: Rig) -> None:
     """In the same thread, to those only who have a card."""
     asks = request()

@@ -208,7 +208,7 @@ async def test_an_end_closes_what_is_out_and_drops_the_rest(store: Store) -> Non
     deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     await deliveries.plan([a_card("cy"), a_card("di")])
-    (under_way, _) = await deliveries.claim_due(2, ON)
+    (under_way,) = await deliveries.claim_due(1, ON)
     ended = a_request(state="denied", decided_name="Bo")
     assert await deliveries.end("main.s.t.c1.1", 1, ended) == 3
     assert await deliveries.end("main.s.t.c1.1", 1, a_request(state="approved")) == 0
