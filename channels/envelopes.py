@@ -110,7 +110,7 @@ class InboundAction(FrozenModel):
     sender: str = ""
     """The address that sent a mail in the name of `identity`; "" where it is the same."""
     quoted: str = ""
-    """What a mail quotes of ours, by line."""
+    """The lines of our own mail that a mail quotes."""
     others: tuple[str, ...] = ()
     """Other people's addresses that the message also went to."""
     form: Literal["chat", "mail"] = "chat"

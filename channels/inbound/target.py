@@ -149,7 +149,7 @@ async def _find_named(
 async def _open(deliveries: DeliveryQueue, channel: Channel, person: Person, when: MessageTime) -> Target:
     """Find the requests that waited for a person on this channel when the person wrote.
 
-    Who was told of it by a list alone has not read what it asks; nor perhaps has anybody read what is being sent.
+    A list and a card that is still being sent make the target uncertain: the person may not have read the request.
     """
     rows = await _out(deliveries, channel, person, when)
     still = [row for row in rows if row.ended_at is None or row.ended_at > when.arrived]
@@ -160,7 +160,7 @@ async def _open(deliveries: DeliveryQueue, channel: Channel, person: Person, whe
     if not read:
         return Target(_list_shown(later), certain=False, doubt="before" if later else "")
     alone = len(read) == 1 and read[0].kind != "digest" and read[0].sent_at is not None
-    # The time only takes away: words that were ambiguous at their arrival stay so. What is over is decided no more.
+    # The time only takes away: words that were ambiguous at their arrival stay so, and an ended request stays ended.
     over = alone and read[0] not in still
     shown = read if over else [row for row in (*read, *later) if row in still or not still]
     return Target(_list_shown(shown), certain=alone and (over or not later))

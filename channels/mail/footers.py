@@ -81,7 +81,7 @@ class _Cut:
 def read_mail_answer(
     above: Sequence[str], below: Sequence[str], sender: AnswerSender, quoted: Sequence[str] = ()
 ) -> ParsedAnswer:
-    """Parses a mail's answer: `above` its quote, and `below` it, where mostly nothing stands but what a server adds.
+    """Parse a mail's answer from the lines `above` and `below` its quote.
 
     Words in `quoted` that we did not send are the writer's, too.
     """
