@@ -79,6 +79,7 @@ SETTING_NAMES: Final = (
     "codec_port", "codec_url", "trace", "log", "otel", "metrics_port", "metrics_host",
     "oidc_tenant_claim", "oidc_tenants", "deployment", "build_id", "versioning", "tenant_limits",
     "unsafe_open",
+    "words_hold",
 )  # fmt: skip
 """Of every setting, for what looks at variables without loading settings."""
 SETTINGS_FILE: Final = "signoff.toml"

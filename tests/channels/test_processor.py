@@ -561,11 +561,11 @@ async def test_whatever_is_said_decides_at_most_the_one_request_that_it_names(ri
 async def test_one_person_is_heard_in_the_order_of_their_words(rig: Rig) -> None:
     """The first word stands, whatever is claimed together."""
     request = await rig.ask(1, BO, quorum=2)
-    for number, word in enumerate(("yes", "no")):
+    for number, word in enumerate(("no", "yes")):
         await rig.receiver.take("chat", rig.channel.raw(key=f"k{number}", identity="bo-1", text=word))
         await asyncio.sleep(0.005)
     await rig.processor.step()
-    assert [draft.verdict for draft, _ in rig.decisions.answers] == ["approved", "denied"]
+    assert [draft.verdict for draft, _ in rig.decisions.answers] == ["denied", "approved"]
     assert rig.decisions.request(request.id).state == "denied"
 
 
