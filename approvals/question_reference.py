@@ -4,6 +4,7 @@ from signoff.approvals import deadlines
 from signoff.contracts.activity_messages import GateDecision, QuestionReference
 from signoff.contracts.approval import ApprovalRequest, Card
 from signoff.contracts.call import CallContext
+from signoff.contracts.canonical_json import same_arguments
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.message import CallPart
 
@@ -17,7 +18,7 @@ def reference_from_request(request: ApprovalRequest, call: CallPart) -> Question
         effect=request.card.effect,
         note=request.card.note,
         rows=request.card.rows if is_editable else (),
-        args=None if request.args == call.args else request.args,
+        args=None if same_arguments(request.args.model_dump(), call.args.model_dump()) else request.args,
         definition=request.definition if request.edit_of else "",
     )
 

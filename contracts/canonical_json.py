@@ -32,6 +32,17 @@ def sha256_hex(value: Any) -> str:
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
+def same_arguments(one: Any, other: Any) -> bool:
+    """Return whether two values have one canonical form; `False` where one of them has none.
+
+    Never compare arguments by `==`: Python takes `True` for `1`, and a digest does not.
+    """
+    try:
+        return canonical_json(one) == canonical_json(other)
+    except NotCanonical:
+        return False
+
+
 def nesting(value: Any) -> int:
     """Returns how deep lists and objects are nested; 0 for a scalar."""
     deepest = 0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from signoff.contracts.canonical_json import sha256_hex
+from signoff.contracts.canonical_json import same_arguments
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.calls.call_reader import MOVING
 from signoff.store.request_reader import LoadedRequest
@@ -164,12 +164,6 @@ class ApprovalRequestView:
                 outcome["note"] = self.answer.result
             facts["outcome"] = outcome
         return facts
-
-
-def same_arguments(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Returns whether two are the same arguments."""
-    # By their canonical form: in Python 1 is 1.0, and True as well.
-    return sha256_hex(dict(one)) == sha256_hex(dict(other))
 
 
 def _stamp(at: datetime) -> str:

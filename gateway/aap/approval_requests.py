@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from signoff.contracts.canonical_json import sha256_hex
+from signoff.contracts.canonical_json import same_arguments, sha256_hex
 from signoff.contracts.errors import Conflict, NotFound, Refused, ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey, is_id
 from signoff.contracts.limits import REASON_CHARS
@@ -13,7 +13,7 @@ from signoff.contracts.person import Person
 from signoff.contracts.requests import CallBody, OutcomeBody
 from signoff.formats.durations import seconds
 from signoff.formats.nearest_name import quote_name
-from signoff.gateway.aap.approval_request import ApprovalRequestView, GivenRequest, same_arguments
+from signoff.gateway.aap.approval_request import ApprovalRequestView, GivenRequest
 from signoff.gateway.aap.problems import ApprovalProblem, ProblemCode
 from signoff.gateway.aap.request_body import CreateBody, OutcomeReport
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant

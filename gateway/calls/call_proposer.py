@@ -10,7 +10,7 @@ from typing import Final
 
 from signoff.contracts.activity_messages import UseReply
 from signoff.contracts.call import Callback, ProposedExternalCall
-from signoff.contracts.canonical_json import NotCanonical, canonical_json, sha256_hex
+from signoff.contracts.canonical_json import NotCanonical, canonical_json, same_arguments, sha256_hex
 from signoff.contracts.errors import Conflict, NotFound, Refused, StoreUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.limits import ARGUMENTS_BYTES, KIB
@@ -225,7 +225,8 @@ async def _join_named(deps: GatewayDeps, proposal: _Proposal, key: str) -> tuple
     turn = None if named.is_new else await _find_begun(deps, proposal, named.turn)
     if turn is not None:
         place = SessionKey(turn.key.tenant, turn.key.session)
-        if (turn.call.tool, await load_in(deps.store, turn.call.args, place)) != (proposal.body.tool, proposal.args):
+        args = await load_in(deps.store, turn.call.args, place)
+        if turn.call.tool != proposal.body.tool or not same_arguments(args, proposal.args):
             raise Conflict("this id names another call of yours, with other content")
         return turn, None
     turn, reply = await _join(deps, proposal, named.turn)

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from signoff.contracts.canonical_json import same_arguments
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.hooks.hook_event import HookBody, HookHost
 
@@ -14,7 +15,7 @@ _AGAIN: Final = "Call it again with the same arguments to go on waiting; nothing
 def allow(host: HookHost, event: HookBody, permit: CallAnswer) -> HookAnswer:
     """Says that the call may run, with the arguments of `permit` where they are others."""
     args = permit.args or {}
-    changed = args != event.tool_input
+    changed = not same_arguments(args, event.tool_input)
     if event.hook_event_name == "PermissionRequest":
         return _decide(event, {"behavior": "allow", **({"updatedInput": args} if changed else {})})
     if not changed and not permit.note:

@@ -6,6 +6,7 @@ from typing import Final
 
 from starlette.requests import Request
 
+from signoff.contracts.canonical_json import same_arguments
 from signoff.contracts.errors import Conflict, Refused
 from signoff.contracts.requests import CallBody, OutcomeBody
 from signoff.contracts.responses import CallAnswer
@@ -127,11 +128,12 @@ class HookCalls:
 
     async def _allow(self, event: HookBody, body: CallBody, turn: ExternalTurn, permit: CallAnswer) -> HookAnswer:
         args = permit.args or {}
-        if args != body.args and not can_edit(self.host, event):
+        changed = not same_arguments(args, body.args)
+        if changed and not can_edit(self.host, event):
             await report_outcome(self.deps, turn, OutcomeBody(code="execution_failed", result="not run as approved"))
             return deny(event, f"{_NOT_EDITED}{args}")
         if event.key is None:
             await name_call(self.deps, body, self.caller, run_key(body.tool, args), turn)
-        elif args != body.args:
+        elif changed:
             await name_call(self.deps, body, self.caller, event.key_of(args), turn)
         return allow(self.host, event, permit)

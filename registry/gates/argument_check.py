@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from signoff.contracts.canonical_json import NotCanonical, canonical_json
+from signoff.contracts.canonical_json import NotCanonical, canonical_json, same_arguments
 from signoff.contracts.limits import ARGUMENTS_BYTES, KIB
 from signoff.contracts.message import CallPart
 from signoff.formats.bounds import SEND_IN_PARTS, bounds_problem, bounds_remedy
@@ -95,7 +95,7 @@ def check_corrected(tool: Tool, args: Any) -> ArgumentCheck:
     checked = check_arguments(tool, args)
     # Corrected to themselves they are settled. Otherwise what runs would hang on how often it was checked, and the
     # digest that people approve would not be the one computed where the tool runs.
-    if checked.corrected is None or dict(checked.corrected.args) == args:
+    if checked.corrected is None or same_arguments(dict(checked.corrected.args), args):
         return ArgumentCheck(checked.problems, checked.misfits)
     return ArgumentCheck((SchemaProblem("", "are corrected again and again"),))
 
@@ -121,4 +121,4 @@ def problems_text(problems: Sequence[SchemaProblem]) -> str:
 
 
 def _differ(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    return name not in before or name not in after or before[name] != after[name]
+    return name not in before or name not in after or not same_arguments(before[name], after[name])

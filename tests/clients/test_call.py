@@ -45,7 +45,7 @@ async def test_the_same_without_an_event_loop(rig: ClientRig) -> None:
     """A thread of a program that has none."""
     call = await to_thread(run_blocking, rig.call(SMALL, key="client-2"))
     assert (bool(call), call.text) == (True, "refunded 20")
-    assert (await rig.show(call.id))["code"] == "ok"
+    assert (await rig.settled(call.id))["code"] == "ok"
 
 
 @pytest.mark.parametrize("blocking", [False, True])
@@ -167,7 +167,7 @@ async def test_a_block_that_is_left_without_a_result_is_in_doubt(rig: ClientRig)
     async with rig.call(SMALL) as call:
         assert call
     assert call.text == "It may have happened or not: its block was left without a result"
-    assert (await rig.show(call.id))["code"] == "in_doubt"
+    assert (await rig.settled(call.id))["code"] == "in_doubt"
     with pytest.raises(RuntimeError, match="in it"):
         call.result = "too late"
     with pytest.raises(RuntimeError, match="entered once"):
@@ -179,7 +179,7 @@ async def test_a_failure_without_an_exception_is_reported_as_one(rig: ClientRig)
     async with rig.call(SMALL) as call:
         call.result = "Error: closed"
         call.fail("closed")
-    assert (call.text, (await rig.show(call.id))["code"]) == ("It failed: closed", "execution_failed")
+    assert (call.text, (await rig.settled(call.id))["code"]) == ("It failed: closed", "execution_failed")
 
 
 async def test_a_task_that_is_cancelled_in_its_block_reports_in_doubt(rig: ClientRig) -> None:
@@ -200,7 +200,7 @@ async def test_a_task_that_is_cancelled_in_its_block_reports_in_doubt(rig: Clien
     with pytest.raises(asyncio.CancelledError):
         await task
     await until(lambda: call.is_reported)
-    assert (await rig.show(call.id))["code"] == "in_doubt"
+    assert (await rig.settled(call.id))["code"] == "in_doubt"
 
 
 @pytest.mark.parametrize("withdraw", [False, True])

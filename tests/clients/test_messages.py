@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signoff_client.messages import Proposal, clip, encode_outcome, safe_key, to_text
+from signoff_client.messages import Proposal, clip, encode_outcome, safe_key, same_arguments, to_text
 
 
 @given(st.text(max_size=300))
@@ -92,3 +92,18 @@ def test_text_is_cut_where_a_gateway_would_not_keep_it() -> None:
     assert clip("e" * 10_000) == "e" * 10_000
     assert clip("e" * 10_001) == "e" * 10_000 + " ... (cut)"
     assert to_text({"a": "\u00e4"}) == '{"a": "\u00e4"}'
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ({"force": True}, {"force": 1}, False),
+        ({"force": [{"deep": False}]}, {"force": [{"deep": 0}]}, False),
+        ({"euro": 1}, {"euro": 1.0}, True),
+        ({"a": 1, "b": (2,)}, {"b": [2], "a": 1}, True),
+        ({"a": 1}, {"a": "1"}, False),
+        ({"a": 1}, {"a": 1, "b": None}, False),
+    ],
+)
+def test_arguments_are_the_same_if_their_json_is(one: Any, other: Any, same: bool) -> None:
+    assert same_arguments(one, other) is same

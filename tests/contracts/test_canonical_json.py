@@ -8,7 +8,7 @@ import rfc8785
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from signoff.contracts.canonical_json import NotCanonical, canonical_json
+from signoff.contracts.canonical_json import NotCanonical, canonical_json, same_arguments
 
 TEXTS = st.text(st.characters(codec=None), max_size=8) | st.sampled_from(["\x00\x1f\x7f", "\u2028", "é", "\U0001f600"])
 SCALARS = st.none() | st.booleans() | st.integers(-(2**53) - 2, 2**53 + 2) | st.floats() | TEXTS
@@ -50,3 +50,17 @@ def test_what_is_no_json_is_refused(odd: Any) -> None:
 def test_kinds_derived_from_the_plain_ones_are_written_as_those() -> None:
     """An enumeration's member is its text."""
     assert canonical_json({"a": Colour.RED}) == rfc8785.dumps({"a": Colour.RED}) == canonical_json({"a": "red"})
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ({"force": True}, {"force": 1}, False),
+        ({"euro": 1}, {"euro": 1.0}, True),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
+        ({"n": 2**60}, {"n": 2**60}, False),
+    ],
+    ids=["boolean and number", "one number", "order of names", "without a canonical form"],
+)
+def test_arguments_are_the_same_only_by_their_canonical_form(one: Any, other: Any, same: bool) -> None:
+    assert same_arguments(one, other) is same

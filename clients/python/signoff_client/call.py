@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from signoff_client.exchange import CallExchange, Exchange
-from signoff_client.messages import Proposal, ReportCode, to_text
+from signoff_client.messages import Proposal, ReportCode, same_arguments, to_text
 from signoff_client.status import CallStatus, State, describe_outcome, explain
 from signoff_client.transport import Transport
 
@@ -90,7 +90,7 @@ class Call:
         """Whether it is permitted with other arguments than were proposed."""
         if self._exchange.is_found:
             return self.state == "permitted" and bool(self.status.edited_by)
-        return self.state == "permitted" and dict(self.status.args) != dict(self._proposal.args)
+        return self.state == "permitted" and not same_arguments(self.status.args, self._proposal.args)
 
     @property
     def result(self) -> Any:

@@ -99,6 +99,17 @@ def encode_outcome(code: ReportCode, result: Any) -> bytes:
         return encode_json({"code": code, "result": clip(to_text(result))})
 
 
+def same_arguments(one: Any, other: Any) -> bool:
+    """Return whether two JSON values are the same. Python's `==` takes `True` for `1`; JSON does not."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same_arguments(one[name], other[name]) for name in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same_arguments, one, other))
+    return bool(one == other)
+
+
 def to_text(value: Any) -> str:
     """Returns a result as words: text as it is, anything else as JSON, else as Python shows it."""
     if isinstance(value, str):

@@ -15,7 +15,7 @@ from agents.items import ToolApprovalItem
 from signoff_client.call import Call
 from signoff_client.call_keys import CallKeys
 from signoff_client.gate import Gate
-from signoff_client.messages import to_text
+from signoff_client.messages import same_arguments, to_text
 
 
 async def settle(
@@ -49,13 +49,13 @@ async def settle(
                     # The SDK takes one decision for an id: it would run both calls with the approval of one.
                     words = "Not run: two calls of one answer have the same id. Make one call at a time."
                     state.reject(item, rejection_message=words)
-                elif call.state == "permitted" and dict(call.status.args) != _arguments(item):
+                elif call.state == "permitted" and not same_arguments(call.status.args, _arguments(item)):
                     held.append(call)
                     note = f" ({call.status.note})" if call.status.note else ""
                     again = f"Call {call.tool} again with exactly these: {to_text(dict(call.status.args))}"
                     words = f"Not run: it was approved with other arguments{note}. {again}"
                     state.reject(item, rejection_message=words)
-                elif await call.__aenter__() and call.args == _arguments(item):
+                elif await call.__aenter__() and same_arguments(call.args, _arguments(item)):
                     running.calls[_id(item)] = call
                     state.approve(item)
                 else:
@@ -100,7 +100,7 @@ def _find(
 ) -> Call:
     """Returns the call that was approved with just these arguments, else a new one."""
     for call in held:
-        if (call.tool, dict(call.status.args)) == (item.tool_name, _arguments(item)):
+        if call.tool == item.tool_name and same_arguments(call.status.args, _arguments(item)):
             held.remove(call)
             return call
     key = keys.make(result.to_input_list(), _id(item))

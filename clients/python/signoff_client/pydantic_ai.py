@@ -21,6 +21,7 @@ from pydantic_ai.tools import (
 from signoff_client.call import Call
 from signoff_client.call_keys import call_key
 from signoff_client.gate import Gate
+from signoff_client.messages import same_arguments
 
 
 def approvals(gate: Gate, *, user: str | None = None) -> AbstractCapability[Any]:
@@ -64,7 +65,7 @@ class _Approvals(AbstractCapability[Any]):
             return await handler(args)
         approved = dict(asked.status.args)
         async with asked:
-            if asked and asked.args == approved:
+            if asked and same_arguments(asked.args, approved):
                 asked.result = await handler(args)
                 return asked.result
             if asked:

@@ -52,6 +52,14 @@ def test_changed_arguments_run_in_the_place_of_the_others(host: HookHost) -> Non
     assert found["additionalContext"].startswith("Ana changed the arguments")
 
 
+@pytest.mark.parametrize(("proposed", "approved"), [(True, 1), (False, 0), ([True], [1])])
+def test_approved_number_runs_in_the_place_of_a_proposed_boolean(proposed: Any, approved: Any) -> None:
+    event = HookBody(hook_event_name="PreToolUse", tool_name="Bash", tool_input={"force": proposed})
+    found = allow("claude-code", event, call("used", args={"force": approved}))["hookSpecificOutput"]
+    assert type(found["updatedInput"]["force"]) is type(approved)
+    assert found["updatedInput"] == {"force": approved}
+
+
 @pytest.mark.parametrize("host", ["claude-code", "codex"])
 def test_remark_of_an_approver_is_context_for_the_model(host: HookHost) -> None:
     found = allow(host, GATE, call("used", args=ARGS, note="tell the customer first"))["hookSpecificOutput"]

@@ -14,7 +14,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from signoff_client.call import Call
 from signoff_client.gate import Gate
-from signoff_client.messages import clip, encode_json
+from signoff_client.messages import clip, encode_json, same_arguments
 from signoff_client.status import explain
 from signoff_client.temporal.gated_activity import CallReader, ToolCall, argument_names, from_json, to_json
 from signoff_client.temporal.messages import (
@@ -159,7 +159,7 @@ class _Approved:
     proposed: ToolCall
 
     def apply(self, input: ExecuteActivityInput, args: Mapping[str, Any]) -> ExecuteActivityInput:
-        if dict(args) == dict(self.proposed.args):
+        if same_arguments(args, self.proposed.args):
             return input
         changed = self.reader.write(self.values, args)
         hints = _hints(input.fn)
