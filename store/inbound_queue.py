@@ -18,6 +18,8 @@ from signoff.store.tables import ARRIVALS, millis_from_time, time_from_millis
 
 ArrivalKind = Literal["action", "status"]
 ArrivalState = Literal["new", "done", "dropped"]
+REPEATED: Final = timedelta(days=7)
+"""Vendors try to deliver a message for so long."""
 _KEY_CHARS: Final = 200
 _HASHED: Final = "sha256-"
 
@@ -99,11 +101,14 @@ class InboundQueue:
         found = await self._store.run(write)
         return dict(about) if not found or found[0].about is None else found[0].about
 
-    async def others_since(self, row: InboundRow) -> list[InboundRow]:
-        """Return the other messages of the same author that arrived with `row` or later, the earliest first."""
+    async def others_of_author(self, row: InboundRow) -> list[InboundRow]:
+        """Return the other messages of the same author since `REPEATED` before `row` arrived, the earliest first.
+
+        A vendor may deliver a message after one that was written later.
+        """
         query = select(ARRIVALS).where(
             ARRIVALS.c.speaker == row.speaker,
-            ARRIVALS.c.received_at >= millis_from_time(row.received_at),
+            ARRIVALS.c.received_at >= millis_from_time(row.received_at - REPEATED),
             ARRIVALS.c.key != row.key,
         )
         if not row.speaker:

@@ -21,7 +21,7 @@ from signoff.approvals.confirmation import needs_typing
 from signoff.channels.base import Channel
 from signoff.channels.envelopes import ChannelReply, DeliveryStatus, InboundAction
 from signoff.channels.inbound.answer_parser import AnswerSender, ParsedAnswer, parse_answer
-from signoff.channels.inbound.later_words import HELD, hold_seconds, is_held, later_actions
+from signoff.channels.inbound.later_words import HELD, SAID, hold_seconds, is_held, later_actions
 from signoff.channels.inbound.message_time import MessageTime, time_of_message
 from signoff.channels.inbound.receiver import Record
 from signoff.channels.inbound.reply_sender import send_reply
@@ -374,7 +374,7 @@ class InboundProcessor:
         self, channel: Channel, action: InboundAction, person: Person, asked: AskedRevision, row: InboundRow
     ) -> bool:
         """Return whether later words of an approval's author deny it, or leave it in doubt."""
-        waiting, asked_back = later_actions(row, action, await self._arrivals.others_since(row))
+        waiting, asked_back = later_actions(row, action, await self._arrivals.others_of_author(row))
         for other, written in waiting:
             when = time_of_message(written.said_at, other.received_at)
             answer = _read(written, await self._sender(channel, written, person, when))
@@ -493,7 +493,8 @@ class InboundProcessor:
                 text=which_request_text(requests, formatter), choices=tuple(show_code(each.code) for each in requests)
             )
         reply = reply.model_copy(update={"language": formatter.language})
-        return _Made(_drop_empty({"what": "asked", "person": person.id, "why": answer.why}), reply, where)
+        said = action.said_at.isoformat() if action.said_at else ""
+        return _Made(_drop_empty({"what": "asked", "person": person.id, "why": answer.why, SAID: said}), reply, where)
 
     async def _sender(self, channel: Channel, action: InboundAction, person: Person, when: MessageTime) -> AnswerSender:
         """Describes the author of an answer, with all that reading it depends on."""

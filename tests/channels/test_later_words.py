@@ -46,6 +46,23 @@ async def test_approval_is_read_together_with_the_next_message_of_its_author(rig
         assert "you wrote again" in rig.channel.replies[0][1].text
 
 
+@pytest.mark.parametrize("is_read_first", [True, False], ids=["read first", "read together"])
+@pytest.mark.parametrize("words", ["but only below 200", "no, deny it"])
+async def test_words_written_later_and_delivered_first_take_an_approval_back(
+    rig: Rig, is_read_first: bool, words: str
+) -> None:
+    request = await rig.ask()
+    written = rig.now()
+    for seconds, text in ((0.5, words), (1, "yes")):
+        said = (written - timedelta(seconds=seconds)).isoformat()
+        raw = rig.channel.raw(key=f"later-{next(KEYS)}", identity="bo-1", text=text, said_at=said)
+        await rig.receiver.take("chat", raw)
+        if is_read_first:
+            await rig.processor.step()
+    await rig.processor.step()
+    assert rig.decisions.request(request.id).state != "approved"
+
+
 async def test_later_words_of_another_person_leave_an_approval_alone(rig: Rig) -> None:
     request = await rig.ask()
     await queue(rig, "yes")
