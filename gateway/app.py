@@ -77,7 +77,7 @@ from signoff.gateway.pages.sign_in import to_login
 from signoff.gateway.pages.visitor import Visitors
 from signoff.gateway.runtime import gateway_signer, gateway_tasks
 from signoff.gateway.transport.body_limit import BodyLimit
-from signoff.gateway.transport.middleware import AAP, ACCESS, MCP, PEERS, ErrorMiddleware, RequestGuard
+from signoff.gateway.transport.middleware import AAP, ACCESS, MCP, PEERS, RESOURCE, ErrorMiddleware, RequestGuard
 from signoff.gateway.vendors import routes as vendor_routes
 from signoff.people.directory import Directory
 from signoff.registry.installation import load_installation
@@ -325,7 +325,7 @@ def _challenge(app: FastAPI, path: str, fault: Fault) -> dict[str, str]:
     if not path.startswith(MCP):
         return {"www-authenticate": "Bearer"} if fault.code == "unauthenticated" else {}
     deps: GatewayDeps = app.state.deps
-    address = f"{deps.settings.public_url}{mcp_endpoint.RESOURCE}{quote(path)}"
+    address = f"{deps.settings.public_url}{RESOURCE}{quote(path)}"
     error = {"unauthenticated": "", "scope": 'error="insufficient_scope", '}.get(fault.code)
     if error is None:
         return {}

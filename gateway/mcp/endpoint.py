@@ -22,14 +22,12 @@ from signoff.gateway.mcp.held_requests import HeldRequests, RequestName
 from signoff.gateway.mcp.sealed_values import MCP_KEY, ClientSession, new_session_id, open_session_id
 from signoff.gateway.mcp.tool_calls import SCOPE, ToolCalls
 from signoff.gateway.mcp.url_elicitation import SEND_BESIDE, opens_urls
-from signoff.gateway.transport.middleware import MCP
+from signoff.gateway.transport.middleware import MCP, RESOURCE
 from signoff.registry.extras import missing_extra
 
 if TYPE_CHECKING:
     from signoff.gateway.mcp.protocol_server import ProtocolServer
 
-RESOURCE: Final = "/.well-known/oauth-protected-resource"
-"""Begins the addresses at which clients are told who lets them in (RFC 9728)."""
 SESSION: Final = "mcp-session-id"
 """The header by which a client of the older versions says to which session a request belongs."""
 _NO_SESSION: Final = {"code": -32001, "message": "Session not found"}

@@ -34,6 +34,8 @@ ACCESS: Final = "/access/"
 """Begins the addresses at which policy enforcement points ask."""
 AAP: Final = "/aap/"
 """Begins the addresses at which adapters of the Agent Approval Protocol ask."""
+RESOURCE: Final = "/.well-known/oauth-protected-resource"
+"""Begins the addresses at which clients are told who lets them in (RFC 9728)."""
 _CONSUME: Final = "/consume"
 STATIC: Final = "/static/"
 # No inline script or style: text of a model that ever got past the escaping has nothing to run with.
@@ -45,6 +47,8 @@ _NOT_LOCAL: Final = (
     "the development profile asks for no sign-in, so it answers programs on its own machine alone; see the setting "
     "`unsafe_open`"
 )
+# People type these addresses into other programs, which add slashes or join paths to them.
+_TYPED: Final = (PEERS, MCP, RESOURCE + MCP)
 _HEADERS: Final = (
     ("content-security-policy", _POLICY),
     ("x-content-type-options", "nosniff"),
@@ -79,6 +83,7 @@ class RequestGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        scope = {**scope, "path": _without_extra_slashes(scope["path"])}
         # Before anything is refused: refusals carry the headers, too.
         sealed = _seal(send, scope["path"], secure=self._public.startswith("https:"))
         refusal = self._refusal(scope["method"], scope["path"], Headers(scope=scope))
@@ -124,6 +129,13 @@ class RequestGuard:
             "directory: run the command in that project's directory, run `signoff dev` here with another SIGNOFF_PORT, "
             f"or set SIGNOFF_PUBLIC_URL={self._public} to use that project from here"
         )
+
+
+def _without_extra_slashes(path: str) -> str:
+    for prefix in _TYPED:
+        if path.startswith(prefix):
+            return prefix + "/".join(filter(None, path.removeprefix(prefix).split("/")))
+    return path
 
 
 def _is_on_this_machine(scope: Scope) -> bool:

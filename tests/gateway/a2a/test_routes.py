@@ -72,3 +72,17 @@ async def test_only_a_peers_token_is_let_in(peers: PeerRig) -> None:
         json_given = {**given, "content-type": "application/json"}
         answer = await http.post(f"{peers.url}/a2a/other", content=body, headers=json_given)
         assert (answer.status_code, answer.json()["message"]) == (404, "there is no such agent")
+
+
+@pytest.mark.parametrize("added", ["", "/", "//"])
+async def test_an_actors_address_with_slashes_added_is_the_same_address(peers: PeerRig, added: str) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks"}
+    async with httpx.AsyncClient(timeout=60) as http:
+        given = {"a2a-version": "1.0", **bearer(await peers.token())}
+        answer = await http.post(f"{peers.url}/a2a/desk{added}", json=body, headers=given)
+        assert (answer.status_code, "result" in answer.json()) == (200, True)
+        refused = await http.post(f"{peers.url}/a2a/desk{added}", content=b"{}", headers=given)
+        assert refused.status_code == 415
+        for path in (f"{added}/.well-known/agent-card.json", f"/.well-known/agent-card.json{added}"):
+            card = await http.get(f"{peers.url}/a2a/desk{path}")
+            assert (card.status_code, card.json()["name"]) == (200, "desk")

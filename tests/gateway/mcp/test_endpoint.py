@@ -129,3 +129,14 @@ async def test_what_is_too_large_and_other_methods_are_refused(mcp: McpRig) -> N
     async with httpx2.AsyncClient(headers=bearer(mcp.secret), timeout=60) as http:
         for method in ("GET", "DELETE"):
             assert (await http.request(method, f"{mcp.url}/mcp/coder")).status_code == 405
+
+
+async def test_an_agents_address_with_a_slash_added_is_the_same_address(mcp: McpRig) -> None:
+    clerk = bearer(await call_token(mcp.gateway, "clerk"))
+    answer = await mcp.post(_LIST, "/mcp/clerk/?user=bo", **clerk)
+    assert '"name":"pay"' in answer.text
+    stranger = await mcp.post(_LIST, "/mcp/coder/", authorization="Bearer sgf_guessed")
+    address = stranger.headers["www-authenticate"].partition('resource_metadata="')[2].partition('"')[0]
+    async with httpx2.AsyncClient(timeout=60) as http:
+        shown = [await http.get(each) for each in (address, f"{address}/")]
+    assert [each.json()["resource"] for each in shown] == [f"{mcp.url}/mcp/coder"] * 2
