@@ -107,6 +107,29 @@ def redact_arguments(args: Any, names: Collection[str], secrets: Collection[str]
     return _show(args, names, secrets, path)
 
 
+def names_of_repeats(args: Any, names: Collection[str]) -> frozenset[str]:
+    """Return the dotted names of arguments whose texts repeat a value of the secret arguments `names`.
+
+    `redact_arguments` hides exactly these.
+    """
+    secrets = secret_values(args, names)
+    return frozenset(_repeats(args, names, secrets, "")) if secrets else frozenset()
+
+
+def _repeats(value: Any, names: Collection[str], secrets: Collection[str], path: str) -> Iterator[str]:
+    if isinstance(value, str):
+        if redact_secrets(value, secrets) != value:
+            yield path
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            at = f"{path}.{key}" if path else str(key)
+            if at not in names:
+                yield from _repeats(item, names, secrets, at)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _repeats(item, names, secrets, path)
+
+
 def _show(value: Any, names: Collection[str], secrets: Collection[str], path: str) -> Any:
     if isinstance(value, str):
         return redact_secrets(value, secrets)

@@ -37,6 +37,17 @@ class GrantPredicate:
         except Exception:
             return False
 
+    def hidden_read(self, hidden: Collection[str]) -> str:
+        """Return why the predicate may not be asked while the arguments `hidden`, dotted names, are; "" where it may.
+
+        Its answer would tell an approver about them, one guess at a time.
+        """
+        for path, name in reachable_paths(self.expression.second.tree, {"args": self.shape}, hidden, "args"):
+            return (
+                f"`{spell(path)}` may read `{name}`, which is hidden from who decides; name other arguments one by one"
+            )
+        return ""
+
     def steps(self, args: Mapping[str, Any]) -> int:
         """Returns how many steps it takes at most over these arguments."""
         return (
@@ -61,10 +72,10 @@ def compile_where(where: str, policy: CompiledPolicy, hidden: Collection[str] = 
         raise _refuse(where, policy, "a macro stands within a macro, which only the manifest may have; split it")
     if cost_of(tree, sizes_at_most(variables, nodes=1, text=1)).joins:
         raise _refuse(where, policy, "`+` within a macro adds numbers only; texts and lists grow with each item")
-    for path, name in reachable_paths(tree, variables, hidden, "args"):
-        why = f"`{spell(path)}` may read `{name}`, which is hidden from who decides; name other arguments one by one"
+    predicate = GrantPredicate(found, policy.args_shape)
+    if why := predicate.hidden_read(hidden):
         raise _refuse(where, policy, why)
-    return GrantPredicate(found, policy.args_shape)
+    return predicate
 
 
 def _refuse(where: str, policy: CompiledPolicy, why: str) -> ConfigError:

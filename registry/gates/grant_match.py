@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from signoff.approvals.grant_rules import exact_digest, wish_problem
+from signoff.approvals.redaction import names_of_repeats
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import PERMISSION_RULE, REQUESTER_RULE, CallContext
 from signoff.contracts.canonical_json import NotCanonical
@@ -112,7 +113,9 @@ class GrantMatcher:
             # `_digest` is empty for arguments that have no canonical form: two such must not pass for the same.
             return like.exact != "" and like.exact == _digest(tool, args)
         try:
-            return self._predicate(tool, like.where).holds(args)
+            predicate = self._predicate(tool, like.where)
+            # An approver who left a guess behind must not learn from a later call that the secret it repeats fits.
+            return predicate.holds(args) and not predicate.hidden_read(names_of_repeats(args, tool.masked_arguments))
         except ConfigError:
             return False
 
@@ -126,6 +129,10 @@ class GrantMatcher:
             predicate = self._predicate(tool, where, request.secrets)
         except ConfigError as error:
             return f"`remember.where`: {error.message}"
+        hidden = {*tool.masked_arguments, *request.secrets}
+        # Checked before the predicate is asked, so a right and a wrong guess get the same refusal.
+        if why := predicate.hidden_read(names_of_repeats(args, hidden)):
+            return f"`remember.where`: {why}"
         if predicate.holds(args):
             return ""
         return "`remember.where`: it is not true of the arguments of this very call"

@@ -155,6 +155,52 @@ def test_what_is_hidden_from_one_question_is_so_whatever_was_asked_before() -> N
     assert matcher.problem(request(), decision, GOOD) == ""
 
 
+NOTE_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "pin": {"type": "string"},
+        "note": {"type": "string"},
+        "lines": {"type": "array", "items": {"type": "object", "properties": {"text": {"type": "string"}}}},
+        "amount": {"type": "number"},
+    },
+    "required": ["pin", "note", "lines", "amount"],
+}
+PIN_ARGS = {"pin": "hunter2", "note": "", "lines": [], "amount": 1}
+NOTED = a_tool(
+    "unlock", input_schema=NOTE_SCHEMA, secrets=("pin",), requires_approval=ApprovalPolicy(allow_remember=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("args", "guess"),
+    [
+        ({"note": "hunter2"}, "args.note == '{}'"),
+        ({"note": "the pin is hunter2!"}, "args.note.contains('{}')"),
+        ({"lines": [{"text": "x"}, {"text": "hunter2"}]}, "args.lines.exists(l, l.text == '{}')"),
+        ({"note": "hunter2"}, "dyn(args).exists(k, dyn(args)[k] == '{}')"),
+    ],
+)
+def test_masked_repeat_of_a_secret_cannot_be_guessed_by_a_predicate(args: Any, guess: str) -> None:
+    args = PIN_ARGS | args
+    asked = request(tool="unlock", definition=definition_hash(NOTED), secrets=("pin",), args=Content(inline=args))
+    right, wrong = (
+        problem(asked, args, NOTED, remember=GrantRequest(where=guess.format(word))) for word in ("hunter2", "guess77")
+    )
+    assert right.replace("hunter2", "") == wrong.replace("guess77", "")
+    assert "which is hidden from who decides" in right
+    assert problem(asked, args, NOTED, remember=GrantRequest(where="args.amount == 1.0")) == ""
+
+
+@pytest.mark.parametrize(("pin", "serves"), [("hunter2", False), ("something", True)])
+@pytest.mark.parametrize("verdict", ["approved", "denied"])
+def test_guess_left_behind_does_not_apply_to_a_call_that_masks_it(pin: str, serves: bool, verdict: Any) -> None:
+    args = PIN_ARGS | {"pin": pin, "note": "hunter2"}
+    made = catalog(NOTED)
+    found = judge(made, pinned(), a_call("unlock"), args, Tally())
+    given = grant(found, verdict=verdict, like_exact="", like_where="args.note == 'hunter2'")
+    assert GrantMatcher(made).applies(given, pinned(), found, args, FixedDirectory(PEOPLE)) is serves
+
+
 PEOPLE = (
     a_person("ana"),
     a_person("ana-at-night", person_id="ana"),
