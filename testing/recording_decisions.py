@@ -49,7 +49,7 @@ class RecordingDecisions:
         return found
 
     async def decide(self, draft: DecisionDraft, author: DecisionAuthor, *, again: bool = False) -> Receipt:
-        """See `signoff.channels.inbound.processor.DecisionPort`."""
+        """See `signoff.channels.inbound.answer_handler.DecisionPort`."""
         if not self.server:
             raise ServerUnavailable("the server is away")
         if not self.worker:
@@ -61,13 +61,13 @@ class RecordingDecisions:
         return receipt or self._book.settle(decision, self._authority(draft, author), self._clock())
 
     async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
-        """See `signoff.channels.inbound.processor.DecisionPort`."""
+        """See `signoff.channels.inbound.answer_handler.DecisionPort`."""
         if not self.server:
             raise ServerUnavailable("the server is away")
         return [each for each in self._book.all() if each.code == code and not self._refusal_code(each, person)]
 
     async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str:
-        """See `signoff.channels.inbound.processor.DecisionPort`."""
+        """See `signoff.channels.inbound.answer_handler.DecisionPort`."""
         return f"http://127.0.0.1:8300/requests/{request.id}"
 
     def _authority(self, draft: DecisionDraft, author: DecisionAuthor) -> Authority:

@@ -12,7 +12,7 @@ from signoff.gateway.deps import GatewayDeps
 
 
 class DecisionAdapter:
-    """Answers channels; see `signoff.channels.inbound.processor.DecisionPort`."""
+    """Answers channels; see `signoff.channels.inbound.answer_handler.DecisionPort`."""
 
     def __init__(self, deps: GatewayDeps) -> None:
         self._deps = deps

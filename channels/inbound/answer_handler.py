@@ -1,0 +1,334 @@
+"""Decides what an answer means: who gave it, which request it is about, what it decides, and the reply."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from signoff.approvals.audit_events import admin_entry
+from signoff.approvals.confirmation import needs_typing
+from signoff.channels.base import Channel
+from signoff.channels.envelopes import ChannelReply, InboundAction
+from signoff.channels.inbound.answer_parser import AnswerSender, ParsedAnswer, parse_answer
+from signoff.channels.inbound.later_words import HELD, SAID, hold_seconds, is_held, later_actions
+from signoff.channels.inbound.message_time import MessageTime, time_of_message
+from signoff.channels.inbound.outcome import Outcome, drop_empty, in_words
+from signoff.channels.inbound.receiver import Record
+from signoff.channels.inbound.sent_mail import load_sent_words, may_send_for
+from signoff.channels.inbound.target import (
+    AskedRevision,
+    CodeLookup,
+    Target,
+    find_target,
+    note_of,
+    open_requests,
+    read_note,
+)
+from signoff.channels.inbound.unknown_senders import UnknownSenders
+from signoff.channels.mail.footers import footer_digest, read_mail_answer
+from signoff.channels.outbound.card_text import How
+from signoff.channels.outbound.receipt_text import doubtful_time_text, not_understood_text, which_request_text
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.clock import Clock
+from signoff.contracts.decision import Verdict
+from signoff.contracts.ids import show_code
+from signoff.contracts.limits import REASON_CHARS
+from signoff.contracts.person import Person
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.requests import DecisionAuthor, DecisionDraft
+from signoff.people.directory import Directory
+from signoff.people.eligibility import approver_spec_of, resolve_eligibility
+from signoff.store.delivery_queue import DeliveryQueue
+from signoff.store.footer_hashes import Footers
+from signoff.store.inbound_queue import InboundQueue, InboundRow
+from signoff.store.store import Store
+from signoff.texts.catalogue import ENGLISH, text
+from signoff.texts.endings import receipt_words
+from signoff.texts.formatter import formatter_for
+
+CHOICES: Final = 10
+"""Requests that are listed when it is asked which one was meant."""
+LATE: Final = timedelta(days=1)
+"""So long after a request's last deadline, what could not be decided is given up."""
+
+
+class DecisionPort(CodeLookup, Protocol):
+    """Decides requests: the gateway, or a test in its place."""
+
+    async def decide(self, draft: DecisionDraft, author: DecisionAuthor, *, again: bool = False) -> Receipt:
+        """Decides what somebody was asked, in the revision that they were shown. Raises `Unavailable`.
+
+        `pending` and `unavailable` are asked about again; the same delivery id counts once. `again`: it may have been
+        sent before, so that only who can tell what became of it is asked.
+        """
+        ...
+
+    async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str:
+        """Returns an address at which this person can read the request, and decide it once they are signed in."""
+        ...
+
+
+class AnswerHandler:
+    """Handles the answers that come in by `channels`.
+
+    `hold` is for how many seconds an approval in words waits for later words of its author.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        channels: Mapping[str, Channel],
+        directory: Directory,
+        decisions: DecisionPort,
+        record: Record,
+        clock: Clock,
+        *,
+        hold: float,
+    ) -> None:
+        self._hold = hold
+        self._arrivals = InboundQueue(store)
+        self._deliveries = DeliveryQueue(store)
+        self._footers = Footers(store)
+        self._directory = directory
+        self._decisions = decisions
+        self._record = record
+        self._clock = clock
+        self._strangers = {name: UnknownSenders(name, record, clock) for name in channels}
+
+    async def handle(self, channel: Channel, action: InboundAction, row: InboundRow) -> Outcome:
+        person = await self._who(channel, action)
+        if person is None:
+            return await self._stranger(channel, action)
+        if action.sender and not await self._may_send(channel, action, person, row):
+            formatter = formatter_for(person, self._clock())
+            words = formatter.text("reply.sender", sender=action.sender, person=person.name or person.id)
+            reply = ChannelReply(text=words, language=formatter.language)
+            return Outcome({"what": "sender", "person": person.id}, reply, in_words(action.where))
+        when = time_of_message(action.said_at, row.received_at)
+        answer = _read(action, await self._sender(channel, action, person, when))
+        by_words = answer.verdict == "approved" and action.verdict is None
+        if row.about is not None and answer.verdict is not None:
+            asked = read_note(row.about)
+            if by_words and is_held(row.about) and await self._is_taken_back(channel, action, person, asked, row):
+                return self._taken_back(action, person, asked)
+            # It may be decided already, and what is open now is not what was open then.
+            return await self._decide(channel, action, person, answer, asked, row)
+        denies = answer.verdict == "denied"
+        about = await find_target(
+            self._deliveries, self._decisions, channel, person, action, answer.code, when, denies=denies
+        )
+        if about.from_others_card and any(self._may_answer(person, asked.request) for asked in about.asked):
+            about = replace(about, certain=False)
+        if answer.effects and not {asked.request.code for asked in about.asked} <= answer.effects:
+            # What was repeated is another request's.
+            about = replace(about, certain=False)
+        if answer.verdict is None or not about.certain:
+            return await self._question(channel, action, person, answer, about)
+        asked = about.asked[0]
+        request = asked.request
+        # A template has buttons where its card should have none, and words can be written below any card.
+        typed = needs_typing(request) or request.kind == "in_doubt"
+        unseen = answer.verdict == "approved" and not asked.whole
+        if request.state == "pending" and (typed or unseen) and self._may_answer(person, request):
+            language = formatter_for(person, self._clock()).language
+            link = await self._decisions.link(request, person, channel.kind)
+            why = text("reply.link_only" if typed else "reply.unseen", language)
+            words = f"{why} {text('reply.see', language, link=link)}"
+            reply = ChannelReply(text=words, language=language)
+            return Outcome({"what": "link", "person": person.id}, reply, action.where)
+        if by_words:
+            if await self._is_taken_back(channel, action, person, asked, row):
+                return self._taken_back(action, person, asked)
+            if seconds := hold_seconds(self._hold, request, self._clock()):
+                await self._arrivals.note(row.key, note_of(asked) | {HELD: True})
+                return self._held(action, person, asked, seconds)
+        # Noted before it is decided: after a crash in between, the next try must not be about what is shown by then.
+        asked = read_note(await self._arrivals.note(row.key, note_of(asked)))
+        return await self._decide(channel, action, person, answer, asked, row)
+
+    async def _is_taken_back(
+        self, channel: Channel, action: InboundAction, person: Person, asked: AskedRevision, row: InboundRow
+    ) -> bool:
+        """Return whether later words of an approval's author deny it, or leave it in doubt."""
+        waiting, asked_back = later_actions(row, action, await self._arrivals.others_of_author(row))
+        for other, written in waiting:
+            when = time_of_message(written.said_at, other.received_at)
+            answer = _read(written, await self._sender(channel, written, person, when))
+            if answer.verdict == "approved":
+                continue
+            about = await find_target(
+                self._deliveries, self._decisions, channel, person, written, answer.code, when, denies=True
+            )
+            named = {each.request.id for each in about.asked}
+            if not named or asked.request.id in named:
+                return True
+        return asked_back
+
+    def _taken_back(self, action: InboundAction, person: Person, asked: AskedRevision) -> Outcome:
+        formatter = formatter_for(person, self._clock())
+        words = formatter.text("reply.taken_back", code=show_code(asked.request.code))
+        reply = ChannelReply(text=words, language=formatter.language)
+        return Outcome({"what": "taken back", "person": person.id}, reply, in_words(action.where))
+
+    def _held(self, action: InboundAction, person: Person, asked: AskedRevision, seconds: float) -> Outcome:
+        formatter = formatter_for(person, self._clock())
+        code, span = show_code(asked.request.code), formatter.span(seconds)
+        words = formatter.text("reply.held", code=code, span=span)
+        return Outcome(
+            None, ChannelReply(text=words, language=formatter.language), in_words(action.where), hold=seconds
+        )
+
+    async def _decide(
+        self,
+        channel: Channel,
+        action: InboundAction,
+        person: Person,
+        answer: ParsedAnswer,
+        asked: AskedRevision,
+        row: InboundRow,
+    ) -> Outcome:
+        """Decides an answer that names one request."""
+        assert answer.verdict is not None
+        link = await self._decisions.link(asked.request, person, channel.kind)
+        author = DecisionAuthor(person, channel.kind, channel.assurance, row.received_at, by_card=True)
+        draft = _draft(asked, answer.verdict, answer.comment, row)
+        receipt = await self._decisions.decide(draft, author, again=row.attempts > 1)
+        formatter = formatter_for(person, self._clock())
+        words = receipt_words(receipt, formatter, link, code=asked.request.code)
+        reply = ChannelReply(text=words, receipt=receipt, language=formatter.language)
+        facts = {"person": person.id, "approval": receipt.approval_id}
+        if receipt.code == "unavailable" and self._clock() >= _over(asked.request, row) + LATE:
+            return Outcome({"what": "given up", **facts, "code": receipt.code}, reply, action.where, state="dropped")
+        if receipt.status == "pending" or receipt.code == "unavailable":
+            # It is kept and tried again, of which somebody is told once.
+            kept = Receipt(status="pending", approval_id=asked.request.id, verdict=answer.verdict)
+            pending_reply = ChannelReply(
+                text=receipt_words(kept, formatter, code=asked.request.code), receipt=kept, language=formatter.language
+            )
+            return Outcome(None, pending_reply if row.about is None else None, action.where)
+        if answer.footer and receipt.status in ("accepted", "counted"):
+            await self._footers.confirm(person.tenant, person.id, footer_digest(answer.footer))
+        made = {"what": "decided", **facts, "status": receipt.status, "code": receipt.code}
+        return Outcome(drop_empty(made), reply, action.where)
+
+    async def _who(self, channel: Channel, action: InboundAction) -> Person | None:
+        """Returns the one active person who is that identity: in the tenant of the card, else in whichever tenant it
+        is.
+        """
+        card = await self._deliveries.by_token(action.token) if action.token else None
+        # An identity is one person's within a tenant alone. Without a card to say which, two people are nobody.
+        everywhere = dict.fromkeys(person.tenant for person in self._directory.all())
+        tenants = everywhere if card is None else (card.tenant,)
+        found = [self._directory.by_identity(channel.identity, action.identity, tenant) for tenant in tenants]
+        people = [person for person in found if person is not None and person.active]
+        return people[0] if len(people) == 1 else None
+
+    async def _may_send(self, channel: Channel, action: InboundAction, person: Person, row: InboundRow) -> bool:
+        """Records a mail that another address sent in a person's name; returns whether that address may."""
+        allowed = may_send_for(person, action.sender, self._directory, channel.identity, row.received_at)
+        facts = {"sender": action.sender, "channel": channel.name, "allowed": allowed}
+        subject, key = person.id, f"sender/{row.key}"
+        entry = admin_entry(
+            person.tenant, "mail sent for another", subject, row.received_at, kind="attempt", key=key, **facts
+        )
+        await self._record([entry])
+        return allowed
+
+    async def _stranger(self, channel: Channel, action: InboundAction) -> Outcome:
+        """Tells a stranger once a day that nobody knows them, and nothing of what there is."""
+        met = await self._strangers[channel.name].count_sender(action.identity)
+        reply = ChannelReply(text=text("reply.stranger", ENGLISH)) if met == "new" else None
+        return Outcome({"what": "stranger"}, reply, in_words(action.where), forgotten=met == "many")
+
+    async def _question(
+        self, channel: Channel, action: InboundAction, person: Person, answer: ParsedAnswer, about: Target
+    ) -> Outcome:
+        """Asks back where an answer decides nothing; only about requests that its author may decide."""
+        formatter = formatter_for(person, self._clock())
+        found = {asked.request.id: asked.request for asked in about.asked if self._may_answer(person, asked.request)}
+        requests = list(found.values())[:CHOICES]
+        where = action.where if requests and about.certain else in_words(action.where)
+        if not requests:
+            # The same words for what is others' and for what there is not: by asking, nobody finds out which it is.
+            message = "receipt.unknown" if answer.code or action.token else "reply.none"
+            reply = ChannelReply(text=text(message, formatter.language))
+        elif about.doubt and answer.verdict is not None:
+            link = await self._decisions.link(requests[0], person, channel.kind)
+            reply = ChannelReply(text=doubtful_time_text(about.doubt, requests, formatter, link))
+        elif about.certain or (answer.verdict is None and len(requests) == 1):
+            link = await self._decisions.link(requests[0], person, channel.kind)
+            # With the code they say that they mean this request, and that the rest says nothing.
+            coded = bool(answer.unread) or not (action.token or action.vendor_ids)
+            how: How = "text" if coded else "reply"
+            if answer.footer:
+                await self._footers.ask(person.tenant, person.id, footer_digest(answer.footer), requests[0].code)
+            message = not_understood_text(
+                requests[0], formatter, link, how=how, unread=answer.unread, footer=bool(answer.footer)
+            )
+            reply = ChannelReply(text=message)
+        else:
+            reply = ChannelReply(
+                text=which_request_text(requests, formatter), choices=tuple(show_code(each.code) for each in requests)
+            )
+        reply = reply.model_copy(update={"language": formatter.language})
+        said = action.said_at.isoformat() if action.said_at else ""
+        result = drop_empty({"what": "asked", "person": person.id, "why": answer.why, SAID: said})
+        return Outcome(result, reply, where)
+
+    async def _sender(self, channel: Channel, action: InboundAction, person: Person, when: MessageTime) -> AnswerSender:
+        """Describes the author of an answer, with all that reading it depends on."""
+        if action.verdict is not None:
+            return AnswerSender(person.locale)
+        requests = await open_requests(self._deliveries, channel, person, when)
+        mail = action.form == "mail"
+        footers = await self._footers.list_newest(person.tenant, person.id) if mail else ()
+        # A mail's address is one of its writer's names too: `ana.sousa@example.org`.
+        names = (
+            (person.name, action.name, action.identity.partition("@")[0].replace(".", " ")) if mail else (person.name,)
+        )
+        return AnswerSender(
+            locale=person.locale,
+            names=names,
+            effects={request.code: request.card.effect for request in requests},
+            footers=frozenset(each.digest for each in footers if each.known),
+            asked=frozenset((each.digest, each.code) for each in footers),
+            sent=await load_sent_words(self._deliveries, channel, action) if mail else (),
+            others=not set(action.others) <= set(person.identities.get(channel.identity, ())),
+        )
+
+    def _may_answer(self, person: Person, request: ApprovalRequest) -> bool:
+        spec = approver_spec_of(request)
+        return not resolve_eligibility(person, self._directory, spec, self._clock()).code
+
+
+def _read(action: InboundAction, sender: AnswerSender) -> ParsedAnswer:
+    """Reads an answer: of a button, else of words."""
+    if action.verdict is not None:
+        return ParsedAnswer(action.verdict, "", action.reason or action.text.strip())
+    if action.unclear:
+        return ParsedAnswer(None, "", action.text, "empty" if action.unclear == "nothing" else "more")
+    if action.form == "mail":
+        above, below, quoted = (each.split("\n") for each in (action.text, action.below, action.quoted))
+        return read_mail_answer(above, below, sender, quoted)
+    return parse_answer(action.text, sender)
+
+
+def _draft(asked: AskedRevision, verdict: Verdict, reason: str, row: InboundRow) -> DecisionDraft:
+    return DecisionDraft.model_validate(
+        {
+            "approval_id": asked.request.id,
+            "revision": asked.revision,
+            "question_hash": asked.question_hash,
+            "verdict": verdict,
+            "reason": reason if len(reason) <= REASON_CHARS else reason[: REASON_CHARS - 1] + "…",
+            # Part of an Update's id, by which a retry counts once; vendors' keys may be of any length.
+            "delivery_id": hashlib.sha256(row.key.encode()).hexdigest()[:32],
+        }
+    )
+
+
+def _over(request: ApprovalRequest, row: InboundRow) -> datetime:
+    """Returns when the time of a request is over at the latest: its deadline may be put off once."""
+    once = timedelta(seconds=request.timeout)
+    return (request.expires_at or row.received_at + once) + once
