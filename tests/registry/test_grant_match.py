@@ -160,7 +160,10 @@ NOTE_SCHEMA = {
     "properties": {
         "pin": {"type": "string"},
         "note": {"type": "string"},
-        "lines": {"type": "array", "items": {"type": "object", "properties": {"text": {"type": "string"}}}},
+        "lines": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+        },
         "amount": {"type": "number"},
     },
     "required": ["pin", "note", "lines", "amount"],
