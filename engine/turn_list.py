@@ -92,17 +92,19 @@ async def closed_turns(client: Client, since: datetime) -> AsyncGenerator[TurnRo
 
 
 async def lost_questions(client: Client, requests: RequestLists) -> AsyncGenerator[TurnRow, None]:
-    """Yields the turns of all tenants that wait for an answer, and of which the store has no question that waits.
+    """Yields the turns of all tenants that wait for an answer and of which the store has no question at all.
 
-    So they are where the store was restored from before their questions; and, for moments, where an answer is on its
-    way. Raises `ServerUnavailable`, `StoreUnavailable`.
+    A turn with a settled question is left out: its answer is on its way, or the gateway brings it again. Raises
+    `ServerUnavailable`, `StoreUnavailable`.
     """
     query = f'WorkflowType = "{names.ACTOR_TURN}" AND {_in_state("suspended")} AND ExecutionStatus = "Running"'
     # All of them: whoever restores has to know each, and nothing else says which turn nobody can answer.
     async with aclosing(_pages(_executions(client, query, None), _PAGE)) as pages:
         async for page in pages:
-            for row in await _build_rows(requests, page):
-                if not row.codes:
+            rows = [row for row in map(_row_without_memo, page) if row is not None]
+            asked = await requests.of_turns([_key(row) for row in rows])
+            for row in rows:
+                if _key(row) not in asked:
                     yield row
 
 

@@ -228,7 +228,7 @@ def record_restoration(
             "personal tokens that were revoked since count again: `signoff token revoke` before a gateway starts",
         ]
         words += [
-            f"{each.workflow_id} waits for an answer, and this store has no open question of it: nobody can decide it, "
+            f"{each.workflow_id} waits for an answer, and this store has no question of it: nobody can decide it, "
             "and what it waits for does not run; `temporal workflow reset --type FirstWorkflowTask --reason restored "
             f"--workflow-id {each.workflow_id}` has it asked again, `signoff cancel {each.turn}` ends it"
             for each in lost

@@ -206,6 +206,18 @@ async def test_a_turn_that_waits_for_a_question_which_the_store_lost_is_listed_a
     assert len(place.ledger.rows) == 1
 
 
+async def test_a_restored_turn_whose_question_was_answered_is_not_listed_as_lost(place: Installation) -> None:
+    async with place.running() as rig:
+        approval = await rig.asked("pay")
+        await rig.turns.suspended(turn_of(approval))
+    place.back_up("temporal", "before.db")
+    async with place.running() as rig:
+        await ran(rig, approval)
+    async with place.running_restored("before.db") as rig:
+        await rig.turns.suspended(turn_of(approval))
+        assert not await listed_as_lost(rig, approval)
+
+
 async def test_a_history_that_is_older_than_the_store_takes_what_ran_from_it(place: Installation) -> None:
     """The answer is brought again, and the ticket gives the outcome: nothing runs, and nobody is asked."""
     async with place.running() as rig:
