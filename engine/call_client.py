@@ -34,7 +34,7 @@ _NOT_NOW: Final = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.UNAVAILABLE, 
 """What the server says of one that has as many Updates under way as it takes, ended meanwhile, or failed a task."""
 _AGAIN_SECONDS: Final = 0.2
 """How long after an Update that was dropped it is sent again."""
-_CONFLICT: Final = "this `Idempotency-Key` names another call of yours, with other content; choose another one"
+ID_CONFLICT: Final = "this id names another call of yours, with other content; choose another one"
 _SILENT: Final = "no worker answered in time; ask again with the same key"
 _JUDGED: Final = ("waiting", "permitted", "used")
 """States of a call that is judged, and whose turn goes on without anything to do."""
@@ -64,7 +64,7 @@ class CallClient:
         try:
             is_new = await self._turns.begin_turn(turn, digest)
         except Conflict:
-            raise Conflict(_CONFLICT) from None
+            raise Conflict(ID_CONFLICT) from None
         judged = await self._await_judged(key, first_look, ended)
         return judged.model_copy(update={"nonce": turn.principal.nonce}) if is_new and judged is not None else None
 
@@ -150,12 +150,12 @@ class CallClient:
             try:
                 await self._turns.require_input(key, digest)
             except Conflict:
-                raise Conflict(_CONFLICT) from None
+                raise Conflict(ID_CONFLICT) from None
             except NotFound:
                 raise ServerUnavailable(_SILENT) from None
             return None
         if reply.code == "conflict":
-            raise Conflict(_CONFLICT)
+            raise Conflict(ID_CONFLICT)
         return reply
 
     async def use(self, key: TurnKey, use: str) -> UseReply | None:

@@ -20,8 +20,8 @@ def cut_text(text: str, chars: int) -> str:
     return text if len(text) <= chars else f"{text[:chars]}..."
 
 
-def quote_name(name: str) -> str:
+def quote_name(name: str, chars: int = SHOWN_CHARS) -> str:
     """Returns a name somebody else chose, in backticks, cut to what a message can carry."""
     # A backtick or a line end would let a name leave its quotes and speak as if it were our own message.
-    printable = "".join(char if char.isprintable() and char != "`" else "?" for char in name[:SHOWN_CHARS])
-    return f"`{printable}`" if len(name) <= SHOWN_CHARS else f"`{printable}...`"
+    printable = "".join(char if char.isprintable() and char != "`" else "?" for char in name[:chars])
+    return f"`{printable}`" if len(name) <= chars else f"`{printable}...`"

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from signoff.contracts.canonical_json import canonical_json
-from signoff.contracts.errors import NotFound, ServerUnavailable
+from signoff.contracts.errors import Conflict, NotFound, ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey, is_id
 from signoff.contracts.limits import MAX_TURNS_PER_MESSAGE
 from signoff.contracts.list_rows import TurnRow
@@ -20,6 +20,7 @@ from signoff.contracts.requests import SayBody
 from signoff.contracts.session_messages import turn_of
 from signoff.contracts.turn import ResponsePart, TurnView
 from signoff.engine import turn_list
+from signoff.formats.nearest_name import quote_name
 from signoff.gateway.a2a.agent_card import MEDIA_TYPES
 from signoff.gateway.a2a.rpc_error import (
     CONTENT_TYPE,
@@ -56,6 +57,7 @@ WAIT_SECONDS: Final = 300.0
 STOP_SECONDS: Final = 10.0
 LOOK_SECONDS: Final = 0.3
 """How often it is looked whether something happened."""
+_ID_CHARS: Final = 200
 LISTED: Final = 500
 """Of so many tasks, the newest, a list is made."""
 _NAMES: Final = uuid.UUID("6f0f4a0e-6a43-4f0e-9c0b-0f7f0c2f9d1a")
@@ -96,7 +98,12 @@ class PeerTasks:
             raise RpcError(INVALID_PARAMS, "the message says nothing")
         key = TurnKey(*self._context(message), self._turn_id(message))
         body = SayBody(text=text, id=key.turn, actor=self._actor, user=self._person.id)
-        await say(self._deps, body, SessionKey(key.tenant, key.session), channel=PEER)
+        try:
+            await say(self._deps, body, SessionKey(key.tenant, key.session), channel=PEER)
+        except Conflict:
+            # Its words name the turn, whose id the peer has never seen.
+            own = quote_name(message.message_id, _ID_CHARS)
+            raise Conflict(f"`messageId` {own} was sent before, with other words; choose another one") from None
         return key
 
     async def find(self, name: str) -> TurnKey:
@@ -105,7 +112,7 @@ class PeerTasks:
         key = TurnKey(*parts) if len(parts) == 3 and all(map(is_id, parts)) else None
         # A turn that follows one is no task of its own, nor is what a person sent who chose its id.
         if key is None or not _is_turn_id(key.turn) or not self._is_context(SessionKey(key.tenant, key.session)):
-            raise _not_found()
+            raise _not_found(name)
         try:
             given = await self._deps.client.input_of(key)
         except NotFound:
@@ -115,7 +122,7 @@ class PeerTasks:
         begun = await self._deps.read_start(key)
         asker = "" if begun.requester is None else begun.requester.user
         if given is None or (asker, given.channel, given.actor) != (self._person.id, PEER, self._actor):
-            raise _not_found()
+            raise _not_found(name)
         return key
 
     async def read(self, key: TurnKey, *, parts: bool = True) -> PeerTask:
@@ -246,7 +253,7 @@ class PeerTasks:
         try:
             session = await self._deps.client.session(SessionKey(key.tenant, key.session))
         except NotFound:
-            raise _not_found() from None
+            raise _not_found(turn_name(key)) from None
         if any(each.message_id == key.turn for each in session.queued):
             return self._base(key)
         for turn in session.turns:
@@ -254,7 +261,7 @@ class PeerTasks:
                 # It could not begin, or begins this moment.
                 lost = self._base(key) if turn.error is None else replace(self._base(key), words=turn.error.message)
                 return replace(lost, state=FAILED if turn.error is not None else SUBMITTED, at=turn.started_at)
-        raise _not_found()
+        raise _not_found(turn_name(key))
 
     async def _task(self, key: TurnKey, view: TurnView, *, parts: bool) -> PeerTask:
         ended = None
@@ -317,8 +324,8 @@ def _text(part: PeerPart) -> str:
     return json.dumps(part.data, ensure_ascii=False)
 
 
-def _not_found() -> RpcError:
-    return RpcError(TASK_NOT_FOUND, "there is no such task")
+def _not_found(name: str) -> RpcError:
+    return RpcError(TASK_NOT_FOUND, f"there is no task {quote_name(name, _ID_CHARS)}")
 
 
 def _changed_at(row: TurnRow) -> datetime:

@@ -39,8 +39,7 @@ _NOTED: Final[dict[ProblemCode, str]] = {
     "idempotency_conflict": "conflict",
     "run_by_signoff": "not_allowed",
 }
-_CONFLICT_WORDS: Final = "the key was used before, for another request"
-_MISSING_WORDS: Final = "there is no such request of this agent"
+_CONFLICT_WORDS: Final = "this key was used before, for another request; choose another one"
 
 
 @dataclass(frozen=True)
@@ -202,15 +201,15 @@ class ApprovalRequests:
         return own[-1] if own and own[-1].owner else None
 
     async def _load(self, request_id: str) -> tuple[GivenRequest, ExternalTurn]:
-        known = is_id(request_id)
+        known, words = is_id(request_id), f"there is no request {quote_name(request_id)} of this agent"
         found = await CallJoins(self.deps.store).read(self._digest("request", request_id)) if known else None
         if found is None:
-            raise await self._refusal("not_found", _MISSING_WORDS)
+            raise await self._refusal("not_found", words)
         try:
             return GivenRequest.load(request_id, found.given), await self._load_turn(found.turn)
         except NotFound:
             # Its turn is older than the server keeps any.
-            raise await self._refusal("not_found", _MISSING_WORDS) from None
+            raise await self._refusal("not_found", words) from None
 
     async def _refusal(self, code: ProblemCode, words: str, tool: str = "") -> ApprovalProblem:
         """Returns a refusal that is written down, by the code that those of all agents have."""

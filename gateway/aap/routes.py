@@ -13,6 +13,7 @@ from signoff.gateway.aap.approval_requests import ApprovalRequests
 from signoff.gateway.aap.problems import PROBLEMS, REQUEST_ID, ApprovalProblem
 from signoff.gateway.aap.request_body import AdapterBody, CreateBody, OutcomeReport, parse_body, read_duration
 from signoff.gateway.auth.dependencies import Deps, TokenAgent
+from signoff.gateway.calls.call_refusals import naming
 
 WAIT_SECONDS: Final = 30.0
 """The longest that a request is waited for at once."""
@@ -40,7 +41,9 @@ Own = Annotated[ApprovalRequests, Depends(_own_requests)]
 
 async def create_request(own: Own, request: Request, key: Key = None) -> Response:
     """Returns 201 with a new request, pending or settled; 200 for a key that was used before."""
-    view, is_new = await own.create(parse_body(CreateBody, await request.body()), _require_key(key))
+    body = parse_body(CreateBody, await request.body())
+    with naming("`Idempotency-Key`", key):
+        view, is_new = await own.create(body, _require_key(key))
     return _answer(view, 201 if is_new else 200)
 
 
@@ -51,7 +54,8 @@ async def show_request(own: Own, id: str, wait: Wait = None) -> Response:
 
 async def cancel_request(own: Own, id: str) -> Response:
     """Has nobody asked any more. 409 `already_terminal` where it is settled."""
-    return _answer(await own.cancel(id))
+    with naming("request", id):
+        return _answer(await own.cancel(id))
 
 
 async def consume_request(own: Own, id: str, key: Key = None) -> Response:
@@ -59,12 +63,14 @@ async def consume_request(own: Own, id: str, key: Key = None) -> Response:
 
     409 `already_consumed`, `approval_expired` or `not_approved`.
     """
-    return _answer(await own.consume(id, _require_key(key)))
+    with naming("request", id):
+        return _answer(await own.consume(id, _require_key(key)))
 
 
 async def report_request(own: Own, id: str, request: Request) -> Response:
     """Takes the first report. 409 `not_consumed` before its use, `outcome_conflict` where another was reported."""
-    return _answer(await own.report(id, parse_body(OutcomeReport, await request.body())))
+    with naming("request", id):
+        return _answer(await own.report(id, parse_body(OutcomeReport, await request.body())))
 
 
 class _Route(NamedTuple):

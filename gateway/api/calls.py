@@ -24,6 +24,7 @@ from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
 from signoff.gateway.auth.dependencies import Deps, LiveUpdates, TokenAgent
 from signoff.gateway.calls.call_proposer import agent_of, hand_out, propose
 from signoff.gateway.calls.call_reader import MOVING, ExternalTurn, confirm_call, load_call, make_used_answer, read_call
+from signoff.gateway.calls.call_refusals import naming
 from signoff.gateway.calls.call_withdrawal import SETTLED, withdraw
 from signoff.gateway.calls.permit_service import read_permit, use_id, use_permit
 from signoff.gateway.calls.report_service import report_outcome
@@ -64,6 +65,18 @@ async def propose_call(
     Without an `Idempotency-Key` an equal proposal of the same agent, session and person joins a call that was not used
     and whose result was not handed out yet.
     """
+    with naming("`Idempotency-Key`", key):
+        return await _propose(body, deps, caller, request, response, key)
+
+
+async def _propose(
+    body: CallBody,
+    deps: GatewayDeps,
+    caller: AuthenticatedCaller | None,
+    request: Request,
+    response: Response,
+    key: str | None,
+) -> CallAnswer:
     own = body.use if isinstance(body.use, str) else None
     use = use_id(own) if body.use else ""
     turn, reply = await propose(deps, body, caller, key, use)
@@ -123,7 +136,8 @@ async def use_call(call: str, deps: Deps, caller: TokenAgent, key: UseKey = None
     try of its own.
     """
     turn = await _load(deps, call, caller, agent)
-    permit = await use_permit(deps, turn, use_id(key))
+    with naming("call", call):
+        permit = await use_permit(deps, turn, use_id(key))
     await _release_used(deps, turn)
     return permit
 
@@ -131,14 +145,16 @@ async def use_call(call: str, deps: Deps, caller: TokenAgent, key: UseKey = None
 @router.post("/{call}/outcome", summary="Report what became of a used call", response_model_exclude_defaults=True)
 async def report_call(call: str, body: OutcomeBody, deps: Deps, caller: TokenAgent, agent: Agent = None) -> CallAnswer:
     """409 `not_used` before its permit was used, `conflict` where another outcome was reported before."""
-    return await report_outcome(deps, await _load(deps, call, caller, agent), body)
+    with naming("call", call):
+        return await report_outcome(deps, await _load(deps, call, caller, agent), body)
 
 
 @router.delete("/{call}", summary="Withdraw a call that was not used", response_model_exclude_defaults=True)
 async def withdraw_call(call: str, deps: Deps, caller: TokenAgent, request: Request, agent: Agent = None) -> CallAnswer:
     """Nobody is asked any more, and its permit is worth nothing. 409 `used` where it was used before."""
     turn = await _load(deps, call, caller, agent)
-    return await _handed_out(request, deps, turn, await withdraw(deps, turn))
+    with naming("call", call):
+        return await _handed_out(request, deps, turn, await withdraw(deps, turn))
 
 
 async def _load(deps: GatewayDeps, call: str, caller: AuthenticatedCaller | None, agent: str | None) -> ExternalTurn:

@@ -14,7 +14,7 @@ from signoff.gateway.authzen.problems import REQUESTS, AccessProblem
 from signoff.gateway.authzen.sealed_ids import AUTHZEN_KEY, open_denial, open_task
 from signoff.gateway.calls.call_proposer import agent_of, propose
 from signoff.gateway.calls.call_reader import ExternalTurn, find_request, load_call, load_value, read_call
-from signoff.gateway.calls.call_refusals import note_refusal
+from signoff.gateway.calls.call_refusals import naming, note_refusal
 from signoff.gateway.calls.call_withdrawal import withdraw
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest
@@ -46,7 +46,8 @@ async def submit(
     )
     name = sha256_hex(["access request", evaluation if key is None else key])
     try:
-        turn, _ = await propose(deps, proposal, caller, name, "")
+        with naming("`Idempotency-Key`", key):
+            turn, _ = await propose(deps, proposal, caller, name, "")
     except Conflict as error:
         await _note(deps, caller, error, error.code, asked.tool)
         raise AccessProblem("duplicate_request", error.message) from None

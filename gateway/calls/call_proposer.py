@@ -17,7 +17,7 @@ from signoff.contracts.limits import ARGUMENTS_BYTES, KIB
 from signoff.contracts.person import Person
 from signoff.contracts.requests import CallBody, TurnBody
 from signoff.contracts.turn import TurnInput
-from signoff.engine.call_client import CallClient
+from signoff.engine.call_client import ID_CONFLICT, CallClient
 from signoff.formats.bounds import SEND_IN_PARTS, bounds_problem, bounds_remedy
 from signoff.formats.durations import seconds
 from signoff.formats.nearest_name import did_you_mean, quote_name
@@ -227,7 +227,7 @@ async def _join_named(deps: GatewayDeps, proposal: _Proposal, key: str) -> tuple
         place = SessionKey(turn.key.tenant, turn.key.session)
         args = await load_in(deps.store, turn.call.args, place)
         if turn.call.tool != proposal.body.tool or not same_arguments(args, proposal.args):
-            raise Conflict("this id names another call of yours, with other content")
+            raise Conflict(ID_CONFLICT)
         return turn, None
     turn, reply = await _join(deps, proposal, named.turn)
     if turn.key.turn != named.turn:

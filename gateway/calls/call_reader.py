@@ -13,6 +13,7 @@ from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey, is_id, show_
 from signoff.contracts.person import Principal
 from signoff.contracts.responses import CallAnswer
 from signoff.contracts.turn import CallView, TurnInput, TurnView
+from signoff.formats.nearest_name import quote_name
 from signoff.gateway.deps import GatewayDeps, turn_name
 from signoff.gateway.signed_start import SignedStart, signed_start_of
 from signoff.store.content_store import load_in
@@ -23,6 +24,7 @@ CALL: Final = "c1.1"
 """The only call of a turn whose agent thinks elsewhere."""
 MOVING: Final = ("waiting", "running")
 """States in which nothing is left to the agent but to wait."""
+_NAME_CHARS: Final = 200
 _LOOK_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
 """Seconds between looks at a call that somebody waits for, the last one again and again."""
 _LAPSED_WORDS: Final = "the permit was not used in time"
@@ -61,7 +63,7 @@ class ExternalTurn:
 async def load_call(deps: GatewayDeps, name: str, agent: str, tenant: str) -> ExternalTurn:
     """Returns the turn of the call that an address names, one of this agent. Raises `NotFound`, `ServerUnavailable`."""
     parts = name.split(".")
-    missing = NotFound("there is no such call of this agent")
+    missing = NotFound(f"there is no call {quote_name(name, _NAME_CHARS)} of this agent")
     if len(parts) != 3 or not all(map(is_id, parts)) or parts[0] != tenant:
         raise missing
     known = deps.recent_calls.find(name, deps.clock())

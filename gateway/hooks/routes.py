@@ -9,7 +9,7 @@ from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.errors import SignoffError
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.auth.dependencies import Deps, LiveUpdates, TokenReporter
-from signoff.gateway.calls.call_refusals import note_refused_request
+from signoff.gateway.calls.call_refusals import naming, note_refused_request
 from signoff.gateway.errors import sentence
 from signoff.gateway.hooks.hook_answer import SILENT, HookAnswer, deny
 from signoff.gateway.hooks.hook_calls import HookCalls
@@ -75,7 +75,8 @@ async def _answer(calls: HookCalls, event: HookBody) -> HookAnswer:
     if event.hook_event_name not in GATES:
         return SILENT
     try:
-        return await calls.gate(event)
+        with naming("`tool_use_id`", event.tool_use_id):
+            return await calls.gate(event)
     except ValidationError as error:
         return deny(event, f"Not run: {sentence(error.errors())}")
     except SignoffError as error:

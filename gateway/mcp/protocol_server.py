@@ -29,7 +29,7 @@ from signoff.contracts.names import VERSION
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.act_spans import use_caller_trace
 from signoff.gateway.calls.call_reader import ExternalTurn
-from signoff.gateway.calls.call_refusals import note_refused_request
+from signoff.gateway.calls.call_refusals import naming, note_refused_request
 from signoff.gateway.calls.call_withdrawal import SETTLED
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.mcp.call_result import result_of, waiting_words
@@ -107,7 +107,8 @@ async def _call_tool(ctx: _Context, params: CallToolRequestParams) -> dict[str, 
     try:
         use_caller_trace(ctx.meta or {})
         calls.require_tool(params.name)
-        return await _ToolRequest(ctx, calls, params).answer()
+        with naming(f"`{TOOL_USE_ID}`", _own_id(dict(ctx.meta or {}))):
+            return await _ToolRequest(ctx, calls, params).answer()
     except SignoffError as error:
         raise await _refuse(calls, error, params.name) from None
 
@@ -237,13 +238,18 @@ def _task_calls(ctx: _Context, params: _TaskParams) -> ToolCalls:
 
 
 def _key(meta: dict[str, Any], session: str, tool: str, args: dict[str, Any]) -> str | None:
-    given = meta.get(TOOL_USE_ID)
-    if not isinstance(given, str) or not _UNIQUE_ID.fullmatch(given):
+    given = _own_id(meta)
+    if given is None or not _UNIQUE_ID.fullmatch(given):
         return None
     try:
         return f"mcp:{sha256_hex([session, given, tool, args])}"
     except NotCanonical:
         return None
+
+
+def _own_id(meta: dict[str, Any]) -> str | None:
+    given = meta.get(TOOL_USE_ID)
+    return given if isinstance(given, str) else None
 
 
 def _calls(ctx: _Context) -> ToolCalls:

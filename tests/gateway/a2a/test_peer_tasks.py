@@ -426,3 +426,13 @@ async def test_a_freeze_is_told_and_begins_nothing(peers: PeerRig) -> None:
             await client.send("hello")
         await http.request("DELETE", f"{peers.url}/v1/freezes/globex", json={})
         assert answer_of(await client.send("hello")) == "You said: hello"
+
+
+async def test_a_conflict_names_the_message_id_that_the_peer_sent(peers: PeerRig) -> None:
+    async with peers.agent() as client:
+        own = fresh_id()
+        await client.send("hello", message_id=own)
+        with pytest.raises(A2AClientError, match=own):
+            await client.send("something else", message_id=own)
+        with pytest.raises(TaskNotFoundError, match=r"main\.a\.b"):
+            await client.sdk.get_task(GetTaskRequest(id="main.a.b"))

@@ -9,6 +9,8 @@ import pytest
 from aap_rig import Adapter, asking
 from agentapprovalprotocol import Allow, Call, ConflictError, Deny, NotFound
 from call_rig import approval_of
+from gateway_login import bearer
+from gateway_rig import BASE
 
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.aap import approval_requests
@@ -194,6 +196,14 @@ async def test_a_key_is_of_one_request(coder: Adapter) -> None:
     for other in ({"timeout": "11m"}, {"context": {"x": 1}}, {"agent_reasoning": "hm"}, {"tool": "quick"}):
         with pytest.raises(ConflictError, match="idempotency_conflict"):
             await coder.ask(body | other, key)
+
+
+async def test_a_conflict_names_the_key_that_the_adapter_sent(coder: Adapter) -> None:
+    key = uuid.uuid4().hex
+    await coder.ask(asking(20), key)
+    headers = bearer(coder.token) | {"idempotency-key": key}
+    refused = await coder.http.post(f"{BASE}{coder.base}/v1/requests", json=asking(21), headers=headers)
+    assert (refused.status_code, f"`{key}`" in refused.json()["error"]["message"]) == (409, True), refused.text
 
 
 async def test_a_call_of_a_server_has_its_name(coder: Adapter) -> None:

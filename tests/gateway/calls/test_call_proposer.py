@@ -159,3 +159,14 @@ async def test_no_persons_token_proposes_and_no_agents_token_has_another_scope(a
     for holder, scopes in (("ana", ("call",)), ("actor:coder", ("call", "decide")), ("actor:coder", ("read",))):
         with pytest.raises(Refused, match="token of it alone"):
             await Tokens(store).create("main", holder, scopes, lifetime=day, now=now)  # type: ignore[arg-type]
+
+
+async def test_a_conflict_names_the_key_or_the_call_that_its_agent_sent(agent: CallRig) -> None:
+    call = (await agent.propose(euro=20, key="order-7", use=True)).json()["id"]
+    named = [
+        (await agent.propose(euro=21, key="order-7"), "`Idempotency-Key` `order-7`"),
+        (await agent.use(call), f"call `{call}`"),
+        (await agent.use("main.a.b"), "call `main.a.b`"),
+    ]
+    for refused, own in named:
+        assert (refused.status_code in (404, 409), own in refused.json()["message"]) == (True, True), refused.text

@@ -116,7 +116,7 @@ async def test_what_comes_too_late_is_told_why(agent: CallRig) -> None:
     call = (await agent.propose(tool="quick", use=True)).json()["id"]
     assert [each.code for each in (await end_of(agent, call)).calls] == ["in_doubt"]
     late = await agent.report(call)
-    words = "it was not reported in time, and is recorded as in doubt"
+    words = f"call `{call}`: it was not reported in time, and is recorded as in doubt"
     assert (late.status_code, late.json()) == (409, {"code": "conflict", "message": words})
 
 

@@ -317,3 +317,19 @@ async def test_a_gateway_that_stops_answers_held_hooks(
     assert "waiting for approval" in denied["permissionDecisionReason"]
     await session.agent.decide(await session.waiting())
     assert await session.decision("rm -rf build", "toolu_1") == ALLOWED
+
+
+async def test_a_conflict_names_the_id_that_the_hook_sent(
+    hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, held = hooks(), Held(monkeypatch, 1)
+    asked = asyncio.create_task(session.decision("rm -rf build", "toolu_7"))
+    await held.all()
+    await session.agent.decide(await session.waiting(), edited_args={"command": "rm -r build"})
+    await asked
+    # With the approved arguments under the same id: that id is the call that was proposed with others.
+    denied = await session.decision("rm -r build", "toolu_7")
+    assert (denied["permissionDecision"], "`tool_use_id` `toolu_7`" in denied["permissionDecisionReason"]) == (
+        "deny",
+        True,
+    )

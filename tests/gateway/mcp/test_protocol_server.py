@@ -225,7 +225,7 @@ async def test_tasks_are_their_agents_and_for_clients_that_take_them(mcp: McpRig
     """What is not there is an error of the protocol, and so is a client that did not say that it takes tasks."""
     for method in ("tasks/get", "tasks/cancel", "tasks/update"):
         missing = await mcp.ask_modern(method, taskId="main.a.b", inputResponses={})
-        assert missing["error"]["code"] == -32602, missing
+        assert (missing["error"]["code"], "`main.a.b`" in missing["error"]["message"]) == (-32602, True), missing
         refused = await mcp.ask_modern(method, extensions={}, taskId="main.a.b", inputResponses={})
         assert refused["error"]["code"] == -32021, refused
 
