@@ -255,6 +255,10 @@ MAIL_DOMAINS_KEPT: Final = 1_000
 
 ANSWER_LINES: Final = 200
 """Lines of a written answer that are read; one of more decides nothing."""
+REPLIES_A_MINUTE: Final = 5
+"""Replies a minute to one person on one channel whose messages decide nothing; the further ones are recorded."""
+REPLIES_AN_HOUR: Final = 20
+"""The same, for an hour."""
 FOOTER_LINES: Final = 100
 """Lines below somebody's sign-off that are read; of more it is asked what they mean."""
 FOOTERS_PER_PERSON: Final = 50

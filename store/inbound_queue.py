@@ -20,6 +20,8 @@ ArrivalKind = Literal["action", "status"]
 ArrivalState = Literal["new", "done", "dropped"]
 REPEATED: Final = timedelta(days=7)
 """Vendors try to deliver a message for so long."""
+TOLD: Final = "told"
+"""In the result of a message that decided nothing: a hash of it and of what it was about, or ""."""
 _KEY_CHARS: Final = 200
 _HASHED: Final = "sha256-"
 
@@ -115,6 +117,24 @@ class InboundQueue:
             return []
         ordered = query.order_by(ARRIVALS.c.received_at, ARRIVALS.c.key)
         return await self._store.run(lambda connection: _rows(connection.execute(ordered)))
+
+    async def list_told(self, row: InboundRow, since: datetime, *, limit: int) -> list[InboundRow]:
+        """Return the newest messages of the same author since then that decided nothing and got a reply."""
+        query = (
+            select(ARRIVALS)
+            .where(
+                ARRIVALS.c.speaker == row.speaker,
+                ARRIVALS.c.received_at >= millis_from_time(since),
+                ARRIVALS.c.state != "new",
+                ARRIVALS.c.result.contains(f'"{TOLD}": ', autoescape=True),
+                ARRIVALS.c.result.contains('"answered": true', autoescape=True),
+            )
+            .order_by(ARRIVALS.c.received_at.desc(), ARRIVALS.c.key)
+            .limit(limit)
+        )
+        if not row.speaker:
+            return []
+        return await self._store.run(lambda connection: _rows(connection.execute(query)))
 
     async def hold(self, key: str, seconds: float) -> None:
         """Give a claimed arrival back for `seconds`, as if it had never been claimed."""

@@ -15,6 +15,7 @@ from signoff.channels.inbound.later_words import HELD, SAID, hold_seconds, is_he
 from signoff.channels.inbound.message_time import MessageTime, time_of_message
 from signoff.channels.inbound.outcome import Outcome, drop_empty, in_words
 from signoff.channels.inbound.receiver import Record
+from signoff.channels.inbound.reply_limit import ReplyLimit
 from signoff.channels.inbound.sent_mail import load_sent_words, may_send_for
 from signoff.channels.inbound.target import (
     AskedRevision,
@@ -94,12 +95,17 @@ class AnswerHandler:
         self._decisions = decisions
         self._record = record
         self._clock = clock
+        self._limit = ReplyLimit(self._arrivals, record)
         self._strangers = {name: UnknownSenders(name, record, clock) for name in channels}
 
     async def handle(self, channel: Channel, action: InboundAction, row: InboundRow) -> Outcome:
+        """Return what an action led to. Raises `Unavailable`."""
         person = await self._who(channel, action)
         if person is None:
             return await self._stranger(channel, action)
+        return await self._limit.apply(person, action, row, await self._answer(channel, action, person, row))
+
+    async def _answer(self, channel: Channel, action: InboundAction, person: Person, row: InboundRow) -> Outcome:
         if action.sender and not await self._may_send(channel, action, person, row):
             formatter = formatter_for(person, self._clock())
             words = formatter.text("reply.sender", sender=action.sender, person=person.name or person.id)
@@ -136,7 +142,7 @@ class AnswerHandler:
             why = text("reply.link_only" if typed else "reply.unseen", language)
             words = f"{why} {text('reply.see', language, link=link)}"
             reply = ChannelReply(text=words, language=language)
-            return Outcome({"what": "link", "person": person.id}, reply, action.where)
+            return Outcome({"what": "link", "person": person.id}, reply, action.where, about=(asked,))
         if by_words:
             if await self._is_taken_back(channel, action, person, asked, row):
                 return self._taken_back(action, person, asked)
@@ -169,15 +175,14 @@ class AnswerHandler:
         formatter = formatter_for(person, self._clock())
         words = formatter.text("reply.taken_back", code=show_code(asked.request.code))
         reply = ChannelReply(text=words, language=formatter.language)
-        return Outcome({"what": "taken back", "person": person.id}, reply, in_words(action.where))
+        return Outcome({"what": "taken back", "person": person.id}, reply, in_words(action.where), about=(asked,))
 
     def _held(self, action: InboundAction, person: Person, asked: AskedRevision, seconds: float) -> Outcome:
         formatter = formatter_for(person, self._clock())
         code, span = show_code(asked.request.code), formatter.span(seconds)
         words = formatter.text("reply.held", code=code, span=span)
-        return Outcome(
-            None, ChannelReply(text=words, language=formatter.language), in_words(action.where), hold=seconds
-        )
+        reply = ChannelReply(text=words, language=formatter.language)
+        return Outcome(None, reply, in_words(action.where), about=(asked,), hold=seconds)
 
     async def _decide(
         self,
@@ -199,18 +204,19 @@ class AnswerHandler:
         reply = ChannelReply(text=words, receipt=receipt, language=formatter.language)
         facts = {"person": person.id, "approval": receipt.approval_id}
         if receipt.code == "unavailable" and self._clock() >= _over(asked.request, row) + LATE:
-            return Outcome({"what": "given up", **facts, "code": receipt.code}, reply, action.where, state="dropped")
+            result = {"what": "given up", **facts, "code": receipt.code}
+            return Outcome(result, reply, action.where, state="dropped", about=(asked,))
         if receipt.status == "pending" or receipt.code == "unavailable":
             # It is kept and tried again, of which somebody is told once.
             kept = Receipt(status="pending", approval_id=asked.request.id, verdict=answer.verdict)
             pending_reply = ChannelReply(
                 text=receipt_words(kept, formatter, code=asked.request.code), receipt=kept, language=formatter.language
             )
-            return Outcome(None, pending_reply if row.about is None else None, action.where)
+            return Outcome(None, pending_reply if row.about is None else None, action.where, about=(asked,))
         if answer.footer and receipt.status in ("accepted", "counted"):
             await self._footers.confirm(person.tenant, person.id, footer_digest(answer.footer))
         made = {"what": "decided", **facts, "status": receipt.status, "code": receipt.code}
-        return Outcome(drop_empty(made), reply, action.where)
+        return Outcome(drop_empty(made), reply, action.where, about=(asked,))
 
     async def _who(self, channel: Channel, action: InboundAction) -> Person | None:
         """Returns the one active person who is that identity: in the tenant of the card, else in whichever tenant it
@@ -246,8 +252,9 @@ class AnswerHandler:
     ) -> Outcome:
         """Asks back where an answer decides nothing; only about requests that its author may decide."""
         formatter = formatter_for(person, self._clock())
-        found = {asked.request.id: asked.request for asked in about.asked if self._may_answer(person, asked.request)}
-        requests = list(found.values())[:CHOICES]
+        found = {asked.request.id: asked for asked in about.asked if self._may_answer(person, asked.request)}
+        listed = tuple(found.values())[:CHOICES]
+        requests = [asked.request for asked in listed]
         where = action.where if requests and about.certain else in_words(action.where)
         if not requests:
             # The same words for what is others' and for what there is not: by asking, nobody finds out which it is.
@@ -274,7 +281,7 @@ class AnswerHandler:
         reply = reply.model_copy(update={"language": formatter.language})
         said = action.said_at.isoformat() if action.said_at else ""
         result = drop_empty({"what": "asked", "person": person.id, "why": answer.why, SAID: said})
-        return Outcome(result, reply, where)
+        return Outcome(result, reply, where, about=listed)
 
     async def _sender(self, channel: Channel, action: InboundAction, person: Person, when: MessageTime) -> AnswerSender:
         """Describes the author of an answer, with all that reading it depends on."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from signoff.channels.envelopes import ChannelReply
+from signoff.channels.inbound.target import AskedRevision
 
 WINDOW: Final = "trigger_id"
 """The entry of `InboundAction.where` by which a channel opens a window instead of a reply in words."""
@@ -20,6 +21,8 @@ class Outcome:
     where: Mapping[str, Any] = field(default_factory=dict)
     state: Literal["done", "dropped"] = "done"
     forgotten: bool = False
+    about: tuple[AskedRevision, ...] = ()
+    """The requests that the reply is about."""
     hold: float = 0.0
     """Seconds until the arrival is read again, as if for the first time."""
 

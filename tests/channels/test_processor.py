@@ -538,7 +538,7 @@ async def test_whatever_is_said_decides_at_most_the_one_request_that_it_names(ri
     about = data.draw(st.sampled_from([{}, *({"token": row.token} for row in rows)]))
     before = len(rig.decisions.answers)
     reply = await rig.hear(key=f"{numbers}", text=text, **about)
-    assert reply is not None
+    assert reply is not None or "unanswered" in await rig.result(f"{numbers}")
     decided = rig.decisions.answers[before:]
     assert len(decided) <= 1
     event(f"decided {len(decided)}")

@@ -1,0 +1,72 @@
+"""Limits the replies to one person: a phone that answers by itself does not get a reply to each of its messages."""
+
+import hashlib
+import re
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final
+
+from signoff.approvals.audit_events import admin_entry
+from signoff.channels.envelopes import InboundAction
+from signoff.channels.inbound.answer_tokens import fold
+from signoff.channels.inbound.outcome import WINDOW, Outcome
+from signoff.channels.inbound.receiver import Record
+from signoff.contracts.limits import REPLIES_A_MINUTE, REPLIES_AN_HOUR
+from signoff.contracts.person import Person
+from signoff.store.inbound_queue import TOLD, InboundQueue, InboundRow
+
+_MINUTE: Final = timedelta(minutes=1)
+_HOUR: Final = timedelta(hours=1)
+_DIGITS: Final = re.compile(r"(?<!\w)\d+(?!\w)")
+"""Times and counts, in which the texts of one phone differ."""
+_READ_CHARS: Final = 2_000
+
+
+class ReplyLimit:
+    """Limits the replies that decide nothing, for all processes over one store."""
+
+    def __init__(self, arrivals: InboundQueue, record: Record) -> None:
+        self._arrivals = arrivals
+        self._record = record
+
+    async def apply(self, person: Person, action: InboundAction, row: InboundRow, outcome: Outcome) -> Outcome:
+        """Return `outcome`, without its reply if its author has had that reply or too many others.
+
+        Presses of buttons and decisions always get their reply. Raises `StoreUnavailable`.
+        """
+        result = outcome.result
+        is_press = action.verdict is not None or WINDOW in action.where
+        if outcome.reply is None or result is None or is_press or not _decides_nothing(result):
+            return outcome
+        told = _fingerprint(action, outcome) if result.get("why") and action.text.strip() else ""
+        before = await self._arrivals.list_told(row, row.received_at - _HOUR, limit=REPLIES_AN_HOUR)
+        last_minute = sum(each.received_at > row.received_at - _MINUTE for each in before)
+        if told and any((each.result or {}).get(TOLD) == told for each in before):
+            why = "repeated"
+        elif last_minute >= REPLIES_A_MINUTE or len(before) >= REPLIES_AN_HOUR:
+            why = "many"
+        else:
+            return replace(outcome, result={**result, TOLD: told})
+        await self._note(person, row, why)
+        return replace(outcome, result={**result, "unanswered": why}, reply=None)
+
+    async def _note(self, person: Person, row: InboundRow, why: str) -> None:
+        """Record once an hour that a person gets no reply."""
+        key = f"unanswered/{row.speaker[:16]}/{row.received_at:%Y-%m-%dT%H}"
+        facts = {"channel": row.channel, "why": why}
+        entry = admin_entry(
+            person.tenant, "message not answered", person.id, row.received_at, kind="attempt", key=key, **facts
+        )
+        await self._record([entry])
+
+
+def _decides_nothing(result: dict[str, Any]) -> bool:
+    is_refused = result["what"] == "decided" and result.get("status") not in ("accepted", "counted")
+    return is_refused or result["what"] in ("asked", "link", "sender")
+
+
+def _fingerprint(action: InboundAction, outcome: Outcome) -> str:
+    """Return the same hash for the same words, without their numbers, about the same requests."""
+    words = _DIGITS.sub("#", fold(action.text[:_READ_CHARS]))
+    about = ",".join(sorted(each.request.id for each in outcome.about))
+    return hashlib.sha256(f"{about}|{action.unclear}|{words}".encode(errors="surrogatepass")).hexdigest()[:32]
