@@ -9,7 +9,7 @@ from signoff.contracts.errors import ConfigError, Refused
 from signoff.contracts.ids import is_id
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
-from signoff.people.addresses import DeclaredNames, claimed_names
+from signoff.people.addresses import DeclaredNames, claimed_names, has_odd_address
 from signoff.people.directory import EMAIL, Directory, normalise_identity
 from signoff.people.login import OIDC, id_from_login
 from signoff.people.vouched_directory import VouchedDirectory
@@ -19,6 +19,8 @@ NAME_CHARS: Final = 200
 SUBJECT_CHARS: Final = 255
 _UNKNOWN: Final = "nobody here is known by this login; ask whoever keeps the list of people"
 _NO_TENANT: Final = "this login names no tenant that is known here; ask whoever keeps your logins"
+
+_ODD_ADDRESS: Final = "this login has an email address not of the form `ana@example.com`; ask whoever keeps your logins"
 
 
 class ClaimsMapping(BaseModel):
@@ -101,6 +103,9 @@ class ClaimsDirectory(VouchedDirectory):
         # As another person, who is declared could be two of a quorum by themselves, or approve what they asked for.
         if namesake is not None:
             raise Refused(_UNKNOWN, "not_allowed", login=login_from_claims(claims), person=namesake.id)
+        if made is not None and has_odd_address(claims):
+            # Another spelling of an address would pass by the search for a namesake.
+            raise Refused(_ODD_ADDRESS, "malformed")
         if made is not None:
             self._vouched[(tenant, own_id)] = made
         return self.find(own_id, tenant)
@@ -138,7 +143,7 @@ def verified_email(claims: Mapping[str, Any]) -> str:
     # typed in would sign them in as whoever it belongs to.
     if claims.get("email_verified") is not True or not isinstance(address, str):
         return ""
-    return normalise_identity(EMAIL, address.strip())
+    return normalise_identity(EMAIL, address)
 
 
 def person_from_claims(claims: Mapping[str, Any], mapping: ClaimsMapping, tenant: str) -> Person | None:

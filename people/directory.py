@@ -8,6 +8,7 @@ from signoff.contracts.errors import ConfigError, Refused
 from signoff.contracts.ids import ID_PATTERN, is_id
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person, Principal
+from signoff.formats.mail_address import plain_address
 from signoff.formats.nearest_name import did_you_mean
 from signoff.people.login import OIDC, id_from_login
 
@@ -58,7 +59,7 @@ class FixedDirectory:
     __slots__ = ("_deputies", "_humans", "_identities", "_people")
 
     def __init__(self, people: Iterable[Person]) -> None:
-        declared = tuple(people)
+        declared = tuple(_with_normal_addresses(person) for person in people)
         self._people = _by_id(declared)
         self._identities = _by_identity(declared)
         self._humans = _by_human(declared, self._people)
@@ -132,11 +133,8 @@ def declared_people(directory: Directory) -> Directory:
 
 
 def normalise_identity(channel: str, identity: str) -> str:
-    """Normalises an identity: e-mail addresses to lower case, all else as it is.
-
-    Only ASCII is folded: other letters that lower-case to ASCII would make one person of two addresses.
-    """
-    return identity.lower() if channel == EMAIL and identity.isascii() else identity
+    """Return the normal form of an identity: of an email address by `plain_address`, "" if it has none."""
+    return plain_address(identity) if channel == EMAIL else identity
 
 
 def principal_of(person: Person, people: Directory) -> Principal:
@@ -173,6 +171,15 @@ def turn_context(person: Person, given: Mapping[str, Any]) -> dict[str, Any]:
         named = ", ".join(f"`{name}`" for name in claimed)
         raise Refused(f"{named} cannot be given: what is known of a user comes from the directory", code="malformed")
     return {**given, **{f"user.{name}": value for name, value in person.attributes.items()}}
+
+
+def _with_normal_addresses(person: Person) -> Person:
+    # What has no normal form stays as it is written, for the error that names it.
+    addresses = person.identities.get(EMAIL, ())
+    normal = tuple(dict.fromkeys(plain_address(each) or each for each in addresses))
+    if normal == addresses:
+        return person
+    return person.model_copy(update={"identities": {**person.identities, EMAIL: normal}})
 
 
 def _by_id(people: tuple[Person, ...]) -> dict[tuple[str, str], Person]:
@@ -261,8 +268,8 @@ def _check_identity(index: int, person: Person, channel: str, identity: str, fie
     # Such an identity would match nobody, without a word: what arrives from a channel has no blanks around it.
     if not identity or identity != identity.strip() or not identity.isprintable():
         raise _wrong(index, person, field, identity, f"has a {channel} identity that is empty or has blanks around it")
-    if channel == EMAIL and identity.count("@") != 1:
-        why = f"has the email identity `{identity}`, which is no address such as `ana@example.com`"
+    if channel == EMAIL and not plain_address(identity):
+        why = f"has the email identity `{identity}`, which is no plain address such as `ana@example.com`"
         raise _wrong(index, person, field, identity, why)
 
 

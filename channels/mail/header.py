@@ -12,13 +12,13 @@ from typing import Final
 
 from signoff.channels.channel_errors import Malformed
 from signoff.channels.mail.charsets import decode_text
+from signoff.formats.mail_address import plain_address
 
 MAX_HEADER: Final = 128 * 1024
 """Bytes of a header; real ones stay below 64 KiB."""
 MAX_FIELDS: Final = 500
 _NAME = re.compile(rb"[\x21-\x39\x3b-\x7e]{1,200}")
 _CONTROLS = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
-_ADDRESS = re.compile(r"[a-z0-9.!#$%&'*+/=?^_`{|}~-]{1,128}@(?:[a-z0-9](?:[a-z0-9-]{0,62}))(?:\.[a-z0-9-]{1,63}){1,20}")
 _LIKE_ADDRESS = re.compile(r"[^\s@<>,;:\"']{1,128}@[^\s@<>,;:\"']{1,255}")
 _MAX_SHOWN = 2_000
 _MAX_IDS = 100
@@ -86,13 +86,6 @@ def decode_words(value: str) -> str:
     )
 
 
-def plain_address(address: str) -> str:
-    """Returns `address` in lower case if it is of the plain kind, else "": no quotes, no routes, ASCII only."""
-    lowered = address.strip().lower()
-    plain = _ADDRESS.fullmatch(lowered) and ".." not in lowered and not lowered.startswith(".") and ".@" not in lowered
-    return lowered if plain else ""
-
-
 @dataclass(frozen=True)
 class Mailboxes:
     """The addresses of one field."""
@@ -143,7 +136,8 @@ def mailboxes(value: str) -> Mailboxes:
         else:
             bare.append(char)
     _bare(bare, addresses, around)
-    found = tuple(filter(None, map(plain_address, addresses)))
+    # A header in other letters is unusual, and mail servers differ in what they make of it.
+    found = tuple(filter(None, (plain_address(each) for each in addresses if each.isascii())))
     return Mailboxes(found, "".join(around), odd or depth != 0 or len(found) != len(addresses))
 
 

@@ -9,7 +9,8 @@ from typing import Final, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from signoff.channels.base import ChannelOptions
-from signoff.channels.mail.header import mailboxes, plain_address
+from signoff.channels.mail.header import mailboxes
+from signoff.formats.mail_address import plain_address
 
 LOCAL_CHARS: Final = 14
 """Of a local part's 64 octets, those that a token and what proves it leave to the name of the mailbox."""

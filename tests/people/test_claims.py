@@ -67,6 +67,44 @@ def test_an_address_given_to_somebody_else_opens_nothing(directory: ClaimsDirect
     assert directory.admit(elsewhere) is ANA
 
 
+SPELLINGS = ('"ana"@corp.com', "ana@corp\u3002com", "mailto:ana@corp.com", "Ana <ana@corp.com>", "\uff41na@corp.com")
+
+
+@pytest.mark.parametrize("claim", ["email", "emails", "preferred_username", "upn"])
+@pytest.mark.parametrize("address", SPELLINGS)
+def test_other_spelling_of_a_declared_address_makes_no_second_person(address: str, claim: str) -> None:
+    declared = Person(id="ana", identities={"email": ("Ana@Corp.com",)})
+    directory = ClaimsDirectory(FixedDirectory([declared]), MAPPING)
+    assert refusal(directory, claims(groups=["fin"], **{claim: address})).context["person"] == "ana"
+    assert [person.id for person in directory.all()] == ["ana"]
+
+
+@pytest.mark.parametrize("address", ["ana(work)@corp.com", "ana.@corp.com", "\u0430na@corp.com", "ana@corp"])
+def test_login_with_an_address_of_no_normal_form_makes_no_person(directory: ClaimsDirectory, address: str) -> None:
+    for claim in ("email", "emails", "preferred_username", "upn", "unique_name"):
+        found = refusal(directory, claims(groups=["fin"], **{claim: address}))
+        assert (found.code, found.message) == (
+            "malformed",
+            "this login has an email address not of the form `ana@example.com`; ask whoever keeps your logins",
+        )
+    assert directory.admit(claims(groups=["fin"], preferred_username="@ana", email="cy@b\u00fccher.example"))
+    # A person whose login is written down needs no address.
+    assert directory.admit(claims("42", email=address)) is ANA
+
+
+def test_international_domain_is_one_address_in_both_of_its_spellings() -> None:
+    eva = Person(id="eva", identities={"email": ("Eva@B\u00fccher.example",)})
+    directory = ClaimsDirectory(FixedDirectory([eva]), MAPPING)
+    for address in ("eva@b\u00fccher.example", "eva@xn--bcher-kva.example", "eva@B\u00dcCHER\u3002example"):
+        assert directory.admit(mailed(address)).id == "eva"
+        found = directory.by_identity("email", address)
+        assert found is not None
+        assert found.identities["email"] == ("eva@xn--bcher-kva.example",)
+    # `strasse.example` is another domain than this one, which IDNA 2003 made of it.
+    street = FixedDirectory([Person(id="eva", identities={"email": ("eva@stra\u00dfe.example",)})])
+    assert street.by_identity("email", "eva@strasse.example") is None
+
+
 def test_who_is_not_active_gets_no_second_person(directory: ClaimsDirectory) -> None:
     """Not by their login, and not by the groups they are still in."""
     assert refusal(directory, mailed("gone@example.com", groups=["adm"])).code == "not_allowed"
