@@ -15,7 +15,7 @@ from signoff.approvals.edit_diff import row_changes
 from signoff.contracts.activity_messages import Authority, GateDecision
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry, AuditKind
-from signoff.contracts.call import CallContext, CallOutcome, Permit, RuleReference, type_from_code
+from signoff.contracts.call import CallContext, CallOutcome, LateReport, Permit, RuleReference, type_from_code
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
@@ -231,6 +231,22 @@ def probe_entry(permit: Permit, tool: str, ticket: str, answer: str, at: datetim
         tool=tool,
         ticket=ticket,
         probe=answer,
+        digest=permit.digest,
+    )
+
+
+def late_report_entry(permit: Permit, ticket: str, report: LateReport, tool: str, at: datetime) -> AuditEntry:
+    """Records an agent's report of a call that came after its outcome had been settled otherwise."""
+    return _of_turn(
+        permit.ctx,
+        "in_doubt",
+        f"late/{permit.call}/{ticket}",
+        at,
+        call=permit.call,
+        tool=tool,
+        ticket=ticket,
+        reported=report.code,
+        value=fingerprint(report.text),
         digest=permit.digest,
     )
 

@@ -312,6 +312,8 @@ def _outcome(facts: Mapping[str, Any]) -> str:
 def _doubt(facts: Mapping[str, Any]) -> str:
     if "approvers" in facts:
         return "approval.requested"
+    if "reported" in facts:
+        return ""
     return "tool_call.probed" if "probe" in facts else "tool_call.in_doubt"
 
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Final, Literal
 
-from signoff.contracts.call import RuleReference
+from signoff.contracts.call import LateReport, RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Assurance, Decision, Verdict
 from signoff.contracts.frozen_model import FrozenModel
@@ -262,6 +262,8 @@ class ApprovalRequest(Question):
     """The name of that person."""
     before: tuple[CardRow, ...] = ()
     """The rows of the card before that change."""
+    late_report: LateReport | None = None
+    """Of `in_doubt`: what the agent reported after the time for it, its text cut to a card's length."""
     reminded: int = 0
     """How many reminders there were."""
     escalated: bool = False

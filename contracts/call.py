@@ -205,6 +205,19 @@ class CallOutcome(FrozenModel):
 
 ReportCode = Literal["ok", "execution_failed", "in_doubt"]
 """What an agent may say became of a call that it ran."""
+
+
+class LateReport(FrozenModel):
+    """An agent's report of a call after the time for it, which changes no outcome: people judge by it."""
+
+    code: ReportCode
+    """What the agent says became of the call."""
+    text: str = ""
+    """The result in the agent's words; JSON where the agent sent no text."""
+    at: datetime
+    """When it arrived, in UTC."""
+
+
 CallState = Literal["waiting", "running", "permitted", "used", "denied", "ended"]
 """How far an external call has come, as its agent is told."""
 

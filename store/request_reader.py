@@ -17,18 +17,22 @@ from signoff.approvals.card import draw_card, effect_sentence
 from signoff.approvals.digest import digest_mark, doubt_digest
 from signoff.approvals.request_state import request_at
 from signoff.contracts.approval import JUDGED_SECONDS, ApprovalRequest, Card, Question
+from signoff.contracts.call import LateReport
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.content import Content
 from signoff.contracts.errors import NotFound
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.list_rows import WaitingCard
+from signoff.formats.visible_text import one_line
 from signoff.keys.signatures import Verifier
 from signoff.store.content_store import load
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions
 from signoff.store.questions.request_lists import RequestLists, TurnRows
 from signoff.store.store import Store
+from signoff.store.tickets import ticket_key
 
+LATE_REPORT_CHARS: Final = 2_000
 MARK_KEY: Final = "card-mark"
 _log = logging.getLogger(__name__)
 
@@ -77,7 +81,14 @@ class RequestReader:
         if old is not None:
             before = await self._card(old, declaration, await load(self._store, old.args))
             request = request.model_copy(update={"before": before.rows})
+        if question.doubt_of:
+            request = request.model_copy(update={"late_report": await self._late_report(question, args)})
         return LoadedRequest(request, args, declaration, rows)
+
+    async def _late_report(self, question: Question, args: Mapping[str, Any]) -> LateReport | None:
+        ticket = await self._store.read_ticket(ticket_key(digest_with(question)(args), question.doubt_of))
+        report = None if ticket is None else ticket.late_report
+        return report and report.model_copy(update={"text": one_line(report.text, LATE_REPORT_CHARS).text})
 
     async def list_waiting(
         self,

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from sqlalchemy import Connection, Row, bindparam, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from signoff.contracts.call import CallOutcome
+from signoff.contracts.call import CallOutcome, LateReport
 from signoff.contracts.content import BlobRef
 from signoff.contracts.errors import ConfigError, Refused, SignoffError, StoreUnavailable
 from signoff.contracts.ids import SessionKey
@@ -71,6 +71,11 @@ _RECORD_KNOWN: Final = (
     # Only over the very outcome that was read: who knew better meanwhile stands.
     .where(TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "done", TICKETS.c.outcome == bindparam("before"))
     .values(outcome=bindparam("result"), finished_at=StoreClock())
+)
+_FILE_LATE: Final = (
+    update(TICKETS)
+    .where(TICKETS.c.key == bindparam("ticket"), TICKETS.c.outcome.is_not(None), TICKETS.c.late_report.is_(None))
+    .values(late_report=bindparam("report"))
 )
 _UNDO: Final = (
     update(TICKETS)
@@ -380,6 +385,19 @@ class Store:
 
         return await self.run(write)
 
+    async def file_late_report(self, key: str, report: LateReport, *, also: Also) -> None:
+        """Files an agent's report beside the outcome of a ticket, which stands; only the first one.
+
+        `also` is written in the same transaction.
+        """
+
+        def write(connection: Connection) -> None:
+            values = {"ticket": key, "report": report.model_dump_json()}
+            if connection.execute(_FILE_LATE, values).rowcount == 1:
+                also(connection)
+
+        await self.run(write)
+
     async def record_heartbeat(self, key: str) -> None:
         """Records that the claimer of a ticket still runs it."""
         await self.run(lambda connection: connection.execute(_SEEN, {"ticket": key}).close())
@@ -516,11 +534,13 @@ def read_tickets(connection: Connection, workflow: str) -> list[Ticket]:
 def _ticket(row: Row[Any]) -> Ticket:
     fields = dict(row._mapping)
     outcome, finished, seen = fields.pop("outcome"), fields.pop("finished_at"), fields.pop("seen_at")
+    late = fields.pop("late_report")
     return Ticket(
         **{**fields, "claimed_at": time_from_millis(fields["claimed_at"])},
         outcome=None if outcome is None else CallOutcome.model_validate_json(outcome),
         finished_at=None if finished is None else time_from_millis(finished),
         seen_at=None if seen is None else time_from_millis(seen),
+        late_report=None if late is None else LateReport.model_validate_json(late),
     )
 
 

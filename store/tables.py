@@ -74,12 +74,14 @@ TICKETS: Final = Table(
     Column("finished_at", BigInteger, nullable=True),
     Column("nonce", String(64), nullable=False),
     Column("seen_at", BigInteger, nullable=True),
+    Column("late_report", Text, nullable=True),
     Index("tickets_by_call", "workflow", "call"),
     Index("tickets_age", "claimed_at", "key"),
 )
 """One row a side effect; `nonce` is that of the principal of its turn, by which two turns of one id differ.
 `seen_at` is when whoever runs it was last heard of.
-`state` is `claimed`, `done` or `void`, `outcome` a `CallOutcome` as JSON."""
+`state` is `claimed`, `done` or `void`, `outcome` a `CallOutcome` as JSON, `late_report` a `LateReport`. A late report
+changes neither of them."""
 
 QUESTIONS: Final = Table(
     "questions",

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Literal
 
-from signoff.contracts.call import CallOutcome
+from signoff.contracts.call import CallOutcome, LateReport
 from signoff.contracts.frozen_model import FrozenModel
 
 ClaimKind = Literal["fresh", "done", "open", "void", "undone", "frozen", "ungranted", "used_up", "superseded", "other"]
@@ -64,6 +64,8 @@ class Ticket(FrozenModel):
     """When its outcome was recorded."""
     seen_at: datetime | None = None
     """When its claimer last reported that it runs."""
+    late_report: LateReport | None = None
+    """The first report that its agent made too late."""
 
     @property
     def claim(self) -> Claim:

@@ -47,6 +47,12 @@ def reason_words(request: ApprovalRequest, language: str) -> str:
     return request.reason if ended_as is None else text(f"ended_as.{ended_as}", language)
 
 
+def late_report_words(request: ApprovalRequest, formatter: Formatter) -> str:
+    """Writes what the agent says became of a call in doubt, after the time for its report; "" without one."""
+    report = request.late_report
+    return "" if report is None else formatter.text(f"card.late.{report.code}", when=formatter.time(report.at))
+
+
 def receipt_words(receipt: Receipt, formatter: Formatter, link: str = "", *, code: str = "") -> str:
     """Writes the effect of somebody's answer in one line, with the request's code; and the link where reading on
     helps.

@@ -156,6 +156,8 @@ def _outcome(of: _Facts) -> str:
 
 
 def _doubt(of: _Facts) -> str:
+    if of.has("reported"):
+        return of.text("entry.doubt.reported", call=of.call, code=of.code("reported"))
     return of.text(
         "entry.doubt.asked" if of.has("approvers") else "entry.doubt", call=of.call, who=of.names("approvers")
     )

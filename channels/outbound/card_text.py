@@ -19,6 +19,7 @@ from signoff.contracts.ids import show_code
 from signoff.contracts.limits import EFFECT_CHARS
 from signoff.formats.visible_text import ELLIPSIS, MISSING, cut_visible, one_line
 from signoff.texts.catalogue import text
+from signoff.texts.endings import late_report_words
 from signoff.texts.formatter import Formatter
 from signoff.texts.reasons import rule_words
 from signoff.texts.remarks import remark_words
@@ -273,6 +274,12 @@ class _Writer:
         return CardLine(cut_visible((row.label or row.name) if row.name else "", NAME_CHARS), shown, note)
 
     def note(self) -> str:
+        report = self.request.late_report
+        late = late_report_words(self.request, self.formatter)
+        said = f"{late} {cut_visible(report.text, NOTE_CHARS)}".rstrip() if report is not None else ""
+        return " ".join(filter(None, (self.remark(), said)))
+
+    def remark(self) -> str:
         request = self.request
         words = cut_visible(remark_words(request.card.note, self.formatter.language), NOTE_CHARS)
         if request.revision < 2:

@@ -77,6 +77,9 @@ def _about(request: ApprovalRequest, now: datetime) -> Facts:
     rows: Facts = [("state", state)]
     if card.note:
         rows.append(("note", card.note))
+    if request.late_report is not None:
+        late = request.late_report
+        rows.append(("reported late", f"{late.code} at {clock(late.at)}: {late.text}"))
     if request.edited_by:
         by = clean(request.edited_name or request.edited_by)
         rows.append((f"changed by {by}", Text("\n".join(change_lines(request)))))

@@ -1,10 +1,13 @@
-"""Takes reports of what became of external calls: each stands in its ticket before its turn hears of it."""
+"""Takes reports of what became of external calls: each stands in its ticket before its turn hears of it.
+
+A report that comes after the outcome was settled without its agent is filed beside that outcome.
+"""
 
 from typing import Any
 
-from signoff.approvals.audit_events import finished_entry
+from signoff.approvals.audit_events import finished_entry, late_report_entry
 from signoff.audit.log import entry_writer
-from signoff.contracts.call import CallOutcome, Permit
+from signoff.contracts.call import CallOutcome, LateReport, Permit
 from signoff.contracts.canonical_json import NotCanonical, canonical_json
 from signoff.contracts.errors import Conflict, Refused
 from signoff.contracts.ids import SessionKey
@@ -33,6 +36,8 @@ async def report_outcome(deps: GatewayDeps, turn: ExternalTurn, body: OutcomeBod
         raise BadRequest("only a call whose permit was used can be reported", status=409, code="not_used")
     stands = used.outcome or await _record(deps, turn, used, body)
     if (stands.code, await load_value(deps, turn, stands.value)) != (body.code, body.result):
+        if stands.code == "in_doubt" or stands.decided_by:
+            await _file_late(deps, turn, used, body)
         raise Conflict(_conflict_words(stands))
     # Also of one that stood before: whoever wrote it may have been lost before the turn heard of it.
     await CallClient(deps.client).tell_report(turn.key)
@@ -44,7 +49,7 @@ async def _record(deps: GatewayDeps, turn: ExternalTurn, used: Ticket, body: Out
     place = SessionKey(turn.key.tenant, turn.key.session)
     value = await to_content(deps.store, body.result, place)
     outcome = CallOutcome(call=used.call, tool=used.tool, code=body.code, gate="execute", value=value)
-    permit = Permit(kind="auto", call=used.call, digest=digest_of_key(used.key), ctx=turn.ctx)
+    permit = _permit(turn, used)
     tool = deps.catalog.tool_view(permit.ctx).tool(used.tool)
     # Not its arguments: nothing here has bound them to the permit.
     facts = {} if tool is None else execution_facts(tool, permit)
@@ -54,6 +59,19 @@ async def _record(deps: GatewayDeps, turn: ExternalTurn, used: Ticket, body: Out
         return await deps.store.record(used.key, outcome, also=seen, corrects=False)
     except Refused:
         raise Conflict("this call is known to have come to nothing, and may have been permitted anew") from None
+
+
+async def _file_late(deps: GatewayDeps, turn: ExternalTurn, used: Ticket, body: OutcomeBody) -> None:
+    now = deps.clock()
+    result = "" if body.result is None else body.result
+    words = result if isinstance(result, str) else canonical_json(result).decode()
+    report = LateReport(code=body.code, text=words, at=now)
+    entry = late_report_entry(_permit(turn, used), used.key, report, used.tool, now)
+    await deps.store.file_late_report(used.key, report, also=entry_writer([entry]))
+
+
+def _permit(turn: ExternalTurn, used: Ticket) -> Permit:
+    return Permit(kind="auto", call=used.call, digest=digest_of_key(used.key), ctx=turn.ctx)
 
 
 def _check_size(result: Any) -> None:
@@ -67,5 +85,7 @@ def _check_size(result: Any) -> None:
 
 def _conflict_words(stands: CallOutcome) -> str:
     if stands.code == "in_doubt":
-        return "it was not reported in time, and is recorded as in doubt"
+        return "it was not reported in time and is recorded as in doubt; this report is kept beside it"
+    if stands.decided_by:
+        return "it was not reported in time, and a person has said what became of it; this report is kept beside it"
     return "another outcome of this call was reported before; the first one stands"

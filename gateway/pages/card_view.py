@@ -31,7 +31,7 @@ from signoff.gateway.pages.visitor import Visitor
 from signoff.people.directory import Directory
 from signoff.people.eligibility import Eligibility
 from signoff.texts.catalogue import has_text, text
-from signoff.texts.endings import reason_words, where_words
+from signoff.texts.endings import late_report_words, reason_words, where_words
 from signoff.texts.formatter import FormattedTime, Formatter
 from signoff.texts.reasons import rule_expression, rule_words
 from signoff.texts.remarks import remark_words
@@ -91,6 +91,7 @@ class CardPage:
     rows: tuple[Row | ValueTable, ...]
     count: int
     note: str
+    late: str
     rule: str
     expression: str
     stricter: tuple[str, ...]
@@ -151,6 +152,7 @@ def card_page(
         rows=value_rows(request, masked_args(args, request.secrets), formatter),
         count=values_count(request),
         note=remark_words(request.card.note, language),
+        late=late_report_words(request, formatter),
         rule=rule_words(request.rule, request.rule_text, language),
         expression=rule_expression(request.rule, request.rule_text),
         stricter=formatter.stricter_reasons(request.applied),
@@ -197,7 +199,7 @@ def _unseen(request: ApprovalRequest, unopened: int, language: str) -> str:
 def version_of(request: ApprovalRequest, line: CallLine | None) -> str:
     """Computes a text that changes when a card on a screen is no longer the truth."""
     votes = "".join(f"{vote.subject}{vote.verdict}" for vote in request.votes)
-    course = f"{request.reminded}{request.escalated:d}{request.extended:d}"
+    course = f"{request.reminded}{request.escalated:d}{request.extended:d}{request.late_report is not None:d}"
     return f"{request.revision}-{request.state}-{votes}-{course}-{line.state if line is not None else ''}"
 
 

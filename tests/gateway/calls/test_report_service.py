@@ -2,15 +2,22 @@
 
 import asyncio
 import dataclasses
+from datetime import UTC, datetime
+from io import StringIO
 from typing import Any
 
 import httpx2
 import pytest
 from call_rig import CallRig
-from gateway_rig import BASE
+from gateway_rig import BASE, PEOPLE
+from rich.console import Console
 from temporalio.client import Client, Interceptor, OutboundInterceptor, SignalWorkflowInput
 from temporalio.service import RPCError, RPCStatusCode
+from turn_fixtures import doubted
 
+from signoff.channels.envelopes import OutboundCard
+from signoff.channels.outbound.card_text import card_words
+from signoff.cli.terminal.card_lines import card_lines
 from signoff.contracts.activity_messages import UseReply
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.names import REPORT_CALL
@@ -19,6 +26,8 @@ from signoff.engine.call_client import CallClient
 from signoff.engine.turn_client import TurnClient
 from signoff.gateway.api import calls
 from signoff.gateway.app import build_app
+from signoff.texts.formatter import Formatter
+from signoff.texts.record_entries import entry_words
 
 LOOKS = 20
 """How often at most a turn looks for a report."""
@@ -116,8 +125,50 @@ async def test_what_comes_too_late_is_told_why(agent: CallRig) -> None:
     call = (await agent.propose(tool="quick", use=True)).json()["id"]
     assert [each.code for each in (await end_of(agent, call)).calls] == ["in_doubt"]
     late = await agent.report(call)
-    words = f"call `{call}`: it was not reported in time, and is recorded as in doubt"
+    words = f"call `{call}`: it was not reported in time and is recorded as in doubt; this report is kept beside it"
     assert (late.status_code, late.json()) == (409, {"code": "conflict", "message": words})
+
+
+async def doubt_question(agent: CallRig, call: str) -> str:
+    """The request that asks what became of a call which its agent did not report."""
+    view = await agent.rig.turns.until(TurnKey(*call.split(".")), doubted)
+    assert view.calls[0].approval is not None
+    return view.calls[0].approval.id
+
+
+async def test_late_report_is_shown_on_the_card_and_recorded(agent: CallRig) -> None:
+    call = (await agent.propose(tool="asked", use=True)).json()["id"]
+    approval = await doubt_question(agent, call)
+    first = await agent.report(call, "execution_failed", "the bank\nis closed")
+    second = await agent.report(call, "ok", "refunded after all")
+    assert (first.status_code, second.status_code) == (409, 409)
+    request = await agent.rig.request(approval)
+    assert (request.state, request.late_report and request.late_report.text) == ("pending", "the bank⏎is closed")
+    page = await agent.http.get(f"/approvals/{approval}")
+    assert "it failed." in page.text
+    assert "the bank⏎is closed" in page.text
+    shown = Console(width=200, record=True, file=StringIO())
+    shown.print(card_lines(request, request.opened_at or datetime.now(UTC)))
+    assert "reported late" in shown.export_text()
+    sent = OutboundCard(token="t", request=request, person=PEOPLE[0], address="a", link="https://x.example/1")
+    card = card_words(sent, Formatter("en", UTC, datetime.now(UTC)), how="link")
+    assert card.note.endswith("it failed. the bank⏎is closed")
+    facts = [facts for _, facts in await agent.record(call) if "reported" in facts]
+    assert [each["reported"] for each in facts] == ["execution_failed"]
+    assert entry_words("in_doubt", facts[0], "en") == "the agent reported asked c1.1 late: execution failed"
+
+
+async def test_late_report_after_the_answer_of_a_person_is_filed_beside_it(agent: CallRig) -> None:
+    call = (await agent.propose(tool="asked", use=True)).json()["id"]
+    approval = await doubt_question(agent, call)
+    revision = (await agent.rig.request(approval)).revision
+    await agent.rig.decide(approval, verdict="happened", revision=revision, result="in the bank's list")
+    assert [each.code for each in (await end_of(agent, call)).calls] == ["ok"]
+    late = await agent.report(call, "execution_failed", "no")
+    assert (late.status_code, "kept beside it" in late.json()["message"]) == (409, True)
+    request = await agent.rig.request(approval)
+    assert (request.state, request.late_report and request.late_report.code) == ("happened", "execution_failed")
+    assert (await agent.show(call))["result"] == "in the bank's list"
 
 
 @pytest.mark.parametrize("result", ["refunded", {"refund": 17}, "ä" * 20_000], ids=["words", "object", "large"])

@@ -144,6 +144,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "entry.ends": "{call} endet nach {ms} ms: {code}",
     "entry.doubt": "niemand weiß, ob {call} geschehen ist",
     "entry.doubt.asked": "niemand weiß, ob {call} geschehen ist: gefragt {who}",
+    "entry.doubt.reported": "der Agent hat {call} verspätet gemeldet: {code}",
     "entry.trace": "{call} wurde aufgelöst: {line}",
     "entry.ending": "die Anfrage zu {call} ist zu Ende: {state}",
     "entry.delivery.card": "{what}: die Karte für {who} auf {channel}",

@@ -144,6 +144,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "entry.ends": "{call} ends {code} after {ms} ms",
     "entry.doubt": "nobody knows whether {call} happened",
     "entry.doubt.asked": "nobody knows whether {call} happened: asked {who}",
+    "entry.doubt.reported": "the agent reported {call} late: {code}",
     "entry.trace": "{call} was resolved: {line}",
     "entry.ending": "the request for {call} is {state}",
     "entry.delivery.card": "{what}: the card of {who} on {channel}",

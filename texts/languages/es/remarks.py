@@ -144,6 +144,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "entry.ends": "{call} termina tras {ms} ms: {code}",
     "entry.doubt": "nadie sabe si {call} ocurrió",
     "entry.doubt.asked": "nadie sabe si {call} ocurrió: preguntado a {who}",
+    "entry.doubt.reported": "el agente informó tarde de {call}: {code}",
     "entry.trace": "{call} se ha resuelto: {line}",
     "entry.ending": "la solicitud de {call} ha terminado: {state}",
     "entry.delivery.card": "{what}: la tarjeta de {who} en {channel}",

@@ -146,6 +146,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "entry.ends": "{call} se termine après {ms} ms : {code}",
     "entry.doubt": "personne ne sait si {call} a eu lieu",
     "entry.doubt.asked": "personne ne sait si {call} a eu lieu : demandé à {who}",
+    "entry.doubt.reported": "l’agent a répondu en retard sur {call} : {code}",
     "entry.trace": "{call} a été résolu : {line}",
     "entry.ending": "la demande pour {call} est close : {state}",
     "entry.delivery.card": "{what} : la carte de {who} sur {channel}",

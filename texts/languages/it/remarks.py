@@ -146,6 +146,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "entry.ends": "{call} finisce dopo {ms} ms: {code}",
     "entry.doubt": "nessuno sa se {call} è avvenuto",
     "entry.doubt.asked": "nessuno sa se {call} è avvenuto: chiesto a {who}",
+    "entry.doubt.reported": "l’agente ha riferito in ritardo su {call}: {code}",
     "entry.trace": "{call} è stata risolta: {line}",
     "entry.ending": "la richiesta per {call} è chiusa: {state}",
     "entry.delivery.card": "{what}: la scheda di {who} su {channel}",

@@ -144,6 +144,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "entry.ends": "{call} termina após {ms} ms: {code}",
     "entry.doubt": "ninguém sabe se {call} aconteceu",
     "entry.doubt.asked": "ninguém sabe se {call} aconteceu: perguntado a {who}",
+    "entry.doubt.reported": "o agente comunicou tarde sobre {call}: {code}",
     "entry.trace": "{call} foi resolvida: {line}",
     "entry.ending": "o pedido de {call} terminou: {state}",
     "entry.delivery.card": "{what}: o cartão de {who} em {channel}",
