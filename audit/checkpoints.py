@@ -109,13 +109,13 @@ class Checkpoints:
     async def last(self) -> Checkpoint | None:
         """Returns the newest checkpoint, or None."""
         query = select(AUDIT_CHECKPOINTS).order_by(AUDIT_CHECKPOINTS.c.number.desc()).limit(1)
-        row = await self._store.run(lambda connection: connection.execute(query).first())
+        row = await self._store.read(lambda connection: connection.execute(query).first())
         return None if row is None else _checkpoint(row)
 
     async def all(self) -> AsyncIterator[Checkpoint]:
         """Yields all checkpoints, oldest first. An unreadable one is left out; the verifier then misses it."""
         number = 0
-        while rows := await self._store.run(partial(_page, after=number)):
+        while rows := await self._store.read(partial(_page, after=number)):
             number = rows[-1].number
             for row in rows:
                 if (found := _checkpoint(row)) is not None:
@@ -124,7 +124,7 @@ class Checkpoints:
     async def heads(self) -> list[StreamHead]:
         """Returns how far the streams have come by the store's own account; the chain of checkpoints is one of them."""
         query = select(AUDIT_HEADS.c.stream, AUDIT_HEADS.c.seq, AUDIT_HEADS.c.hash).order_by(AUDIT_HEADS.c.stream)
-        return await self._store.run(
+        return await self._store.read(
             lambda connection: [StreamHead(**row._mapping) for row in connection.execute(query)]
         )
 

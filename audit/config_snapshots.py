@@ -152,7 +152,7 @@ async def _last(store: Store, kind: SnapshotKind, where: str, tenant: str) -> Re
         .limit(_PAGE)
     )
     page = wanted
-    while rows := await store.run(partial(_rows, query=page)):
+    while rows := await store.read(partial(_rows, query=page)):
         for record in rows:
             # What somebody touched is the verifier's to report; here it only means an older one to compare with.
             with contextlib.suppress(Refused):

@@ -72,7 +72,7 @@ class EventDeliveries:
     async def read(self, key: str) -> EventDelivery | None:
         """Returns the delivery of a key; None where nobody is owed it any more."""
         query = select(EVENT_DELIVERIES).where(EVENT_DELIVERIES.c.key == key, EVENT_DELIVERIES.c.state == "new")
-        rows = await self._store.run(lambda connection: connection.execute(query).all())
+        rows = await self._store.read(lambda connection: connection.execute(query).all())
         return next(iter(readable(rows, _delivery)), None)
 
     async def finish(self, key: str) -> None:
@@ -99,7 +99,7 @@ class EventDeliveries:
             .order_by(EVENT_DELIVERIES.c.number, EVENT_DELIVERIES.c.subscription)
             .limit(500)
         )
-        rows = await self._store.run(lambda connection: connection.execute(query).all())
+        rows = await self._store.read(lambda connection: connection.execute(query).all())
         return readable(rows, _delivery)
 
     async def retry(self, tenant: str, subscription: str = "") -> int:

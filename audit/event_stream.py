@@ -111,7 +111,7 @@ class EventStream:
         """
         count = 0
         # Asked without a write: whoever only looks does not take SQLite's one lock.
-        while await self._store.run(lambda connection: connection.execute(_ANY).first()) is not None:
+        while await self._store.read(lambda connection: connection.execute(_ANY).first()) is not None:
             done = await self._store.run(self._extend)
             if done is None:
                 break
@@ -145,7 +145,7 @@ class EventStream:
                 events=events, next=goes_on, oldest=newest + 1 if oldest is None else oldest, newest=newest
             )
 
-        return await self._store.run(work)
+        return await self._store.read(work)
 
     async def remove_old(self, days: int) -> int:
         """Removes the events that were numbered more than `days` days ago; returns how many there were."""

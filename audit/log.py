@@ -66,30 +66,30 @@ class AuditLog:
     async def stream(self, stream: str) -> list[Record]:
         """Returns the records of one stream, oldest first; none where there is no such stream."""
         query = select(*_COLUMNS).where(AUDIT_RECORDS.c.stream == bound_text(stream)).order_by(AUDIT_RECORDS.c.seq)
-        return await self._store.run(lambda connection: [_record(row) for row in connection.execute(query)])
+        return await self._store.read(lambda connection: [_record(row) for row in connection.execute(query)])
 
     async def of_kind(self, kind: str, streams: Collection[str]) -> list[Record]:
         """Returns the records of one kind in `streams`, the oldest of each stream first."""
         query = select(*_COLUMNS).where(AUDIT_RECORDS.c.stream.in_(streams), AUDIT_RECORDS.c.kind == kind)
         query = query.order_by(AUDIT_RECORDS.c.stream, AUDIT_RECORDS.c.seq)
-        return await self._store.run(lambda connection: [_record(row) for row in connection.execute(query)])
+        return await self._store.read(lambda connection: [_record(row) for row in connection.execute(query)])
 
     async def find(self, key: str, streams: Collection[str]) -> dict[str, str]:
         """Returns when what an entry of this key tells happened, by stream, for those of `streams` that have one."""
         query = select(AUDIT_RECORDS.c.stream, AUDIT_RECORDS.c.at).where(
             AUDIT_RECORDS.c.stream.in_(streams), AUDIT_RECORDS.c.key == key
         )
-        return await self._store.run(lambda connection: {row.stream: row.at for row in connection.execute(query)})
+        return await self._store.read(lambda connection: {row.stream: row.at for row in connection.execute(query)})
 
     async def find_streams(self, streams: Collection[str]) -> set[str]:
         """Returns those of `streams` that have a record."""
         query = select(AUDIT_HEADS.c.stream).where(AUDIT_HEADS.c.stream.in_(streams), AUDIT_HEADS.c.seq > 0)
-        return await self._store.run(lambda connection: set(connection.scalars(query)))
+        return await self._store.read(lambda connection: set(connection.scalars(query)))
 
     async def streams(self) -> list[str]:
         """Returns the names of all streams."""
         query = select(AUDIT_HEADS.c.stream).where(AUDIT_HEADS.c.seq > 0, AUDIT_HEADS.c.stream != CHAIN)
-        return await self._store.run(lambda connection: list(connection.scalars(query.order_by(AUDIT_HEADS.c.stream))))
+        return await self._store.read(lambda connection: list(connection.scalars(query.order_by(AUDIT_HEADS.c.stream))))
 
     async def records(self, *, tenant: str = "", since: str = "", kinds: Sequence[str] = ()) -> AsyncIterator[Record]:
         """Yields all records by stream and number, in pages; `since` is a text of `moment_text`."""
@@ -102,7 +102,7 @@ class AuditLog:
             wanted = wanted.where(AUDIT_RECORDS.c.kind.in_(kinds))
         place = tuple_(AUDIT_RECORDS.c.stream, AUDIT_RECORDS.c.seq)
         page = wanted
-        while rows := await self._store.run(partial(_page, query=page)):
+        while rows := await self._store.read(partial(_page, query=page)):
             for record in rows:
                 yield record
             # Each page is a transaction of its own and begins behind the last: an export holds up nobody who writes.

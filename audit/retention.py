@@ -80,7 +80,7 @@ async def _old(store: Store, before: datetime) -> list[str]:
         .where(AUDIT_RECORDS.c.written_at < millis_from_time(before), AUDIT_RECORDS.c.kind != RETIRED)
         .order_by(AUDIT_HEADS.c.stream)
     )
-    return await store.run(lambda connection: list(connection.scalars(query)))
+    return await store.read(lambda connection: list(connection.scalars(query)))
 
 
 def _retire(connection: Connection, *, stream: str, signer: Signer, before: datetime, at: datetime) -> int:

@@ -101,13 +101,13 @@ class StoreCleanup:
     async def _check_time(self) -> None:
         # Within it a rule would run a call a second time whose ticket is gone, were its turn begun anew by somebody
         # who can start workflows; after it people are asked.
-        now = await self._store.run(lambda connection: connection.execute(select(StoreClock())).scalar_one())
+        now = await self._store.read(lambda connection: connection.execute(select(StoreClock())).scalar_one())
         if self._before > now - round(ASKED_SECONDS * 1000):
             raise Refused("what is younger than a day is not removed: name an earlier day")
 
     async def _check_server(self) -> None:
         """Raises `Refused` where the server knows none of the store's newest turns: to another one all are unknown."""
-        newest = await self._store.run(partial(old_turns.newest_turns, limit=_KNOWN_TRIED))
+        newest = await self._store.read(partial(old_turns.newest_turns, limit=_KNOWN_TRIED))
         for turn in newest:
             if await read_status(self._client, turn.workflow_id) is not None:
                 return
@@ -120,7 +120,7 @@ class StoreCleanup:
     async def _remove_turns(self, table: Table) -> None:
         place: tuple[int, str] | None = None
         while True:
-            page = await self._store.run(partial(old_turns.old_turns, table=table, before=self._before, after=place))
+            page = await self._store.read(partial(old_turns.old_turns, table=table, before=self._before, after=place))
             for turn in page.turns:
                 if turn not in self._kept | self._counted and turn.workflow_id not in self._unknown:
                     await self._remove_turn(turn)
@@ -130,7 +130,7 @@ class StoreCleanup:
 
     async def _remove_turn(self, turn: TurnKey) -> None:
         # Before the server is asked: most of what stays waits for people, and the store alone says so.
-        if not await self._store.run(partial(old_turns.is_old, turn=turn, before=self._before)):
+        if not await self._store.read(partial(old_turns.is_old, turn=turn, before=self._before)):
             return
         known = await self._is_known(turn.workflow_id)
         if known is None:
@@ -139,7 +139,7 @@ class StoreCleanup:
             self._kept.add(turn)
             return
         if self._dry_run:
-            removed = await self._store.run(partial(old_turns.count_turn, turn=turn))
+            removed = await self._store.read(partial(old_turns.count_turn, turn=turn))
         else:
             removed = await self._store.run(partial(old_turns.remove_turn, turn=turn, before=self._before))
         if any(removed):
@@ -160,7 +160,7 @@ class StoreCleanup:
         place: tuple[int, str] | None = None
         asked: set[SessionKey] = set()
         while True:
-            page = await self._store.run(partial(old_turns.old_sessions, before=self._before, after=place))
+            page = await self._store.read(partial(old_turns.old_sessions, before=self._before, after=place))
             for session in page.sessions:
                 if session not in asked:
                     asked.add(session)
@@ -171,7 +171,7 @@ class StoreCleanup:
 
     async def _remove_blobs_of(self, session: SessionKey) -> None:
         """Removes a session's old blobs where neither the server nor the store has anything that names them."""
-        if await self._store.run(partial(old_turns.has_questions, session=session)):
+        if await self._store.read(partial(old_turns.has_questions, session=session)):
             return
         own = TurnKey(session.tenant, session.session, session.session)
         # A turn's history may name what another turn of its session kept. The session's own workflow begins them all,
@@ -182,7 +182,7 @@ class StoreCleanup:
         if await self._has_turns(session) is not False:
             return
         last = ""
-        while hashes := await self._store.run(
+        while hashes := await self._store.read(
             partial(old_turns.old_blobs, session=session, before=self._before, after=last)
         ):
             last = hashes[-1]

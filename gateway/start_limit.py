@@ -25,7 +25,7 @@ class StartLimit:
             return
         starts, named = StartCounts(tenant, rate), "/".join(name)
         # Looked at before it is counted: who is refused takes no lock, so that a flood holds up nobody's writing.
-        again = await self._store.run(lambda connection: starts.possible_in(connection, named))
+        again = await self._store.read(lambda connection: starts.possible_in(connection, named))
         if not again:
             again = await self._store.run(lambda connection: starts.take(connection, named))
         if again:

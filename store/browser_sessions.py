@@ -92,7 +92,7 @@ class StoredSessions:
             .outerjoin(TOKENS, TOKENS.c.id == SESSIONS.c.token)
             .where(SESSIONS.c.digest == _digest(cookie), SESSIONS.c.expires_at > millis_from_time(now))
         )
-        row = await self._store.run(lambda connection: connection.execute(query).first())
+        row = await self._store.read(lambda connection: connection.execute(query).first())
         return None if row is None or row.revoked_at is not None else _session(row)
 
     async def close(self, cookie: str, *, also: Also | None = None) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, select
 
-from signoff.store.claim_conditions import begin_writing, insert_new
+from signoff.store.claim_conditions import insert_new
 from signoff.store.leases import in_seconds
 from signoff.store.store import Store
 from signoff.store.tables import CALL_JOINS, StoreClock, time_from_millis
@@ -37,7 +37,6 @@ class CallJoins:
         """
 
         def enter(connection: Connection) -> JoinedCall:
-            begin_writing(connection)
             query = select(CALL_JOINS.c.turn, StoreClock(), CALL_JOINS.c.given).where(CALL_JOINS.c.key == key)
             row = {"key": key, "turn": turn, "given": given or None}
             while True:
@@ -52,20 +51,19 @@ class CallJoins:
     async def find(self, key: str) -> str:
         """Returns the turn of the call that proposals of this digest are of; "" where there is none."""
         query = select(CALL_JOINS.c.turn).where(CALL_JOINS.c.key == key)
-        found = await self._store.run(lambda connection: connection.execute(query).scalar_one_or_none())
+        found = await self._store.read(lambda connection: connection.execute(query).scalar_one_or_none())
         return "" if found is None else str(found)
 
     async def read(self, key: str) -> JoinedCall | None:
         """Returns the call that proposals of this digest are of, with what was given; None where there is none."""
         query = select(CALL_JOINS.c.turn, StoreClock(), CALL_JOINS.c.given).where(CALL_JOINS.c.key == key)
-        found = await self._store.run(lambda connection: connection.execute(query).first())
+        found = await self._store.read(lambda connection: connection.execute(query).first())
         return None if found is None else JoinedCall(found[0], time_from_millis(found[1]), False, found[2] or "")
 
     async def move(self, key: str, turn: str) -> None:
         """Lets proposals of this digest be of the call of this turn, whichever they were of."""
 
         def enter(connection: Connection) -> None:
-            begin_writing(connection)
             connection.execute(delete(CALL_JOINS).where(CALL_JOINS.c.key == key))
             insert_new(connection, CALL_JOINS, {"key": key, "turn": turn})
 

@@ -230,12 +230,6 @@ def try_hold_blob(connection: Connection, sha256: str) -> bool:
     return connection.dialect.name != "postgresql" or connection.scalar(_REMOVING, {"sha256": sha256}) is True
 
 
-def begin_writing(connection: Connection) -> None:
-    """Takes SQLite's lock for writing before anything is read; without it the first read would fix what is seen."""
-    if connection.dialect.name == "sqlite" and not connection.connection.driver_connection.in_transaction:  # type: ignore[union-attr]
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
 def hold_tenant(connection: Connection, tenant: str) -> None:
     """Takes an exclusive lock on a tenant: claims that have begun are awaited, none begins before the transaction
     ends.

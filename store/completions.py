@@ -54,7 +54,7 @@ class Completions:
             row = connection.execute(_READ, {"named": _key(run, number)}).first()
             return None if row is None else KeptReply(bytes(row.body), time_from_millis(row.kept_at))
 
-        return await self._store.run(find)
+        return await self._store.read(find)
 
     async def keep(
         self,

@@ -18,8 +18,14 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry, PoolProx
 
 from signoff.contracts.errors import ConfigError, SignoffError, StoreUnavailable
 
-BUSY_SECONDS: Final = 15
-"""How long a writer waits for another process's write to the same SQLite file."""
+OPEN_SECONDS: Final = 15.0
+"""Time that opening a store waits for another process, which may be upgrading the tables of the same SQLite file."""
+BUSY_SECONDS: Final = 2.0
+"""Time that a write waits for another process's write to the same SQLite file."""
+BUSY_AGAIN_SECONDS: Final = 0.1
+"""Time that a write waits if the write before it has waited in vain."""
+BLOCKED_SECONDS: Final = 0.4
+"""Wait of a write after which the SQLite file counts as blocked."""
 POOL_SECONDS: Final = 30
 POSTGRESQL_CONNECTIONS: Final = 5
 CONNECT_SECONDS: Final = 10
@@ -82,34 +88,107 @@ class Database(Protocol):
         """Runs `work` in a transaction of its own, committed when it returns and rolled back when it raises."""
         ...
 
+    async def read(self, work: Callable[[Connection], Found]) -> Found:
+        """Runs `work`, which writes nothing, in a transaction of its own that waits for no write."""
+        ...
+
+    def problem(self) -> str:
+        """Return why writes are blocked now, or ""."""
+        ...
+
     async def close(self) -> None:
         """Closes all connections."""
         ...
 
 
 class SqliteDatabase:
-    """Runs SQLite on one connection in one thread: writers of a process queue up fairly instead of polling for its
-    lock.
+    """Runs SQLite in two threads of one connection each: one writes, one reads and waits for no write.
 
-    A whole transaction is one visit to that thread; a visit for each statement took 2.6 times as long.
+    Writers of a process queue up fairly instead of polling for its lock. A whole transaction is one visit to a thread;
+    a visit for each statement took 2.6 times as long.
     """
 
     dialect = "sqlite"
 
-    def __init__(self, engine: Engine, file: Path) -> None:
+    def __init__(self, writing: Engine, reading: Engine, file: Path) -> None:
+        self._file = file
+        self._writer = _SqliteThread(writing, file, "signoff-store")
+        self._reader = _SqliteThread(reading, file, "signoff-store-reads")
+        self._patience = OPEN_SECONDS
+        self._given_up = 0
+        self._waits_since: float | None = None
+
+    async def run(self, work: Callable[[Connection], Found]) -> Found:
+        """See `Database`. Raises `StoreUnavailable` if another process keeps the file's lock.
+
+        A cancelled caller does not stop a transaction that has begun.
+        """
+        given_up = self._given_up
+
+        def write(connection: Connection) -> Found:
+            if self._given_up != given_up:
+                # The lock was not given while this waited in the queue. Callers behind it must not wait in turn.
+                raise self._locked()
+            self._take_lock(connection)
+            return work(connection)
+
+        return await self._writer.run(write)
+
+    async def read(self, work: Callable[[Connection], Found]) -> Found:
+        """See `Database`."""
+
+        def read(connection: Connection) -> Found:
+            # One snapshot for all statements: the writer may commit between two of them.
+            connection.exec_driver_sql("BEGIN")
+            return work(connection)
+
+        return await self._reader.run(read)
+
+    def problem(self) -> str:
+        """See `Database`."""
+        since = self._waits_since
+        blocked = since is not None and time.monotonic() - since > BLOCKED_SECONDS
+        return self._locked().message if blocked or self._patience == BUSY_AGAIN_SECONDS else ""
+
+    async def close(self) -> None:
+        """See `Database`."""
+        await self._reader.close()
+        await self._writer.close()
+
+    def _take_lock(self, connection: Connection) -> None:
+        self._waits_since = time.monotonic()
+        try:
+            while not _begin(connection):
+                if time.monotonic() - self._waits_since >= self._patience:
+                    self._given_up += 1
+                    self._patience = BUSY_AGAIN_SECONDS
+                    raise self._locked()
+            self._patience = BUSY_SECONDS
+        finally:
+            self._waits_since = None
+
+    def _locked(self) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"another process holds the lock of the SQLite file `{self._file}`: nothing was written; end that process "
+            "or its transaction"
+        )
+
+
+class _SqliteThread:
+    """Runs transactions on one connection in one thread."""
+
+    def __init__(self, engine: Engine, file: Path, name: str) -> None:
         self._engine = engine
         self._connection: Connection | None = None
         self._file = file
         # `make_private` has made the file by now: None would let a store without its file pass for the same one.
         self._identity = _identity(file)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="signoff-store")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
 
     async def run(self, work: Callable[[Connection], Found]) -> Found:
-        """See `Database`. A cancelled caller does not stop a transaction that has begun."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._transaction, work)
 
     async def close(self) -> None:
-        """See `Database`."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._leave)
         # Nothing is left to wait for, and waiting would hold up the event loop.
         self._thread.shutdown(wait=False)
@@ -151,6 +230,14 @@ class PostgresDatabase:
         async with self._engine.begin() as connection:
             return await connection.run_sync(work)
 
+    async def read(self, work: Callable[[Connection], Found]) -> Found:
+        """See `Database`."""
+        return await self.run(work)
+
+    def problem(self) -> str:
+        """See `Database`. PostgreSQL locks rows, not the database."""
+        return ""
+
     async def close(self) -> None:
         """See `Database`."""
         await self._engine.dispose()
@@ -159,7 +246,8 @@ class PostgresDatabase:
 def open_database(place: StoreAddress, *, durable: bool) -> Database:
     """Opens the database at `place`. `durable` makes SQLite sync every commit to disk."""
     if place.url.get_backend_name() == "sqlite":
-        return SqliteDatabase(_sqlite_engine(place, durable=durable), _sqlite_file(place.url))
+        writing, reading = (_sqlite_engine(place, durable=durable, reads=reads) for reads in (False, True))
+        return SqliteDatabase(writing, reading, _sqlite_file(place.url))
     return PostgresDatabase(_postgres_engine(place))
 
 
@@ -206,14 +294,32 @@ def _answers(dialect: Dialect, connection: DBAPIConnection) -> bool:
         raise
 
 
-def _sqlite_engine(place: StoreAddress, *, durable: bool) -> Engine:
+def _begin(connection: Connection) -> bool:
+    """Begin to write, unless another process holds SQLite's lock for as long as the connection waits.
+
+    The lock comes before the first statement: SQLite refuses it at once to a transaction that read before another
+    wrote. The driver would also begin no transaction before CREATE or ALTER.
+    """
+    driver: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]
+    try:
+        driver.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        # The low byte is the kind. The rest says more, such as SQLITE_BUSY_RECOVERY after a crash.
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+            raise
+        return False
+    return True
+
+
+def _sqlite_engine(place: StoreAddress, *, durable: bool, reads: bool) -> Engine:
     engine = create_engine(
         place.url,
         poolclass=QueuePool,
         pool_size=1,
         max_overflow=0,
         hide_parameters=True,
-        connect_args={"timeout": BUSY_SECONDS},
+        # A writer asks again by itself, so that it knows how long it waits. A reader waits only after a crash.
+        connect_args={"timeout": OPEN_SECONDS if reads else BUSY_AGAIN_SECONDS},
     )
     # With WAL, NORMAL outlives a killed process; a power cut may take the last commits, and leaves the file sound.
     synchronous = "FULL" if durable else "NORMAL"
@@ -222,7 +328,7 @@ def _sqlite_engine(place: StoreAddress, *, durable: bool) -> Engine:
     def _prepare(connection: sqlite3.Connection, entry: ConnectionPoolEntry) -> None:
         cursor = connection.cursor()
         _write_ahead(cursor)
-        for pragma in (f"synchronous={synchronous}", "foreign_keys=ON"):
+        for pragma in (f"synchronous={synchronous}", "foreign_keys=ON", f"query_only={'ON' if reads else 'OFF'}"):
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
@@ -231,7 +337,7 @@ def _sqlite_engine(place: StoreAddress, *, durable: bool) -> Engine:
 
 def _write_ahead(cursor: sqlite3.Cursor) -> None:
     # SQLite does not wait for its lock here, as it does everywhere else, when another process switches the same file.
-    patience = time.monotonic() + BUSY_SECONDS
+    patience = time.monotonic() + OPEN_SECONDS
     while True:
         try:
             cursor.execute("PRAGMA journal_mode=WAL")

@@ -270,7 +270,7 @@ class DeliveryQueue:
         if after is not None:
             # By place, not by OFFSET: cards that end between two pages would let others be skipped.
             query = query.where(tuple_(*order) > tuple_(millis_from_time(after.created_at), after.token))
-        return await self._store.run(lambda connection: readable(connection.execute(query.limit(limit)), _row))
+        return await self._store.read(lambda connection: readable(connection.execute(query.limit(limit)), _row))
 
     async def remind(self, request: ApprovalRequest) -> int:
         """Makes all sent cards of `request` due again, once for each of its reminders; returns how many these are.
@@ -371,7 +371,7 @@ class DeliveryQueue:
 
     async def _find(self, *which: ColumnElement[bool]) -> list[DeliveryRow]:
         query = select(DELIVERIES).where(*which).order_by(DELIVERIES.c.created_at, DELIVERIES.c.token)
-        return await self._store.run(lambda connection: readable(connection.execute(query), _row))
+        return await self._store.read(lambda connection: readable(connection.execute(query), _row))
 
     async def _set(self, *which: ColumnElement[bool], **values: Any) -> int:
         changing = update(DELIVERIES).where(*which).values(**values, changed_at=StoreClock())

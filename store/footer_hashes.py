@@ -42,7 +42,7 @@ class Footers:
             .order_by(FOOTERS.c.known_at.is_(None), FOOTERS.c.asked_at.desc(), FOOTERS.c.digest)
             .limit(FOOTERS_PER_PERSON)
         )
-        rows = await self._store.run(lambda connection: connection.execute(query).all())
+        rows = await self._store.read(lambda connection: connection.execute(query).all())
         return [Footer(row.digest, row.code, row.known_at is not None) for row in rows]
 
     async def ask(self, tenant: str, person: str, digest: str, code: str) -> None:

@@ -48,7 +48,7 @@ class Freezes:
 
     async def read(self, tenant: str) -> Freeze | None:
         """Returns the freeze of a tenant, or None."""
-        return await self._store.run(lambda connection: freeze_of(connection, tenant))
+        return await self._store.read(lambda connection: freeze_of(connection, tenant))
 
     async def refuse_new(self, tenant: str) -> None:
         """Raises `Refused` (`frozen`) with the reason while the tenant is frozen: nothing new starts then."""
@@ -60,4 +60,4 @@ class Freezes:
     async def all(self) -> list[Freeze]:
         """Returns every frozen tenant, the latest first."""
         query = select(FREEZES).order_by(FREEZES.c.frozen_at.desc(), FREEZES.c.tenant)
-        return await self._store.run(lambda connection: [read_freeze(row) for row in connection.execute(query)])
+        return await self._store.read(lambda connection: [read_freeze(row) for row in connection.execute(query)])

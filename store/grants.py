@@ -42,7 +42,7 @@ class Grants:
             .order_by(GRANTS.c.verdict.desc(), GRANTS.c.created_at, GRANTS.c.id)
             .limit(CANDIDATES)
         )
-        return await self._store.run(lambda connection: [_grant(row) for row in connection.execute(query)])
+        return await self._store.read(lambda connection: [_grant(row) for row in connection.execute(query)])
 
     async def read(self, grant_id: str) -> Grant | None:
         """Returns one remembered answer, or None."""
@@ -52,13 +52,13 @@ class Grants:
             row = connection.execute(query).first()
             return None if row is None else _grant(row)
 
-        return await self._store.run(read)
+        return await self._store.read(read)
 
     async def all(self, tenant: str, *, every: bool = False) -> list[Grant]:
         """Returns a tenant's grants, newest first; with `every` also those that are expired, used up or revoked."""
         query = _ROWS.where(GRANTS.c.tenant == tenant).order_by(GRANTS.c.created_at.desc(), GRANTS.c.id)
         query = query if every else query.where(*_USABLE)
-        found = await self._store.run(lambda connection: [_grant(row) for row in connection.execute(query)])
+        found = await self._store.read(lambda connection: [_grant(row) for row in connection.execute(query)])
         return [grant for grant in found if grant is not None]
 
     async def state_of(self, tenant: str, tool: str) -> tuple[int, ...]:
@@ -71,7 +71,7 @@ class Grants:
             func.count(GRANTS.c.revoked_at),
             func.coalesce(func.max(GRANTS.c.revoked_at), 0),
         ).where(GRANTS.c.tenant == tenant, GRANTS.c.tool == tool)
-        return await self._store.run(lambda connection: tuple(int(each) for each in connection.execute(query).one()))
+        return await self._store.read(lambda connection: tuple(int(each) for each in connection.execute(query).one()))
 
     async def revoke(self, grant_id: str, tenant: str, *, by: str, also: Also | None = None) -> Grant:
         """Revokes a remembered answer; doing it again changes nothing. `also` is written in the same transaction.

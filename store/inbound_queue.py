@@ -116,7 +116,7 @@ class InboundQueue:
         if not row.speaker:
             return []
         ordered = query.order_by(ARRIVALS.c.received_at, ARRIVALS.c.key)
-        return await self._store.run(lambda connection: _rows(connection.execute(ordered)))
+        return await self._store.read(lambda connection: _rows(connection.execute(ordered)))
 
     async def list_told(self, row: InboundRow, since: datetime, *, limit: int) -> list[InboundRow]:
         """Return the newest messages of the same author since then that decided nothing and got a reply."""
@@ -159,7 +159,7 @@ class InboundQueue:
     async def read(self, channel: str, kind: ArrivalKind, key: str) -> InboundRow | None:
         """Returns the arrival that `channel` names by `key`, or None."""
         query = select(ARRIVALS).where(ARRIVALS.c.key == _key(channel, kind, key))
-        found = await self._store.run(lambda connection: _rows(connection.execute(query)))
+        found = await self._store.read(lambda connection: _rows(connection.execute(query)))
         return found[0] if found else None
 
     async def sweep(self, older_than: timedelta, *, what: str = "") -> int:

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, or_
 from signoff.approvals.digest import question_hash
 from signoff.contracts.ids import SessionKey, TurnKey, parse_workflow_id
 from signoff.contracts.usage import LONGEST
-from signoff.store.claim_conditions import begin_writing, hold_call, try_hold_blob
+from signoff.store.claim_conditions import hold_call, try_hold_blob
 from signoff.store.questions.approval_rows import lock_approval, question_from_row
 from signoff.store.tables import (
     ANSWERS,
@@ -129,7 +129,6 @@ def is_old(connection: Connection, turn: TurnKey, before: int) -> bool:
 
 def remove_turn(connection: Connection, turn: TurnKey, before: int) -> RemovedRows:
     """Removes a turn's rows where they are old by now, all or none."""
-    begin_writing(connection)
     calls = set(connection.scalars(select(TICKETS.c.call).where(TICKETS.c.workflow == turn.workflow_id)))
     approvals = sorted(set(connection.scalars(select(QUESTIONS.c.approval).where(_of_turn(turn)))))
     # In the order of a claim: first the call, then its approval. What they are about to add is young, and keeps all.
@@ -182,7 +181,6 @@ def remove_grants(connection: Connection, before: int, *, dry_run: bool) -> Remo
     which = (GRANTS.c.expires_at < before) & ~proved
     if dry_run:
         return RemovedRows(grants=_count(connection, GRANTS, which))
-    begin_writing(connection)
     names = list(connection.scalars(select(GRANTS.c.id).where(which).order_by(GRANTS.c.expires_at).limit(AT_ONCE)))
     _delete(connection, GRANT_USES, GRANT_USES.c.grant_id.in_(names))
     return RemovedRows(grants=_delete(connection, GRANTS, GRANTS.c.id.in_(names)))
@@ -223,7 +221,6 @@ def count_blobs(connection: Connection, session: SessionKey, hashes: Sequence[st
 
 def remove_blobs(connection: Connection, session: SessionKey, hashes: Sequence[str], before: int) -> RemovedRows:
     """Forgets that a session names these blobs, and removes those that no other one names."""
-    begin_writing(connection)
     removed = 0
     for sha256 in hashes:
         # Whoever keeps it just now needs it: it is young when this is done, and stays.

@@ -33,7 +33,7 @@ class OpenedValues:
                 OPENED_VALUES.c.page <= pages,
             )
         )
-        return await self._store.run(lambda connection: connection.scalar(query) or 0)
+        return await self._store.read(lambda connection: connection.scalar(query) or 0)
 
     async def sweep(self, kept: timedelta) -> None:
         """Deletes what was opened longer ago than `kept`."""

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import json
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from functools import cache
@@ -48,6 +48,7 @@ KEY_BYTES: Final = 32
 STORE_ID: Final = "store-id"
 """Under which name the store keeps what its id is made of; made by whoever opens it first."""
 _ID_CHARS: Final = 16
+_PROBE_LOOK_SECONDS: Final = 0.1
 AFTER_COMMIT: Final = "signoff-after-commit"
 """Under which name a connection holds what is done once its transaction is committed: to count it, and to log it."""
 Also: TypeAlias = Callable[[Connection], object]
@@ -208,16 +209,30 @@ class Store:
         written.
         """
 
-        def probe(connection: Connection) -> datetime:
-            # Written, too: a store on a full disk answers every question and takes no answer.
-            if not insert_new(connection, PROBES, {"name": "ready"}):
-                connection.execute(update(PROBES).values(at=StoreClock()))
+        def read(connection: Connection) -> datetime:
             # Every table that its role reads, not `SELECT 1`: a database that answers without its tables is not ready.
             for table in readable_tables(self.role):
                 connection.execute(select(*table.primary_key).limit(1))
             return time_from_millis(connection.execute(select(StoreClock())).scalar_one())
 
-        return await self.run(probe)
+        def write(connection: Connection) -> None:
+            if not insert_new(connection, PROBES, {"name": "ready"}):
+                connection.execute(update(PROBES).values(at=StoreClock()))
+
+        # Written first: a store on a full disk answers every question and takes no answer.
+        await self._write_probe(write)
+        return await self.read(read)
+
+    async def _write_probe(self, write: Callable[[Connection], None]) -> None:
+        """Write unless another process blocks the store, which is found out sooner than a write is given up."""
+        probe = asyncio.ensure_future(self.run(write))
+        try:
+            while not (await asyncio.wait({probe}, timeout=_PROBE_LOOK_SECONDS))[0]:
+                if problem := self._base.problem():
+                    raise StoreUnavailable(problem)
+        finally:
+            probe.cancel()
+        await probe
 
     def count_refusal(self, kind: RefusalKind) -> None:
         """Counts one refusal, reported by `signoff doctor`, `/readyz` and metrics. Never raises."""
@@ -233,7 +248,7 @@ class Store:
     async def get_blob(self, sha256: str) -> bytes | None:
         """Returns the bytes kept under `sha256`, or None."""
         query = select(BLOBS.c.body).where(BLOBS.c.sha256 == sha256)
-        found = await self.run(lambda connection: connection.scalar(query))
+        found = await self.read(lambda connection: connection.scalar(query))
         return None if found is None else bytes(found)
 
     async def claim(
@@ -404,16 +419,16 @@ class Store:
 
     async def claim_remaining(self, key: str) -> float:
         """Returns for how many seconds more the claimer of a ticket is taken to run it; 0 where nobody does."""
-        since = await self.run(lambda connection: connection.scalar(_SINCE, {"ticket": key}))
+        since = await self.read(lambda connection: connection.scalar(_SINCE, {"ticket": key}))
         return 0.0 if since is None else max(RUNS_SECONDS - since / 1000, 0.0)
 
     async def tickets_of_turn(self, workflow: str) -> list[Ticket]:
         """Returns every ticket of a turn, the first claimed first."""
-        return await self.run(lambda connection: read_tickets(connection, workflow))
+        return await self.read(lambda connection: read_tickets(connection, workflow))
 
     async def read_ticket(self, key: str) -> Ticket | None:
         """Returns the ticket `key`, or None."""
-        return await self.run(lambda connection: _read_ticket(connection, key))
+        return await self.read(lambda connection: _read_ticket(connection, key))
 
     async def secret_key(self, name: str) -> bytes:
         """Returns the 32 random bytes named `name`, made when first asked for and the same for everyone ever after."""
@@ -425,7 +440,7 @@ class Store:
             return connection.execute(query).scalar_one()
 
         # Read first: writing takes SQLite's one lock, and the key is made only once.
-        found = await self.run(lambda connection: connection.scalar(query))
+        found = await self.read(lambda connection: connection.scalar(query))
         return bytes(await self.run(make) if found is None else found)
 
     def _find(self, connection: Connection, key: str, workflow: str) -> Claim:
@@ -438,27 +453,39 @@ class Store:
     async def run(self, work: Callable[[Connection], Found]) -> Found:
         """Runs `work` in one transaction, rolled back when it raises; for the other modules that keep rows in the
         store.
+
+        On SQLite the transaction holds the file's write lock from its start. If another process keeps that lock,
+        `StoreUnavailable` is raised within `BUSY_SECONDS`, and `work` never runs.
         """
-        if self._closed:
-            raise StoreUnavailable(f"{self._words} is closed")
         after: list[Callable[[ProcessCounts], None]] = []
 
         def run_work(connection: Connection) -> Found:
             connection.info[AFTER_COMMIT] = after
             return work(connection)
 
+        found = await self._ask(self._base.run, run_work)
+        # What was rolled back has not happened.
+        for each in after:
+            each(self.counts)
+        return found
+
+    async def read(self, work: Callable[[Connection], Found]) -> Found:
+        """Run `work`, which writes nothing, in one transaction. It waits for no write of this or another process."""
+        return await self._ask(self._base.read, work)
+
+    async def _ask(
+        self, run: Callable[[Callable[[Connection], Found]], Awaitable[Found]], work: Callable[[Connection], Found]
+    ) -> Found:
+        if self._closed:
+            raise StoreUnavailable(f"{self._words} is closed")
         try:
-            found = await self._base.run(run_work)
+            return await run(work)
         except SignoffError:
             raise
         except Exception as error:
             self.counts.count("signoff_store_failures")
             # Drivers fail in many types, and their texts hold SQL and arguments: only the type's name goes on.
             raise StoreUnavailable(f"{self._words} did not answer as a store ({type(error).__name__})") from None
-        # What was rolled back has not happened.
-        for each in after:
-            each(self.counts)
-        return found
 
     async def run_in_thread(self, work: Callable[[], Found]) -> Found:
         """Runs `work` in a thread beside the event loop, one at a time, in the order of the calls."""

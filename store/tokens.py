@@ -2,16 +2,18 @@
 again.
 """
 
+import asyncio
 import hashlib
 import hmac
 import secrets
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, get_args
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from signoff.contracts.errors import NotFound, Refused
+from signoff.contracts.errors import NotFound, Refused, StoreUnavailable
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.names import PEER
 from signoff.store.store import Also, Store
@@ -30,6 +32,8 @@ ID_CHARS: Final = 12
 LONGEST: Final = timedelta(days=366)
 SEEN_EVERY: Final = timedelta(minutes=1)
 """How exactly it is known when a token was last used; each time would be a write for each request."""
+NOTED_SECONDS: Final = 0.25
+"""Time that a request waits for the record of its token's use."""
 
 
 class Token(FrozenModel):
@@ -63,6 +67,7 @@ class Tokens:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._noting: set[asyncio.Task[None]] = set()
 
     async def create(
         self,
@@ -132,23 +137,36 @@ class Tokens:
             row = connection.execute(select(TOKENS).where(TOKENS.c.id == digest[:ID_CHARS])).first()
             if row is None or not hmac.compare_digest(row.digest, digest):
                 return None
-            token = _token(row)
-            # A token that is over leaves no trace of use, and a busy one takes SQLite's lock once a minute at most.
-            if not _over(token, now) and (token.used_at is None or now - token.used_at >= SEEN_EVERY):
-                connection.execute(update(TOKENS).where(TOKENS.c.id == token.id).values(used_at=millis_from_time(now)))
-            return token
+            return _token(row)
 
-        token = await self._store.run(read)
+        token = await self._store.read(read)
         if token is None:
             raise Refused("this token is not known here; make one with `signoff token create`", code="unauthenticated")
         if over := _over(token, now):
             raise Refused(over, code="unauthenticated")
+        # A token that is over leaves no trace of use, and a busy one takes SQLite's lock once a minute at most.
+        if token.used_at is None or now - token.used_at >= SEEN_EVERY:
+            await self._note_use(token, now)
         return token
+
+    async def _note_use(self, token: Token, now: datetime) -> None:
+        """Record the use of a token, without letting its request wait for a store that takes no writes."""
+        change = update(TOKENS).where(TOKENS.c.id == token.id).values(used_at=millis_from_time(now))
+
+        async def write() -> None:
+            # The next request records its own use.
+            with suppress(StoreUnavailable):
+                await self._store.run(lambda connection: connection.execute(change).close())
+
+        noting = asyncio.create_task(write())
+        self._noting.add(noting)
+        noting.add_done_callback(self._noting.discard)
+        await asyncio.wait({noting}, timeout=NOTED_SECONDS)
 
     async def all(self, tenant: str) -> list[Token]:
         """Returns every token of a tenant, newest first, expired and revoked ones included."""
         query = select(TOKENS).where(TOKENS.c.tenant == tenant).order_by(TOKENS.c.created_at.desc(), TOKENS.c.id)
-        return await self._store.run(lambda connection: [_token(row) for row in connection.execute(query)])
+        return await self._store.read(lambda connection: [_token(row) for row in connection.execute(query)])
 
     async def revoke(
         self, token_id: str, tenant: str, now: datetime, *, also: Callable[[Token], Also] | None = None

@@ -56,10 +56,6 @@ def _require_ready(connection: Connection) -> None:
 def _change(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(_ADVISORY)
-    else:
-        # The driver begins no transaction before CREATE or ALTER, so a step that fails half-way would stay half done.
-        # IMMEDIATE takes the lock at once: who reads first and writes later may get SQLITE_BUSY, whatever the timeout.
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
     # Another opener may have done it while this one waited for the lock.
     step = _step(connection)
     # An older program would write rows without columns that the newer ones rely on: it stops instead.

@@ -26,11 +26,11 @@ class VouchedPeople:
     async def find(self, tenant: str, ids: Sequence[str]) -> list[VouchedPerson]:
         """Returns the rows of those of these `ids` whose vouching was not ended, expired or not."""
         query = _STANDING.where(PEOPLE.c.tenant == tenant, PEOPLE.c.person.in_(ids))
-        return await self._store.run(lambda connection: _read(connection.execute(query)))
+        return await self._store.read(lambda connection: _read(connection.execute(query)))
 
     async def all(self) -> list[VouchedPerson]:
         """Returns everybody whose vouching was not ended, the earliest first."""
-        return await self._store.run(lambda connection: _read(connection.execute(_STANDING)))
+        return await self._store.read(lambda connection: _read(connection.execute(_STANDING)))
 
     async def end(self, tenant: str, person: str, *, by: str, now: datetime, also: Also | None = None) -> bool:
         """Ends the vouching for a person and signs them out, until they sign in again; returns whether it was in force.

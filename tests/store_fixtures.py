@@ -124,8 +124,8 @@ def shared_statements() -> Iterator[None]:
     compiled: LRUCache[Any, Any] = LRUCache(2000)
     make = database_module._sqlite_engine
 
-    def make_sharing(place: StoreAddress, *, durable: bool) -> Engine:
-        engine = make(place, durable=durable)
+    def make_sharing(place: StoreAddress, *, durable: bool, reads: bool) -> Engine:
+        engine = make(place, durable=durable, reads=reads)
         engine._compiled_cache = compiled
         return engine
 

@@ -290,7 +290,7 @@ async def _signatures(settings: Settings) -> str:
 async def _count_refused(settings: Settings) -> str:
     """Counts the bad input refused lately: nothing is wrong with that, but somebody may be trying."""
     async with working_store(settings) as store:
-        counted = await refusals_since(store.run, _COUNTED)
+        counted = await refusals_since(store.read, _COUNTED)
     counts = ", ".join(f"{number} {kind}" for kind, number in counted.items())
     return f"in the last day {counts or 'nothing'}"
 

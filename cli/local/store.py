@@ -77,7 +77,7 @@ def roles(
     async def body(out: Output) -> int:
         async with working_store(load_settings()) as store:
             _require_owner(store)
-            made = await store.run(lambda connection: role_statements(connection, names, VERSION_TABLE))
+            made = await store.read(lambda connection: role_statements(connection, names, VERSION_TABLE))
             # Made here: workers read these, and may make none.
             for key in WORKER_KEYS:
                 await store.secret_key(key)

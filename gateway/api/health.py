@@ -114,7 +114,7 @@ def _may_count(deps: GatewayDeps, caller: AuthenticatedCaller | None) -> bool:
 
 async def _count_refused(deps: GatewayDeps) -> dict[str, int]:
     try:
-        return await refusals_since(deps.store.run, _COUNTED)
+        return await refusals_since(deps.store.read, _COUNTED)
     # That the store is away stands among the checks.
     except SignoffError:
         return {}

@@ -29,7 +29,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Decision
-from signoff.contracts.errors import Unavailable
+from signoff.contracts.errors import StoreUnavailable, Unavailable
 from signoff.contracts.limits import ANSWERS_KEPT, ANSWERS_OF_ONE
 from signoff.contracts.receipt import Receipt, ReceiptCode, ReceiptReason
 from signoff.engine.turn_client import TurnClient
@@ -100,7 +100,11 @@ class DecisionWriter:
         if taken.decision is not None and taken.receipt.status == "accepted" and request.opened_at is not None:
             waited = (taken.decision.received_at or self._clock()) - request.opened_at
             self._counts.observe("signoff_decision_wait_seconds", waited.total_seconds(), decision.verdict)
-        return await self._hand_over(taken)
+        try:
+            return await self._hand_over(taken)
+        except StoreUnavailable:
+            # 503 would say that nothing was taken. The answer is still owed, so the dispatcher hands it over.
+            return taken.receipt if taken.decision is None else _make_pending(taken.receipt, taken.decision)
 
     async def hand_over(self, owed: OwedAnswer) -> bool:
         """Hands a stored answer to its turn once more; returns whether the turn has it. Raises `StoreUnavailable`."""

@@ -62,7 +62,7 @@ class BacklogReader:
 
     async def read(self) -> Backlog:
         """Reads the backlog of now, by the store's clock. Raises `StoreUnavailable`."""
-        return await self._store.run(_read)
+        return await self._store.read(_read)
 
 
 def _read(connection: Connection) -> Backlog:

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 from sqlalchemy import ColumnElement, Connection, Row, Select, case, delete, func, literal, select, text
 
 from signoff.formats.tenant_limits import RateLimit, TenantLimit, TenantLimits
-from signoff.store.claim_conditions import begin_writing, insert_new
+from signoff.store.claim_conditions import insert_new
 from signoff.store.tables import COUNTED_ACTS, StoreClock
 
 ActKind = Literal["start", "card", "event"]
@@ -29,7 +29,6 @@ class StartCounts:
 
         The same name again is the same start.
         """
-        begin_writing(connection)
         _hold(connection, f"start {self._tenant}")
         again = self.possible_in(connection, name)
         if again == 0:
@@ -74,7 +73,6 @@ class DeliveryLimit:
 
     def hold(self, connection: Connection) -> None:
         """Has everybody else who claims under the limit wait until the transaction ends."""
-        begin_writing(connection)
         _hold(connection, self._kind)
 
     def select_exhausted(self) -> Select[Any]:

@@ -27,4 +27,4 @@ class UsageCounts:
         def read(connection: Connection) -> list[datetime | None]:
             return [possible_again(connection, use, but=use.call) for use in uses]
 
-        return await self._store.run(read)
+        return await self._store.read(read)

@@ -45,7 +45,7 @@ class Answers:
         if not delivery:
             return []
         brought = {"of": approval, "by": delivery}
-        bodies = await self._store.run(lambda connection: connection.scalars(_BROUGHT, brought).all())
+        bodies = await self._store.read(lambda connection: connection.scalars(_BROUGHT, brought).all())
         return [Vote.model_validate_json(body) for body in bodies]
 
     async def list_owed(self, older_than: float, limit: int) -> list[OwedAnswer]:
@@ -62,7 +62,7 @@ class Answers:
             rows = connection.execute(query).all()
             return [OwedAnswer(row.approval, row.number, Vote.model_validate_json(row.body)) for row in rows]
 
-        return await self._store.run(read)
+        return await self._store.read(read)
 
     async def find_owed(self, approval: str, delivery: str) -> OwedAnswer | None:
         """Returns the answer that a delivery has brought to an approval, while its turn was not given it; else None."""
@@ -77,7 +77,7 @@ class Answers:
             row = connection.execute(query).first()
             return None if row is None else OwedAnswer(row.approval, row.number, Vote.model_validate_json(row.body))
 
-        return await self._store.run(read)
+        return await self._store.read(read)
 
     async def owe_again(self, waiting: Sequence[tuple[str, int]], older_than: float) -> int:
         """Marks answers as owed again where a turn still waits though its answers have settled the request; returns how
@@ -102,7 +102,7 @@ class Answers:
             .where(QUESTIONS.c.approval.startswith(prefix, autoescape=True))
             .group_by(QUESTIONS.c.approval)
         )
-        rows = await self._store.run(lambda connection: connection.execute(latest).all())
+        rows = await self._store.read(lambda connection: connection.execute(latest).all())
         return await self.owe_again([(name, revision) for name, revision in rows], older_than)
 
     async def void(self, approval: str, delivery: str) -> bool:

@@ -8,7 +8,6 @@ from sqlalchemy import Connection, Row, bindparam, func, select, text
 
 from signoff.approvals.request_state import StoredAnswer, request_at
 from signoff.contracts.approval import ApprovalRequest, Question, Vote
-from signoff.store.claim_conditions import begin_writing
 from signoff.store.tables import ANSWERS, QUESTIONS, StoreClock, time_from_millis
 
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(7310275, hashtext(:approval))")
@@ -85,11 +84,9 @@ def lock_approval(connection: Connection, approval: str) -> None:
     """Locks an approval until the transaction ends: others that write its questions or answers are awaited, then kept
     waiting.
     """
+    # SQLite has one writer at a time.
     if connection.dialect.name == "postgresql":
         connection.execute(_LOCK, {"approval": approval})
-    else:
-        # SQLite has one writer at a time.
-        begin_writing(connection)
 
 
 def read_rows(connection: Connection, approval: str) -> ApprovalRows | None:

@@ -149,7 +149,7 @@ class Questions:
 
     async def read(self, approval: str) -> ApprovalRows | None:
         """Returns all rows of one approval, or None where nobody was asked."""
-        return await self._store.run(lambda connection: read_rows(connection, approval))
+        return await self._store.read(lambda connection: read_rows(connection, approval))
 
     async def run_locked(self, approval: str, work: Callable[[Connection, ApprovalRows | None], T]) -> T:
         """Runs `work` in a transaction in which no other question or answer of this approval is written."""
@@ -166,7 +166,7 @@ class Questions:
 
     async def find_by_code(self, tenant: str, code: str) -> str | None:
         """Returns the approval id of a short code, or None."""
-        return await self._store.run(lambda connection: connection.scalar(_TAKEN, {"of": tenant, "named": code}))
+        return await self._store.read(lambda connection: connection.scalar(_TAKEN, {"of": tenant, "named": code}))
 
     async def list_changed(self, since: datetime | None) -> tuple[list[ApprovalProgress], datetime]:
         """Returns the approvals to which something happened since then, or without a time all open ones; and the
@@ -193,7 +193,7 @@ class Questions:
                 ApprovalProgress(name, number, given.get(name, 0), ended) for name, number, ended in rows
             ], time_from_millis(now)
 
-        return await self._store.run(read)
+        return await self._store.read(read)
 
     async def list_overdue(self, since: datetime, limit: int, after: str = "") -> list[str]:
         """Returns approvals after `after`, by their ids, whose last deadline passed since then without an ending."""
@@ -205,7 +205,7 @@ class Questions:
             .order_by(QUESTIONS.c.approval)
             .limit(limit)
         )
-        return await self._store.run(lambda connection: list(connection.scalars(query)))
+        return await self._store.read(lambda connection: list(connection.scalars(query)))
 
     async def open_turns(self, opened_before: float, limit: int) -> list[Question]:
         """Returns questions without an ending that were asked so many seconds ago or earlier, oldest first."""
@@ -219,7 +219,7 @@ class Questions:
             .order_by(QUESTIONS.c.opened_at)
             .limit(limit)
         )
-        return await self._store.run(lambda connection: [question_from_row(row) for row in connection.execute(query)])
+        return await self._store.read(lambda connection: [question_from_row(row) for row in connection.execute(query)])
 
 
 def end_question(connection: Connection, approval: str, revision: int, ending: Ending) -> bool:

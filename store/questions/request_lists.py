@@ -120,7 +120,7 @@ class RequestLists:
             found = _find(_OF_TURN, connection, turn._asdict())
             return found, read_tickets(connection, turn.workflow_id), freeze_of(connection, turn.tenant)
 
-        found, tickets, freeze = await self._store.run(read)
+        found, tickets, freeze = await self._store.read(read)
         return TurnRows(await self._requests(found), tickets, freeze)
 
     async def _concern(self, turns: Collection[TurnKey], readers: Collection[str]) -> dict[TurnKey, bool]:
@@ -128,11 +128,11 @@ class RequestLists:
         key = (QUESTIONS.c.tenant, QUESTIONS.c.session, QUESTIONS.c.turn)
         concerns = func.max(case((and_(true(), *_match_readers(readers)), 1), else_=0))
         query = select(*key, concerns.label("may")).where(_match_name(turns)).group_by(*key)
-        rows = await self._store.run(lambda connection: connection.execute(query).all())
+        rows = await self._store.read(lambda connection: connection.execute(query).all())
         return {TurnKey(row.tenant, row.session, row.turn): bool(row.may) for row in rows}
 
     async def _read(self, query: Select[Any]) -> _Found:
-        return await self._store.run(partial(_find, query))
+        return await self._store.read(partial(_find, query))
 
     async def _requests(self, found: _Found) -> list[ApprovalRequest]:
         """Builds the requests of the rows found, in the state that answers and time had made by then; a piece at a

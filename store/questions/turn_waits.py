@@ -54,7 +54,7 @@ class TurnWaits:
 
     async def read(self, turn: TurnKey) -> WaitRows:
         """Returns the waits of a turn. Raises `StoreUnavailable`."""
-        rows, now = await self._store.run(
+        rows, now = await self._store.read(
             lambda connection: (
                 connection.execute(_WAITS, turn._asdict()).all(),
                 int(connection.execute(_NOW).scalar_one()),

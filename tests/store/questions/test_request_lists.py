@@ -81,9 +81,9 @@ async def test_of_many_that_wait_only_those_are_read_that_are_shown(store: Store
         ]
         connection.execute(insert(QUESTIONS), more)
         connection.execute(text("ANALYZE"))
-        event.listen(connection.engine, "before_cursor_execute", note)
 
     await store.run(fill)
+    await store.read(lambda connection: event.listen(connection.engine, "before_cursor_execute", note))
     lists = RequestLists(store).iterate_waiting("main", readers=("user:ana", "role:finance"))
     pieces = [len(await anext(lists)) for _ in range(2)]
     await lists.aclose()
@@ -98,7 +98,7 @@ async def test_of_many_that_wait_only_those_are_read_that_are_shown(store: Store
             if "FROM questions" in statement
         ]
 
-    plans = await store.run(explain)
+    plans = await store.read(explain)
     assert len(plans) == 2
     for plan in plans:
         assert "questions_waiting" in plan, plan
