@@ -2,6 +2,7 @@ from strands import Agent, tool
 from strands.hooks import AfterToolCallEvent, BeforeToolCallEvent, HookProvider, HookRegistry
 
 from signoff_client import Call, CallKeys, Gate
+from signoff_client.messages import same_arguments
 
 
 def refund(order: str, euro: float) -> str:
@@ -13,6 +14,7 @@ class Approvals(HookProvider):
     def __init__(self, gate: Gate, tools: set[str], conversation: str) -> None:
         self.gate, self.tools, self.keys = gate, tools, CallKeys(conversation)
         self.calls: dict[str, Call] = {}
+        self.proposed: dict[str, dict] = {}
 
     def register_hooks(self, registry: HookRegistry, **kwargs) -> None:
         registry.add_callback(BeforeToolCallEvent, self.ask)
@@ -22,13 +24,21 @@ class Approvals(HookProvider):
         name, id, args = event.tool_use["name"], event.tool_use["toolUseId"], event.tool_use["input"]
         if name not in self.tools:
             return
+        if call := self.suspended(id, name, args):
+            event.tool_use = {**event.tool_use, "input": call.args}
+            return
         said = [(message["role"], message["content"]) for message in event.agent.messages]
         call = self.gate.call(name, args, key=self.keys.make(said, id))
         if await call.__aenter__():
             event.tool_use = {**event.tool_use, "input": call.args}
-            self.calls[id] = call
+            self.calls[id], self.proposed[id] = call, args
         else:
             event.cancel_tool = call.text
+
+    def suspended(self, id: str, name: str, args: dict) -> Call | None:
+        # A tool that interrupts is never reported: Strands asks about it again when it resumes the call.
+        call = self.calls.get(id)
+        return call if call and call.tool == name and same_arguments(self.proposed[id], args) else None
 
     async def report(self, event: AfterToolCallEvent) -> None:
         call = self.calls.pop(event.tool_use["toolUseId"], None)

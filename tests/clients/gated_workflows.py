@@ -52,6 +52,32 @@ async def hang(order: str, euro: float) -> str:
     return "paid at last"
 
 
+class InterruptException(Exception):
+    """Strands' own, by name."""
+
+    __module__ = "strands.interrupt"
+
+
+INTERRUPTED: set[str] = set()
+"""Orders about which a tool has asked its user."""
+
+
+@activity.defn
+async def interrupt(order: str, euro: float) -> str:
+    """Asks its user first, as a tool of Strands does, and pays money back when it is run again."""
+    if order not in INTERRUPTED:
+        INTERRUPTED.add(order)
+        raise InterruptException(order)
+    RAN.append((order, euro))
+    return f"refunded {euro:.0f} EUR for {order}"
+
+
+@activity.defn
+async def complete_elsewhere(order: str, euro: float) -> str:
+    """Hands its work to somebody else."""
+    activity.raise_complete_async()
+
+
 @activity.defn
 async def look(order: str) -> str:
     """Reads something: not dangerous."""
@@ -168,6 +194,36 @@ class Renewed:
 
 
 @workflow.defn
+class Interrupted:
+    """Starts a refund that is interrupted, and starts it again once its user has answered."""
+
+    def __init__(self) -> None:
+        self.told = ""
+        self._go_on = False
+
+    @workflow.query
+    def what_was_told(self) -> str:
+        """The failure of the first."""
+        return self.told
+
+    @workflow.signal
+    def go_on(self) -> None:
+        """The user's answer."""
+        self._go_on = True
+
+    @workflow.run
+    async def run(self, order: str) -> str:
+        """What came of the second."""
+        once: dict[str, Any] = {"start_to_close_timeout": _TIME, "retry_policy": RetryPolicy(maximum_attempts=1)}
+        try:
+            return await workflow.execute_activity(interrupt, args=[order, 200.0], **once)
+        except ActivityError as error:
+            self.told = _words(error)
+        await workflow.wait_condition(lambda: self._go_on)
+        return await workflow.execute_activity(interrupt, args=[order, 200.0], **once)
+
+
+@workflow.defn
 class Parent:
     """Has a child that refunds."""
 
@@ -239,5 +295,5 @@ class Asks:
             return {"error": str(error)}
 
 
-WORKFLOWS = [Refunds, Trusting, Impatient, Stubborn, Renewed, Parent, Forgetful, Twice, Asks]
-ACTIVITIES = [refund, refund_money, hang, look]
+WORKFLOWS = [Refunds, Trusting, Impatient, Stubborn, Renewed, Parent, Forgetful, Twice, Asks, Interrupted]
+ACTIVITIES = [refund, refund_money, hang, look, interrupt, complete_elsewhere]

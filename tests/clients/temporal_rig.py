@@ -10,7 +10,15 @@ from datetime import timedelta
 from typing import Any
 
 from client_rig import ClientRig
-from gated_workflows import ACTIVITIES, RAN, WORKFLOWS, refund, refund_money
+from gated_workflows import (
+    ACTIVITIES,
+    RAN,
+    WORKFLOWS,
+    complete_elsewhere,
+    interrupt,
+    refund,
+    refund_money,
+)
 from polling import pauses
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
@@ -19,6 +27,7 @@ from temporalio.worker import Interceptor, Worker
 from signoff_client import Call
 from signoff_client.temporal import Gated, GatedActivity
 
+_REFUNDS = (refund_money, "hang", interrupt, complete_elsewhere)
 NEVER = timedelta(days=1)
 """After what time a test's workflow looks for itself: it is told by a signal, or waits for ever."""
 
@@ -33,7 +42,7 @@ class Workers:
     def gated(self, url: str = "", **fields: Any) -> Gated:
         """The plugin."""
         given: dict[str, Any] = {"look_up": NEVER, "patience": timedelta(minutes=5)} | fields
-        dangerous = [refund, GatedActivity(refund_money, tool="refund"), GatedActivity("hang", tool="refund")]
+        dangerous = [refund, *(GatedActivity(each, tool="refund") for each in _REFUNDS)]
         return Gated(self.rig.gate(url), dangerous, **given)
 
     @contextlib.asynccontextmanager

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from client_rig import HUGE, LARGE, SMALL, ClientRig, until
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
+from temporalio.activity import raise_complete_async
 
 from signoff_client import Call, NotRun
 
@@ -374,3 +376,68 @@ async def test_a_try_that_has_a_name_is_handed_the_permit_again(rig: ClientRig) 
     assert not await run(rig.gate().find(proposed.id, attempt="another-try"))
     again = await run(rig.gate().find(proposed.id, attempt="the-workflow-itself"))
     assert (bool(again), again.is_reported, again.args) == (True, True, SMALL)
+
+
+def framework_error(module: str, name: str, base: type[BaseException] = Exception) -> BaseException:
+    """An exception of a framework that is not installed here; the client knows it by its name alone."""
+    return type(name, (base,), {"__module__": module})()
+
+
+def complete_async() -> BaseException:
+    """Temporal's own signal that an activity is completed elsewhere."""
+    try:
+        raise_complete_async()
+    except BaseException as error:
+        return error
+
+
+INTERRUPT = type("GraphBubbleUp", (Exception,), {"__module__": "langgraph.errors"})
+
+
+@pytest.mark.parametrize(
+    "signal",
+    [
+        framework_error("langgraph.errors", "GraphInterrupt", INTERRUPT),
+        framework_error("strands.interrupt", "InterruptException"),
+        ApprovalRequired(),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+@pytest.mark.parametrize("blocking", [False, True])
+async def test_an_interrupted_call_reports_nothing_and_resumes_with_its_permit(
+    rig: ClientRig, signal: BaseException, blocking: bool
+) -> None:
+    gate, key = rig.gate(), f"interrupted-{type(signal).__name__}-{blocking}"
+    call = gate.call("refund", LARGE, key=key)
+
+    def interrupt() -> None:
+        with call:
+            raise signal
+
+    async def interrupt_async() -> None:
+        async with call:
+            raise signal
+
+    interrupting = asyncio.create_task(to_thread(interrupt) if blocking else interrupt_async())
+    await rig.decide(call, edited_args={"order": "A7", "euro": 150})
+    with pytest.raises(type(signal)) as raised:
+        await interrupting
+    assert raised.value is signal
+    assert (await rig.show(call.id))["state"] == "used"
+    # Of two that resume it at once one runs it, as it was approved.
+    resumed = await asyncio.gather(*(run(gate.call("refund", LARGE, key=key)) for _ in range(2)))
+    assert sorted(bool(each) for each in resumed) == [False, True]
+    assert (await rig.settled(call.id))["result"] == "refunded 150"
+
+
+@pytest.mark.parametrize("signal", [CallDeferred(), complete_async()], ids=lambda each: type(each).__name__)
+async def test_a_call_that_ends_elsewhere_is_not_reported_and_not_run_again(
+    rig: ClientRig, signal: BaseException
+) -> None:
+    gate, key = rig.gate(), f"elsewhere-{type(signal).__name__}"
+    call = gate.call("refund", SMALL, key=key)
+    with pytest.raises(type(signal)):
+        async with call:
+            raise signal
+    assert (await rig.show(call.id))["state"] == "used"
+    assert not await run(gate.call("refund", SMALL, key=key))

@@ -17,6 +17,7 @@ from gated_workflows import (
     Asks,
     Forgetful,
     Impatient,
+    Interrupted,
     Refunds,
     Trusting,
     Twice,
@@ -326,3 +327,40 @@ async def test_a_worker_that_is_killed_changes_nothing(server: ServerHandle, wor
             "ToolInDoubt: Not run: its permit was used before, and what became of it is not known here."
         ]
     assert ran(name) == [200]
+
+
+async def test_an_interrupted_activity_resumes_with_its_permit_in_another_worker(workers: Workers) -> None:
+    """The workflow is told the framework's own error, and people are asked once."""
+    name = order()
+    async with workers.work(workers.gated()) as queue:
+        handle = await workers.start(queue, Interrupted.run, name)
+        call = await workers.asked(handle, order=name)
+        await workers.rig.decide(call, edited_args={"order": name, "euro": 150})
+
+        async def is_interrupted() -> bool:
+            return bool(await handle.query(Interrupted.what_was_told))
+
+        await until(is_interrupted)
+        assert await handle.query(Interrupted.what_was_told) == f"InterruptException: {name}"
+    assert (await workers.rig.show(call.id))["state"] == "used"
+    async with workers.work(workers.gated(), queue=queue):
+        await handle.signal(Interrupted.go_on)
+        assert await handle.result() == f"refunded 150 EUR for {name}"
+    ended = await workers.rig.settled(call.id)
+    assert (ended["code"], ended["result"], ran(name)) == ("ok", f"refunded 150 EUR for {name}", [150])
+
+
+async def test_an_activity_that_is_completed_elsewhere_is_not_reported_as_in_doubt(workers: Workers) -> None:
+    name = order()
+    async with workers.work(workers.gated()) as queue:
+        handle = await workers.start(queue, Refunds.run, [(name, 20.0)], "complete_elsewhere")
+        call = await workers.asked(handle, order=name, euro=20)
+
+        async def is_used() -> bool:
+            return (await workers.rig.show(call.id))["state"] not in ("waiting", "permitted", "running")
+
+        await until(is_used)
+        outside = workers.client.get_async_activity_handle(workflow_id=handle.id, run_id=None, activity_id="2")
+        await outside.complete("paid elsewhere")
+        assert await handle.result() == ["paid elsewhere"]
+        assert (await workers.rig.show(call.id))["state"] == "used"

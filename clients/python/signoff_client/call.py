@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self
 
+from signoff_client.control_flow import suspension_of
 from signoff_client.exchange import CallExchange, Exchange
 from signoff_client.messages import Proposal, ReportCode, same_arguments, to_text
 from signoff_client.status import CallStatus, State, describe_outcome, explain
@@ -32,6 +33,8 @@ class Call:
     `async with` it, or `with` it where there is no event loop. Leaving the block reports what became of the call:
     `ok` where `result` was set; `execution_failed` for an exception; `in_doubt` for what may have happened all the
     same, which is a cancellation, a time-out, and a block that was left without a result. Exceptions go on.
+    A framework's signal that suspends the call (an interrupt, a deferral, an activity that completes elsewhere) is no
+    outcome: nothing is reported.
     """
 
     def __init__(self, transport: Transport, proposal: Proposal, exchange: CallExchange, *, withdraw: bool) -> None:
@@ -44,6 +47,7 @@ class Call:
         self._is_mine = False
         self._result: Any = _UNSET
         self._failure = ""
+        self._is_suspended = False
         self._outcome: tuple[ReportCode, Any] | None = None
         self._report_problem: str | None = None
 
@@ -131,6 +135,13 @@ class Call:
         self._must_be_mine()
         self._failure = reason
 
+    def suspend(self, *, is_resumed: bool = True) -> None:
+        """Leave the block without a report. A resumed call runs again, by this gate. Raise `NotRun` as `fail` does."""
+        self._must_be_mine()
+        self._is_suspended = True
+        if is_resumed:
+            self._exchange.suspend(self.status)
+
     async def settle(self) -> None:
         """Proposes it and waits for people; uses nothing. Its block may be entered afterwards, or never."""
         self._status = await self._ask(self._exchange.settle())
@@ -147,7 +158,7 @@ class Call:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._is_mine:
+        if self._is_mine and not self._suspends(error):
             await _finish(self._report(*self._judge(error), self._hurried(error)))
 
     def __enter__(self) -> Self:
@@ -163,7 +174,7 @@ class Call:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._is_mine:
+        if self._is_mine and not self._suspends(error):
             code, result = self._judge(error)
             self._take_problem(self._transport.run_blocking(self._hurried(error).report(code, result)))
 
@@ -195,6 +206,12 @@ class Call:
         self._report_problem = problem
         if problem:
             _LOG.warning("what became of %s (%s) could not be reported: %s", self.tool, self.id, problem)
+
+    def _suspends(self, error: BaseException | None) -> bool:
+        how = suspension_of(error)
+        if how and not self._is_suspended:
+            self.suspend(is_resumed=how == "resumed")
+        return self._is_suspended
 
     def _judge(self, error: BaseException | None) -> tuple[ReportCode, Any]:
         outcome: tuple[ReportCode, Any] = "in_doubt", "its block was left without a result"

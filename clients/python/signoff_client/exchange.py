@@ -6,9 +6,9 @@ and without an event loop.
 
 import random
 import uuid
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, MutableMapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from signoff_client.messages import (
     Failure,
@@ -33,10 +33,18 @@ _SHORTEST_HOLD: Final = 1.0
 """Seconds between looks at a call that waits, where the gateway answers at once although asked to wait."""
 _MOST_AGAIN: Final = 3
 """How often a permit may be out of date when it is used, before it is taken for none."""
+_MOST_SUSPENDED: Final = 1_000
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 15.0
 _FINAL: Final = frozenset({"sign_in", "scope", "not_found", "not_used", "conflict"})
 """Codes of answers to a report that no other words would change."""
+
+
+class SuspendedUse(NamedTuple):
+    """The use of a permit whose call was suspended: its try, and the call as it was permitted."""
+
+    attempt: str
+    status: CallStatus
 
 
 @dataclass
@@ -55,16 +63,24 @@ class CallExchange:
     """Whether another program has proposed it: it is read, and not proposed."""
     is_repeated: bool = False
     """Whether an earlier program of the same try may have used the permit: it is asked for all the same."""
+    suspended: MutableMapping[str, SuspendedUse] = field(default_factory=dict)
+    """The suspended uses of this program, by the calls' ids."""
 
     def settle(self) -> Exchange[CallStatus]:
         """Proposes the call and waits for people; `permitted` means that its permit can be used."""
         until = self._deadline()
-        return (yield from self._wait((yield from self._propose()), until))
+        status = yield from self._wait((yield from self._propose()), until)
+        use = self.suspended.get(self.id)
+        return use.status if use is not None and status.state == "used" else status
 
     def obtain(self, settled: CallStatus | None = None) -> Exchange[CallStatus]:
         """Settles the call, unless it is, and uses its permit; whatever is no permit is a status as well."""
         until = self._deadline()
         status, again = (yield from self._propose()) if settled is None else settled, 0
+        # Taken out: of several that resume it at once one runs it.
+        use = self.suspended.pop(self.id, None)
+        if use is not None and status.state in ("used", "permitted"):
+            self.attempt, status = use.attempt, use.status
         while True:
             status = yield from self._wait(status, until)
             if status.state != "permitted" and not (status.state == "used" and self.is_repeated):
@@ -75,6 +91,12 @@ class CallExchange:
                 status, again = replace(status, state="waiting"), again + 1
             if status.state != "waiting":
                 return status
+
+    def suspend(self, status: CallStatus) -> None:
+        """Keep the use of a permit, so that this program uses the permit again when the call is resumed."""
+        while len(self.suspended) >= _MOST_SUSPENDED:
+            self.suspended.pop(next(iter(self.suspended)))
+        self.suspended[self.id] = SuspendedUse(self.attempt, status)
 
     def report(self, code: ReportCode, result: Any) -> Exchange[str]:
         """Reports what became of the call; explains why that was not taken, "" where it was."""

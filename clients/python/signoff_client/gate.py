@@ -8,7 +8,7 @@ from string import Formatter
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from signoff_client.call import Call, NotRun
-from signoff_client.exchange import CallExchange
+from signoff_client.exchange import CallExchange, SuspendedUse
 from signoff_client.messages import Proposal
 from signoff_client.transport import Transport
 
@@ -47,6 +47,7 @@ class Gate:
         self._session = session
         self._wait = wait
         self._patience = patience
+        self._suspended: dict[str, SuspendedUse] = {}
 
     def call(
         self,
@@ -91,17 +92,19 @@ class Gate:
         wait: float | None = None,
         patience: float | None = None,
         attempt: str = "",
+        is_repeated: bool = True,
     ) -> Call:
         """Returns the call of an id, which another program has proposed: for whoever was told that it is settled.
 
         It is entered as any other. `attempt` names this try to use its permit where a program that died may have begun
-        it: the permit is handed out again for it, so what is run then must bear to be run again.
+        it: the permit is handed out again for it, so what is run then must bear to be run again. Without `is_repeated`
+        no earlier program has the name of this try, and a permit that was used is not handed out.
         """
         proposal = Proposal("", {}, wait=self._wait if wait is None else wait)
         exchange = self._exchange(proposal, patience)
         exchange.id, exchange.is_found = call_id, True
         if attempt:
-            exchange.attempt, exchange.is_repeated = attempt, True
+            exchange.attempt, exchange.is_repeated = attempt, is_repeated
         return Call(self._transport, proposal, exchange, withdraw=False)
 
     def guard(
@@ -154,7 +157,8 @@ class Gate:
         return decorate
 
     def _exchange(self, proposal: Proposal, patience: float | None) -> CallExchange:
-        return CallExchange(proposal, self._patience if patience is None else patience, time.monotonic)
+        patience = self._patience if patience is None else patience
+        return CallExchange(proposal, patience, time.monotonic, suspended=self._suspended)
 
 
 def _check_signature(function: Callable[..., Any], effect: str) -> inspect.Signature:

@@ -13,6 +13,7 @@ from temporalio.exceptions import ApplicationError, CancelledError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from signoff_client.call import Call
+from signoff_client.control_flow import suspension_in, suspension_of
 from signoff_client.gate import Gate
 from signoff_client.messages import clip, encode_json, same_arguments
 from signoff_client.status import explain
@@ -113,11 +114,16 @@ class GatedActivities(ActivityInboundInterceptor):
                 if call:
                     approved = _Approved(reader, converter, values, proposed)
                     result = await self.next.execute_activity(approved.apply(input, call.args))
-                    call.result = _reported(converter, result)
+                    if how := suspension_in(result):
+                        call.suspend(is_resumed=how == "resumed")
+                    else:
+                        call.result = _reported(converter, result)
                     return result
         except CancelledError:
             raise
         except Exception as error:
+            if suspension_of(error):
+                raise
             raise _final(error) from error
         raise self._refusal(call)
 
@@ -131,9 +137,14 @@ class GatedActivities(ActivityInboundInterceptor):
         # Half of the time that the attempt has: whoever is permitted later would run when nobody awaits it.
         times = (self._patience, info.start_to_close_timeout, info.heartbeat_timeout)
         patience = min(each for each in times if each) / 2
-        # Workflow code is as free to go on again and again; any other activity is permitted for one execution.
-        again = use.id if info.activity_type == APPROVED else ""
-        call = self._gate.find(use.id, wait=0, patience=patience.total_seconds(), attempt=again[:200])
+        seconds = patience.total_seconds()
+        if info.activity_type == APPROVED:
+            # Workflow code is as free to go on again and again; any other activity is permitted for one execution.
+            call = self._gate.find(use.id, wait=0, patience=seconds, attempt=use.id[:200])
+        else:
+            # The server hands a first attempt to one worker; later ones and local activities may follow a lost worker.
+            named = use.attempt if info.attempt == 1 and not info.is_local else ""
+            call = self._gate.find(use.id, wait=0, patience=seconds, attempt=named, is_repeated=use.is_resumed)
         await call.settle()
         if call.state in ("permitted", "used", "ended") and call.tool != proposed.tool:
             words = f"Not run: it was permitted to run `{call.tool}`, which is not `{proposed.tool}`."

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, is_cancelled_exception
 
+from signoff_client.control_flow import FAILURE_TYPES
 from signoff_client.temporal.gated_activity import CallReader, ToolCall
 from signoff_client.temporal.messages import UNREACHABLE, WAITING, Answer, Question, not_run
 
@@ -67,6 +68,11 @@ def check_failure(error: ActivityError, answer: Answer) -> None:
         raise error
     if cause.type == UNREACHABLE:
         raise not_run(Answer("unreachable", answer.id, cause.message)) from None
+
+
+def is_suspended(error: ActivityError) -> bool:
+    """Return whether an activity failed with a framework's signal, after which it is started again."""
+    return isinstance(error.cause, ApplicationError) and error.cause.type in FAILURE_TYPES
 
 
 def unreachable_answer(error: ActivityError) -> Answer:

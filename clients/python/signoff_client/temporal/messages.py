@@ -70,6 +70,10 @@ class Use:
 
     id: str
     tool: str
+    attempt: str = ""
+    """The name of this try, for the activity's first attempt alone."""
+    is_resumed: bool = False
+    """Whether an earlier activity of this try used the permit and was suspended."""
 
 
 @dataclass

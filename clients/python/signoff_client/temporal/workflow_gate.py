@@ -6,6 +6,7 @@ Runs in workflows, so it must do the same at every replay.
 import asyncio
 import dataclasses
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, TypeVar, cast
 
@@ -14,11 +15,14 @@ from temporalio.converter import PayloadConverter
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, is_cancelled_exception
 from temporalio.worker import StartActivityInput, StartLocalActivityInput
 
+from signoff_client.control_flow import suspension_in
+from signoff_client.messages import same_arguments
 from signoff_client.temporal.call_decisions import (
     CallPlace,
     GatePlan,
     activity_error,
     check_failure,
+    is_suspended,
     make_question,
     next_look,
     next_step,
@@ -47,6 +51,19 @@ _ASK_TIME: Final = timedelta(minutes=2)
 _WITHDRAW_TIME: Final = timedelta(minutes=1)
 
 
+@dataclass(frozen=True)
+class _Suspended:
+    """A call whose activity a framework suspends: started again it is the same call, and the same try."""
+
+    question: Question
+    attempt: str
+
+    def is_of(self, question: Question) -> bool:
+        own = self.question
+        same_caller = (own.tool, own.user, own.says) == (question.tool, question.user, question.says)
+        return same_caller and same_arguments(own.args, question.args)
+
+
 class WorkflowGate:
     """Asks for the dangerous activities of one run."""
 
@@ -55,6 +72,7 @@ class WorkflowGate:
         self._asked = 0
         self._ungated = 0
         self._open: list[asyncio.Task[Any]] = []
+        self._suspended: list[_Suspended] = []
 
     def start(
         self, input: Input, start: Callable[[Input], workflow.ActivityHandle[Any]]
@@ -72,7 +90,13 @@ class WorkflowGate:
         info, own = workflow.info(), values[0] if input.activity == APPROVED else {}
         place = CallPlace(info.workflow_id, info.original_execution_run_id, self._asked)
         question = make_question(self._plan, place, call, own)
-        asking = asyncio.create_task(self._run(question, input, start), name=f"gated activity: {input.activity}")
+        suspended = next((each for each in self._suspended if each.is_of(question)), None)
+        if suspended is not None:
+            self._suspended.remove(suspended)
+        # By the present run: after a reset the same number is another try.
+        step = suspended or _Suspended(question, f"{info.run_id}:{self._asked}")
+        running = self._run(step, input, start, is_resumed=suspended is not None)
+        asking = asyncio.create_task(running, name=f"gated activity: {input.activity}")
         self._open = [each for each in (*self._open, asking) if not each.done()]
         return cast("workflow.ActivityHandle[Any]", asking)
 
@@ -93,17 +117,29 @@ class WorkflowGate:
         return False
 
     async def _run(
-        self, question: Question, input: Input, start: Callable[[Input], workflow.ActivityHandle[Any]]
+        self,
+        step: "_Suspended",
+        input: Input,
+        start: Callable[[Input], workflow.ActivityHandle[Any]],
+        *,
+        is_resumed: bool,
     ) -> Any:
-        told = self._told_calls()
+        question, told = step.question, self._told_calls()
         try:
             while True:
-                answer = await self._settle(question, told)
+                answer = await self._settle(question, told, is_resumed=is_resumed)
                 if answer.state == "ended":
                     return _result(answer, input.ret_type)
                 try:
-                    return await start(self._permitted(input, Use(answer.id, question.tool)))
+                    use = Use(answer.id, question.tool, step.attempt, is_resumed)
+                    result = await start(self._permitted(input, use))
+                    if suspension_in(result) == "resumed":
+                        self._suspended.append(step)
+                    return result
                 except ActivityError as error:
+                    if is_suspended(error):
+                        self._suspended.append(step)
+                        raise
                     check_failure(error, answer)
         except BaseException as error:
             if is_cancelled_exception(error):
@@ -116,7 +152,7 @@ class WorkflowGate:
         finally:
             told.states.pop(question.key, None)
 
-    async def _settle(self, question: Question, told: ToldCalls) -> Answer:
+    async def _settle(self, question: Question, told: ToldCalls, *, is_resumed: bool) -> Answer:
         """Returns how a call stands once it is permitted or has ended well. Raises `ApplicationError` where not."""
         looks = self._plan.look_up
         told.states[question.key] = ""
@@ -134,7 +170,7 @@ class WorkflowGate:
             if state == "permitted":
                 return dataclasses.replace(answer, state=state)
             answer = await self._ask(question, max(self._plan.patience, looks))
-        if next_step(answer) == "refuse":
+        if next_step(answer) == "refuse" and not (is_resumed and answer.state == "used"):
             raise not_run(answer)
         return answer
 
