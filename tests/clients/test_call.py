@@ -441,3 +441,19 @@ async def test_a_call_that_ends_elsewhere_is_not_reported_and_not_run_again(
             raise signal
     assert (await rig.show(call.id))["state"] == "used"
     assert not await run(gate.call("refund", SMALL, key=key))
+
+
+@pytest.mark.parametrize("key", ["wait-over", None])
+async def test_a_wait_that_ran_out_denies_nothing_and_says_what_to_change(
+    rig: ClientRig, caplog: pytest.LogCaptureFixture, key: str | None
+) -> None:
+    call = await run(rig.call({"order": "A7", "euro": 333}, key=key, wait=0.1))
+    again = "Do not make the same call again" if key else "Make the same call again later"
+    assert call.text.startswith(
+        f"Not run: it waits for a person's approval ({call.status.code}). The request stays open."
+    )
+    assert again in call.text
+    assert [each for each in caplog.messages if call.status.code in each and "leave `wait` out" in each]
+    await rig.decide(call)
+    assert (await rig.show(call.id))["state"] == "permitted"
+    assert await call.withdraw()

@@ -137,10 +137,10 @@ def test_a_permit_that_is_refused_says_why(code: str, state: str) -> None:
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        (CallStatus("waiting"), "Not run: it waits for a person's approval. Ask for the same again later."),
+        (CallStatus("waiting"), "Not run: it waits for a person's approval."),
         (
             CallStatus("waiting", code="K7Q"),
-            "Not run: it waits for a person's approval (K7Q). Ask for the same again later.",
+            "Not run: it waits for a person's approval (K7Q).",
         ),
         (CallStatus("denied", source="human", by="Bo", reason="no"), "Not run: it was denied by Bo: no"),
         (CallStatus("denied", source="timeout"), "Not run: nobody answered in time"),

@@ -12,6 +12,7 @@ from signoff_client.exchange import CallExchange, Exchange
 from signoff_client.messages import Proposal, ReportCode, same_arguments, to_text
 from signoff_client.status import CallStatus, State, describe_outcome, explain
 from signoff_client.transport import Transport
+from signoff_client.wait_over import WaitOver
 
 _LOG: Final = logging.getLogger("signoff_client")
 _TASKS: Final[set[asyncio.Task[Any]]] = set()
@@ -117,7 +118,7 @@ class Call:
     def text(self) -> str:
         """What came of it, or why it was not run: for the model."""
         if self._outcome is None and self._result is _UNSET:
-            return explain(self.status)
+            return self._wait_over.words if self.state == "waiting" else explain(self.status)
         words = describe_outcome(*(self._outcome or ("ok", self._result)))
         return f"{words}\n({self.edit_text})" if self.is_edited else words
 
@@ -145,6 +146,7 @@ class Call:
     async def settle(self) -> None:
         """Proposes it and waits for people; uses nothing. Its block may be entered afterwards, or never."""
         self._status = await self._ask(self._exchange.settle())
+        self._note_wait()
 
     async def withdraw(self) -> bool:
         """Withdraws it: nobody is asked any more. Returns whether that is so."""
@@ -183,12 +185,21 @@ class Call:
             raise RuntimeError("the block of a call is entered once: ask for another call")
         self._is_entered = True
 
+    @property
+    def _wait_over(self) -> WaitOver:
+        return WaitOver(self.status, self._proposal.wait, has_key=self._proposal.key is not None)
+
+    def _note_wait(self) -> None:
+        if self.state == "waiting" and self._proposal.wait:
+            _LOG.warning("%s", self._wait_over.advice)
+
     def _must_be_mine(self) -> None:
         if not self._is_mine:
             raise NotRun(self)
 
     def _take_status(self, status: CallStatus) -> None:
         self._status = status
+        self._note_wait()
         self._is_mine = status.state == "permitted"
 
     async def _ask(self, exchange: Exchange[CallStatus]) -> CallStatus:

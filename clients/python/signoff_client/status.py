@@ -100,7 +100,7 @@ def explain(status: CallStatus) -> str:
     """Says, for the model, why a call was not run, or what came of it where it was not run here."""
     if status.state == "waiting":
         code = f" ({status.code})" if status.code else ""
-        return f"Not run: it waits for a person's approval{code}. Ask for the same again later."
+        return f"Not run: it waits for a person's approval{code}."
     if status.state == "denied":
         by = f" by {status.by}" if status.by else ""
         why = f": {status.reason}" if status.reason else ""
