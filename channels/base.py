@@ -100,7 +100,10 @@ class Channel(ABC):
 
     @abstractmethod
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
-        """Sends one card; `before` is the first one where this reminds of it. Raises `NotDelivered`."""
+        """Sends one card; `before` is the first one where this reminds of it.
+
+        Returns the sent message, of a reminder too. Raises `NotDelivered`.
+        """
 
     def draws_whole(self, card: OutboundCard) -> bool:
         """Returns whether the card, as `deliver` sends it, gives every value; by one that does not nobody approves.
@@ -114,15 +117,19 @@ class Channel(ABC):
         return formatter_for(person, self.context.clock())
 
     @abstractmethod
-    async def close(self, sent: SentCard, closed: ClosedCard) -> None:
+    async def close(self, sent: SentCard, closed: ClosedCard) -> SentCard | None:
         """Makes the card say that it is over. A channel that cannot edit says so in the same thread.
 
-        Raises `NotDelivered`.
+        Returns the new message if people can reply to one. Raises `NotDelivered`.
         """
 
     @abstractmethod
-    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
-        """Answers what somebody did, where they did it. Raises `NotDelivered`."""
+    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
+        """Answers what somebody did, where they did it.
+
+        Returns the message under the id that a reply to it names; None if people cannot reply to it. Raises
+        `NotDelivered`.
+        """
 
     @abstractmethod
     def verify(self, raw: InboundRequest) -> None:

@@ -37,6 +37,7 @@ from signoff.store.tables import (
     KEYS,
     METADATA,
     OPENED_VALUES,
+    OWN_MESSAGES,
     PEOPLE,
     PROBES,
     QUESTIONS,
@@ -136,6 +137,7 @@ _WORKER: Final = {
     DELIVERIES: NOTHING,
     ARRIVALS: NOTHING,
     FOOTERS: NOTHING,
+    OWN_MESSAGES: NOTHING,
     # Else a worker could say that somebody has read what they have not.
     OPENED_VALUES: NOTHING,
     # The chain of checkpoints is the gateway's: with its head moved, the next one would name none that there is.
@@ -186,6 +188,7 @@ _GATEWAY: Final = {
     SESSIONS: Rights(select=True, insert=True, delete=True),
     DELIVERIES: Rights(select=True, insert=True, update=_not_key(DELIVERIES), delete=True),
     ARRIVALS: Rights(select=True, insert=True, update=_not_key(ARRIVALS), delete=True),
+    OWN_MESSAGES: Rights(select=True, insert=True, update=_not_key(OWN_MESSAGES), delete=True),
     FOOTERS: Rights(select=True, insert=True, update=_only(FOOTERS, "known_at"), delete=True),
     OPENED_VALUES: Rights(select=True, insert=True, delete=True),
     AUDIT_HEADS: Rights(select=True, insert=True, update=_not_key(AUDIT_HEADS)),

@@ -326,6 +326,20 @@ FOOTERS: Final = Table(
 """Blocks below people's sign-offs that could have been part of an answer: `digest` is a block's sha-256, `code` that of
 the request which was answered with it, `known_at` when they said that it means nothing."""
 
+OWN_MESSAGES: Final = Table(
+    "own_messages",
+    METADATA,
+    Column("channel", String(64), primary_key=True),
+    Column("vendor_id", String(500), primary_key=True),
+    Column("tenant", String(64), nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("content", Text, nullable=False),
+    Column("sent_at", BigInteger, nullable=False, default=StoreClock()),
+    Index("own_messages_age", "sent_at"),
+)
+"""The messages that channels sent beside cards, by the vendor's id. `content` is JSON: the requests that a message is
+about, and its words."""
+
 COMPLETIONS: Final = Table(
     "completions",
     METADATA,

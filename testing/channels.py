@@ -618,6 +618,24 @@ class ChannelSuite:
         assert await rig.inbound_rows() == []
 
     @play_scenario
+    async def test_answer_to_our_question_is_about_its_request(self, rig: ChannelRig) -> None:
+        """Where several were asked about, a code names one of them."""
+        self._writes(rig)
+        first = await rig.ask(1)
+        await rig.receive(rig.vendor.write(rig.bo, "which supplier is this"))
+        assert text("reply.not_understood", "en") in rig.text_read_by(rig.bo)
+        await self._reply_to_latest(rig, "approve")
+        assert rig.request(first.id).state == "approved"
+        second, third = await rig.ask(2), await rig.ask(3)
+        await rig.receive(rig.vendor.write(rig.bo, "approve"))
+        assert text("reply.which", "en") in rig.text_read_by(rig.bo)
+        await self._reply_to_latest(rig, "yes")
+        assert rig.request(second.id).votes == rig.request(third.id).votes == ()
+        await self._reply_to_latest(rig, f"approve {show_code(third.code)}")
+        assert rig.request(second.id).votes == ()
+        assert rig.request(third.id).state == "approved"
+
+    @play_scenario
     async def test_words_about_an_earlier_request_approve_no_later_one(self, rig: ChannelRig) -> None:
         """A vendor may bring words hours late. By then another request waits."""
         self._writes(rig)
@@ -674,6 +692,12 @@ class ChannelSuite:
             await rig.receive(rig.vendor.write(rig.bo, f"approve {show_code(request.code)}"))
             assert rig.request(request.id).votes == ()
         assert text("reply.untimed", "en") in rig.text_read_by(rig.bo)
+
+    async def _reply_to_latest(self, rig: ChannelRig, words: str) -> None:
+        raw = rig.vendor.reply_to_latest(rig.bo, words)
+        if raw is None:
+            pytest.skip("nobody can write below a message there")
+        await rig.receive(raw)
 
     def _said_before(self, rig: ChannelRig, make: Callable[[], InboundRequest]) -> InboundRequest:
         """Return what `make` makes, said half an hour ago."""

@@ -147,6 +147,11 @@ class FakeSlack(Vendor):
         message = next(each for each in self.messages if each.token == card.token)
         return self._make_event(identity, words, {"thread_ts": message.ts})
 
+    def reply_to_latest(self, identity: str, words: str) -> InboundRequest:
+        """Returns a message in the thread of the newest message of the conversation."""
+        newest = next(each for each in reversed(self.messages) if _identity(each.user) == identity)
+        return self._make_event(identity, words, {"thread_ts": newest.thread or newest.ts})
+
     def sign(self, body: bytes) -> InboundRequest:
         """Signs any body."""
         return self.signed_request(body, "application/json")

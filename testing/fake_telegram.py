@@ -163,7 +163,14 @@ class FakeTelegram(Vendor):
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
         """Sends words that answer a card."""
-        message = self.message_of(card)
+        return self._reply_to(self.message_of(card), identity, words)
+
+    def reply_to_latest(self, identity: str, words: str) -> InboundRequest:
+        """Sends words that answer the newest message in the chat."""
+        newest = next(each for each in reversed(self.messages) if str(each.chat) == identity)
+        return self._reply_to(newest, identity, words)
+
+    def _reply_to(self, message: TelegramMessage, identity: str, words: str) -> InboundRequest:
         about = {"message_id": message.number, "from": _BOT, "date": self._now(), "text": message.text}
         about["chat"] = {"id": message.chat, "type": "private"}
         return self.update_request({"message": self.message_update(identity, text=words, reply_to_message=about)})

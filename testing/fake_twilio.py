@@ -183,6 +183,11 @@ class FakeTwilio(Vendor):
         sid = self.bubble(card).sid
         return self.message(identity, Body=words, MessageType="text", OriginalRepliedMessageSid=sid)
 
+    def reply_to_latest(self, identity: str, words: str) -> InboundRequest | None:
+        """Sends words, with the newest message of the conversation swiped."""
+        sid = next(each.sid for each in reversed(self.bubbles) if each.person == identity)
+        return self.message(identity, Body=words, MessageType="text", OriginalRepliedMessageSid=sid)
+
     def message(self, identity: str, **fields: str) -> InboundRequest:
         """Returns anything that somebody sends to our number."""
         self._wrote[identity] = self.clock()
@@ -373,6 +378,10 @@ class FakeSms(FakeTwilio):
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
         """Sends words, and nothing that says what they are about."""
         return self.message(identity, Body=words)
+
+    def reply_to_latest(self, identity: str, words: str) -> InboundRequest | None:
+        """Nobody can answer below a message."""
+        return None
 
 
 @asynccontextmanager

@@ -168,9 +168,15 @@ class FakeWhatsApp(Vendor):
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
         """Sends words, with the card swiped."""
-        return self.message(
-            identity, "text", text={"body": words}, context={"from": _OURS, "id": self.bubble(card).name}
-        )
+        return self._swiped(self.bubble(card), identity, words)
+
+    def reply_to_latest(self, identity: str, words: str) -> InboundRequest:
+        """Sends words, with the newest message of the conversation swiped."""
+        newest = next(each for each in reversed(self.bubbles) if each.person == identity)
+        return self._swiped(newest, identity, words)
+
+    def _swiped(self, bubble: WhatsAppMessage, identity: str, words: str) -> InboundRequest:
+        return self.message(identity, "text", text={"body": words}, context={"from": _OURS, "id": bubble.name})
 
     def message(self, identity: str, kind: str, **content: Any) -> InboundRequest:
         """Returns anything that somebody sends to our number."""

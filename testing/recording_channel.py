@@ -57,15 +57,17 @@ class RecordingChannel(Channel):
         self.cards.append((card, before))
         return SentCard(vendor_id=f"{self.name}-{len(self.cards)}", handle={"to": card.address})
 
-    async def close(self, sent: SentCard, closed: ClosedCard) -> None:
+    async def close(self, sent: SentCard, closed: ClosedCard) -> SentCard:
         """See `Channel`."""
         if self.failing is not None:
             self.failing(closed)
         self.closings.append((sent, closed))
+        return SentCard(vendor_id=f"{self.name}-ending-{len(self.closings)}")
 
-    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
+    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard:
         """See `Channel`."""
         self.replies.append((where, reply))
+        return SentCard(vendor_id=f"{self.name}-reply-{len(self.replies)}")
 
     def verify(self, raw: InboundRequest) -> None:
         """See `Channel`."""

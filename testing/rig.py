@@ -27,6 +27,7 @@ from signoff.people.directory import FixedDirectory
 from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.inbound_queue import InboundQueue, InboundRow
+from signoff.store.messages.own_messages import OwnMessages
 from signoff.store.store import Store
 from signoff.store.tables import DELIVERIES
 from signoff.testing.recording_decisions import RecordingDecisions
@@ -79,6 +80,7 @@ class ChannelRig:
         self.recorded: list[AuditEntry] = []
         deps = SenderDeps(
             deliveries=self.cards,
+            own_messages=OwnMessages(store),
             people=self.people,
             links=self._link,
             record=self._record,

@@ -91,6 +91,10 @@ class Vendor(ABC):
         """Makes the request that reaches us when `identity` writes below a card; None where nobody can."""
         return None
 
+    def reply_to_latest(self, identity: str, words: str) -> InboundRequest | None:
+        """Makes the request that reaches us when `identity` writes below our latest message; None where nobody can."""
+        return None
+
     def status(self, card: VendorCard, state: CardStatus) -> InboundRequest | None:
         """Makes the vendor's report on a card; None where it sends none."""
         return None

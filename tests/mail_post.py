@@ -86,6 +86,12 @@ class Post(Vendor):
         """See `Vendor`."""
         return self._brought(judged(self._now(written(identity, "approvals@signoff.example", words))))
 
+    def reply_to_latest(self, identity: str, words: str) -> InboundRequest:
+        """See `Vendor`."""
+        newest = next(each for each in reversed(self._server.taken) if identity in each.to)
+        back = str(newest.mail["Reply-To"] or "approvals@signoff.example")
+        return self._brought(judged(self._now(replied(newest, identity, words, to=back))))
+
     def sign(self, body: bytes) -> InboundRequest:
         """See `Vendor`."""
         return self._brought(body)

@@ -41,8 +41,9 @@ from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.people.directory import Directory
 from signoff.people.eligibility import approver_spec_of, resolve_eligibility
 from signoff.store.delivery_queue import DeliveryQueue
-from signoff.store.footer_hashes import Footers
 from signoff.store.inbound_queue import InboundQueue, InboundRow
+from signoff.store.messages.footer_hashes import Footers
+from signoff.store.messages.own_messages import OwnMessages
 from signoff.store.store import Store
 from signoff.texts.catalogue import ENGLISH, text
 from signoff.texts.endings import receipt_words
@@ -90,6 +91,7 @@ class AnswerHandler:
         self._hold = hold
         self._arrivals = InboundQueue(store)
         self._deliveries = DeliveryQueue(store)
+        self._own_messages = OwnMessages(store)
         self._footers = Footers(store)
         self._directory = directory
         self._decisions = decisions
@@ -103,7 +105,8 @@ class AnswerHandler:
         person = await self._who(channel, action)
         if person is None:
             return await self._stranger(channel, action)
-        return await self._limit.apply(person, action, row, await self._answer(channel, action, person, row))
+        outcome = await self._answer(channel, action, person, row)
+        return await self._limit.apply(person, action, row, replace(outcome, person=person))
 
     async def _answer(self, channel: Channel, action: InboundAction, person: Person, row: InboundRow) -> Outcome:
         if action.sender and not await self._may_send(channel, action, person, row):
@@ -121,9 +124,7 @@ class AnswerHandler:
             # It may be decided already, and what is open now is not what was open then.
             return await self._decide(channel, action, person, answer, asked, row)
         denies = answer.verdict == "denied"
-        about = await find_target(
-            self._deliveries, self._decisions, channel, person, action, answer.code, when, denies=denies
-        )
+        about = await self._target(channel, person, action, answer.code, when, denies=denies)
         if about.from_others_card and any(self._may_answer(person, asked.request) for asked in about.asked):
             about = replace(about, certain=False)
         if answer.effects and not {asked.request.code for asked in about.asked} <= answer.effects:
@@ -163,13 +164,17 @@ class AnswerHandler:
             answer = _read(written, await self._sender(channel, written, person, when))
             if answer.verdict == "approved":
                 continue
-            about = await find_target(
-                self._deliveries, self._decisions, channel, person, written, answer.code, when, denies=True
-            )
+            about = await self._target(channel, person, written, answer.code, when, denies=True)
             named = {each.request.id for each in about.asked}
             if not named or asked.request.id in named:
                 return True
         return asked_back
+
+    async def _target(
+        self, channel: Channel, person: Person, action: InboundAction, code: str, when: MessageTime, *, denies: bool
+    ) -> Target:
+        stored = (self._deliveries, self._own_messages, self._decisions)
+        return await find_target(*stored, channel, person, action, code, when, denies=denies)
 
     def _taken_back(self, action: InboundAction, person: Person, asked: AskedRevision) -> Outcome:
         formatter = formatter_for(person, self._clock())
@@ -300,7 +305,7 @@ class AnswerHandler:
             effects={request.code: request.card.effect for request in requests},
             footers=frozenset(each.digest for each in footers if each.known),
             asked=frozenset((each.digest, each.code) for each in footers),
-            sent=await load_sent_words(self._deliveries, channel, action) if mail else (),
+            sent=await load_sent_words(self._deliveries, self._own_messages, channel, person, action) if mail else (),
             others=not set(action.others) <= set(person.identities.get(channel.identity, ())),
         )
 

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 
 from signoff.channels.envelopes import ChannelReply
 from signoff.channels.inbound.target import AskedRevision
+from signoff.contracts.person import Person
 
 WINDOW: Final = "trigger_id"
 """The entry of `InboundAction.where` by which a channel opens a window instead of a reply in words."""
@@ -23,6 +24,8 @@ class Outcome:
     forgotten: bool = False
     about: tuple[AskedRevision, ...] = ()
     """The requests that the reply is about."""
+    person: Person | None = None
+    """The person who gets the reply; None for a stranger."""
     hold: float = 0.0
     """Seconds until the arrival is read again, as if for the first time."""
 

@@ -15,21 +15,23 @@ from typing import Final
 from pydantic import ValidationError
 
 from signoff.channels.base import Channel
-from signoff.channels.envelopes import DeliveryStatus, InboundAction
+from signoff.channels.envelopes import SENT, DeliveryStatus, InboundAction, SentCard
 from signoff.channels.inbound.answer_handler import AnswerHandler, DecisionPort
 from signoff.channels.inbound.delivery_reports import ReportHandler
 from signoff.channels.inbound.outcome import Outcome
 from signoff.channels.inbound.receiver import Record
 from signoff.channels.inbound.reply_sender import send_reply
 from signoff.channels.inbound.sent_mail import note_sent_words
+from signoff.channels.inbound.target import subject_of
 from signoff.contracts.clock import Clock
 from signoff.contracts.errors import Unavailable
 from signoff.formats.stack_trace import trace_without_words
 from signoff.people.directory import Directory
 from signoff.store.delivery_queue import DeliveryQueue
-from signoff.store.footer_hashes import Footers
 from signoff.store.inbound_queue import InboundQueue, InboundRow
 from signoff.store.leases import LEASE_SECONDS
+from signoff.store.messages.footer_hashes import Footers
+from signoff.store.messages.own_messages import OwnMessage, OwnMessages
 from signoff.store.store import Store
 
 TICK_SECONDS: Final = 0.5
@@ -67,6 +69,7 @@ class InboundProcessor:
         self._arrivals = InboundQueue(store)
         self._deliveries = DeliveryQueue(store)
         self._footers = Footers(store)
+        self._own_messages = OwnMessages(store)
         self._channels = channels
         self._clock = clock
         self._woken = asyncio.Event()
@@ -167,6 +170,7 @@ class InboundProcessor:
             await self._arrivals.sweep(KEPT)
             await self._arrivals.sweep(STRANGERS_KEPT, what="stranger")
             await self._footers.sweep(KEPT)
+            await self._own_messages.sweep(KEPT)
 
     async def _hear(self, row: InboundRow, claimed: float) -> None:
         """Hears one arrival; writes down what came of it, or when it is heard again. Raises only to be ended."""
@@ -181,8 +185,9 @@ class InboundProcessor:
             if made.reply is not None:
                 # Whoever is told something slowly takes nobody's slot.
                 until = claimed + LEASE_SECONDS - _BEFORE_THE_END
-                answered = await send_reply(self._channels[row.channel], made.where, made.reply, until)
-                result = None if result is None else {**result, "answered": answered}
+                sent = await send_reply(self._channels[row.channel], made.where, made.reply, until)
+                result = None if result is None else {**result, "answered": sent is not None}
+                await self._note_reply(row.channel, made, sent)
                 await note_sent_words(self._deliveries, made.where, made.reply)
             if made.forgotten:
                 # Of a flood not even the key is kept, or the store would grow by whatever anybody sends.
@@ -204,6 +209,13 @@ class InboundProcessor:
         except Exception as error:
             _log.error("%r could not be heard: %s", row.key, trace_without_words(error))
             await self._again(row, type(error).__name__ if row.attempts >= MISREADINGS else "")
+
+    async def _note_reply(self, channel: str, made: Outcome, sent: SentCard | None) -> None:
+        """Note the id of a reply, by which an answer to it is known."""
+        if sent is not None and sent.vendor_id and made.person is not None:
+            subjects = tuple(map(subject_of, made.about))
+            message = OwnMessage(subjects=subjects, words=tuple(sent.handle.get(SENT, ())))
+            await self._own_messages.note(channel, sent.vendor_id, made.person.tenant, made.person.id, message)
 
     async def _again(self, row: InboundRow, failure: str = "") -> None:
         try:

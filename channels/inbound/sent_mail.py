@@ -10,13 +10,20 @@ from signoff.channels.mail.sent_words import sent_words
 from signoff.contracts.person import Person
 from signoff.people.directory import Directory
 from signoff.store.delivery_queue import DeliveryQueue
+from signoff.store.messages.own_messages import OwnMessages
 
 
-async def load_sent_words(deliveries: DeliveryQueue, channel: Channel, action: InboundAction) -> tuple[str, ...]:
-    """Return the words of the mails that we sent about the card that an answer names. Raises `StoreUnavailable`."""
+async def load_sent_words(
+    deliveries: DeliveryQueue, own_messages: OwnMessages, channel: Channel, person: Person, action: InboundAction
+) -> tuple[str, ...]:
+    """Return the words of the mails that we sent about the card or question that an answer names.
+
+    Raises `StoreUnavailable`.
+    """
     card = await deliveries.by_token(action.token) if action.token else None
     rows = [card] if card else await deliveries.by_vendor(channel.name, action.vendor_ids)
-    return tuple(words for row in rows for words in row.handle.get(SENT, ()))
+    ours = await own_messages.find(channel.name, action.vendor_ids, person.tenant, person.id)
+    return (*(words for row in rows for words in row.handle.get(SENT, ())), *(ours.words if ours else ()))
 
 
 async def note_sent_words(deliveries: DeliveryQueue, where: Mapping[str, Any], reply: ChannelReply) -> None:

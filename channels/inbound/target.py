@@ -13,6 +13,7 @@ from signoff.channels.inbound.message_time import SLACK, MessageTime
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.person import Person
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
+from signoff.store.messages.own_messages import MessageSubject, OwnMessages
 
 UNKNOWN: Final = "unknown"
 """The hash of what is not known: no request has it, so that nothing is decided by it."""
@@ -40,6 +41,18 @@ def note_of(asked: AskedRevision) -> dict[str, Any]:
         "question_hash": asked.question_hash,
         "whole": asked.whole,
     }
+
+
+def subject_of(asked: AskedRevision) -> MessageSubject:
+    """Returns the entry for a message about `asked`."""
+    request = asked.request
+    return MessageSubject(
+        approval=request.id,
+        code=request.code,
+        revision=asked.revision,
+        question_hash=asked.question_hash,
+        whole=asked.whole,
+    )
 
 
 def read_note(note: Mapping[str, Any]) -> AskedRevision:
@@ -80,6 +93,7 @@ class CodeLookup(Protocol):
 
 async def find_target(
     deliveries: DeliveryQueue,
+    own_messages: OwnMessages,
     codes: CodeLookup,
     channel: Channel,
     person: Person,
@@ -92,13 +106,26 @@ async def find_target(
     """Return the requests that `action`, made by `person` with the short code `code` or none, is about.
 
     A card that the action names needs no time. Words that name none are about the cards that were out when they were
-    written; a denial with a code (`denies`) is about the revision that is open at its arrival. Raises `Unavailable`.
+    written; a denial with a code (`denies`) is about the revision that is open at its arrival. A reply to another
+    message of ours is about its requests. Raises `Unavailable`.
     """
     if not action.token and not action.vendor_ids:
         if code:
             return await _by_code(deliveries, codes, channel, person, code, when, denies=denies)
         return await _open(deliveries, channel, person, when)
     rows = await _find_named(deliveries, channel, person, action)
+    ours = await own_messages.find(channel.name, action.vendor_ids, person.tenant, person.id)
+    own = () if ours is None else await _asked_by(deliveries, codes, person, ours.subjects)
+    if own and not code and {each.request.id for each in own} != {row.approval for row in rows}:
+        # A token names its card; our question in its thread was about other requests, too.
+        return Target((*_list_shown(rows), *own), certain=False) if action.token else _one_of(own)
+    if ours is not None and not ours.subjects and not rows:
+        # Our message was about no request, so the words are like those beside any card.
+        return await find_target(
+            *(deliveries, own_messages, codes, channel, person),
+            *(action.model_copy(update={"token": "", "vendor_ids": ()}), code, when),
+            denies=denies,
+        )
     if not code and not rows:
         # A card that is gone is about nothing; another message may be about anything that waits, even where that is
         # one request alone.
@@ -116,8 +143,10 @@ async def find_target(
         return _one_of(_list_shown(agreeing))
     coded = await _by_code(deliveries, codes, channel, person, code, when, denies=denies)
     # A code that is not its card's: nobody can say which is meant. A list has none, so what is written counts.
-    of_one = bool(rows) and rows[0].kind != "digest"
-    return Target((*_list_shown(rows), *coded.asked), certain=False) if of_one else coded
+    of_one = (bool(rows) and rows[0].kind != "digest") or bool(own)
+    if not of_one or any(each.request.code == code for each in own):
+        return coded
+    return Target((*_list_shown(rows), *own, *coded.asked), certain=False)
 
 
 async def open_requests(
@@ -144,6 +173,22 @@ async def _find_named(
     # Whoever answers may not even be asked about another tenant's card, though its token is right.
     here = [each for each in found if each.tenant == person.tenant]
     return [each for each in here if each.person == person.id] or here
+
+
+async def _asked_by(
+    deliveries: DeliveryQueue, codes: CodeLookup, person: Person, subjects: Sequence[MessageSubject]
+) -> tuple[AskedRevision, ...]:
+    """Returns the requests that a message of ours is about, in the revisions of then."""
+    found: list[AskedRevision] = []
+    for subject in subjects:
+        rows = [row for row in await deliveries.of_request(subject.approval) if row.person == person.id]
+        requests = [row.request for row in sorted(rows, key=lambda row: row.revision == subject.revision)]
+        requests = requests or [
+            each for each in await codes.with_code(person, subject.code) if each.id == subject.approval
+        ]
+        if requests:
+            found.append(AskedRevision(requests[-1], subject.revision, subject.question_hash, subject.whole))
+    return tuple(found)
 
 
 async def _open(deliveries: DeliveryQueue, channel: Channel, person: Person, when: MessageTime) -> Target:
@@ -223,16 +268,16 @@ async def _revision_last_sent(
     rows = [row for row in await deliveries.of_request(request.id) if row.person == person.id]
     rows = [row for row in rows if row.sent_at is not None and _sent_by(row, at, when)]
     if rows:
-        return _revision_shown(max(rows, key=lambda row: row.revision))
+        return revision_shown(max(rows, key=lambda row: row.revision))
     shown = request.question_hash if request.revision == 1 else UNKNOWN
     return AskedRevision(request, 1, shown, request.card.whole)
 
 
 def _list_shown(rows: Iterable[DeliveryRow]) -> tuple[AskedRevision, ...]:
-    return tuple(_revision_shown(row) for row in rows)
+    return tuple(revision_shown(row) for row in rows)
 
 
-def _revision_shown(row: DeliveryRow) -> AskedRevision:
+def revision_shown(row: DeliveryRow) -> AskedRevision:
     """Returns the revision that a card showed. A request that was over when it was asked again keeps its number, and
     nothing else of it.
     """

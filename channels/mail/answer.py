@@ -122,18 +122,22 @@ class MailReceiver:
 
         A mail that names no card needs its code: an old `yes` would else count for whatever is open now.
         """
-        if self.keeps_ids and answer.references and not self.replies.tokens_of_ids(answer.references[:1]):
+        newest = answer.references[:1]
+        to_question = any(map(self.replies.is_question, newest))
+        if self.keeps_ids and newest and not to_question and not self.replies.tokens_of_ids(newest):
             # A `yes` to somebody's own question, whatever address for answers that gave.
             return "", (UNNAMED,)
+        # Both, also where one is missing: who sends an old mail again could add the one that is not signed.
+        replies_surely = bool(newest) and {"in-reply-to", "references"} <= proof.surely
         tokens = self.replies.tokens(proof.recipients)
         if len(tokens) == 1:
-            return tokens[0], ()
+            return tokens[0], newest if replies_surely else ()
         # A plus address that names no card may be anybody's, even another deployment's.
         to_us = self.replies.bare in proof.recipients
-        # Both, also where one is missing: who sends an old mail again could add the one that is not signed.
-        replies_surely = bool(answer.references) and {"in-reply-to", "references"} <= proof.surely
         if tokens or not to_us or not replies_surely:
             return "", (UNNAMED,)
+        if to_question:
+            return "", newest
         return next(iter(self.replies.tokens_of_ids(answer.references)), ""), answer.references[:_KEPT_IDS]
 
     def _parse_bounce(self, raw: bytes, claimed: tuple[str, ...]) -> InboundBatch:

@@ -94,7 +94,7 @@ class Email(Channel):
         to = str(sent.handle.get("to", closed.address))
         await self._send(self._letters.closing(sent, closed, to, self.context.clock()))
 
-    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
+    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
         """See `Channel`. Nobody is told of one card twice that nothing was decided: no two machines write for ever."""
         if where.get("unproved"):
             link = self.context.public_url
@@ -102,25 +102,28 @@ class Email(Channel):
             reply = ChannelReply(text=text("mail.unproved", ENGLISH, link=link))
         once = self._about(where, reply)
         if not where.get("to") or once in self._answered:
-            return
-        await self._send(self._letters.answer(where, reply, self.context.clock()))
+            return None
+        letter = self._letters.answer(where, reply, self.context.clock())
+        await self._send(letter)
         # Noted only now: what could not be sent is not told yet.
         if once:
             self._answered[once] = None
         if len(self._answered) > _REMEMBERED:
             self._answered.popitem(last=False)
+        return SentCard(vendor_id=letter.message_id, handle={SENT: letter.words})
 
     def _about(self, where: Mapping[str, Any], reply: ChannelReply) -> tuple[str, ...]:
         """Returns the key of a reply that nobody is sent twice; none for one that decided something.
 
-        Of what is about no card, one a day.
+        Of the same words about no card, one a day.
         """
         receipt = reply.receipt
         if receipt is not None and receipt.status in ("accepted", "counted"):
             return ()
         parts = ("asked",) if receipt is None else (receipt.approval_id, receipt.status, receipt.code)
-        about = str(where.get("token", "")) or f"{self.context.clock():%Y-%m-%d}"
-        return (str(where.get("to", "")), about, *parts)
+        token = str(where.get("token", ""))
+        about = (token,) if token else (f"{self.context.clock():%Y-%m-%d}", reply.text)
+        return (str(where.get("to", "")), *about, *parts)
 
     def verify(self, raw: InboundRequest) -> None:
         """See `Channel`."""

@@ -138,7 +138,7 @@ class LetterSender:
         thread = _ids([*where.get("references", ()), where.get("message_id", "")])
         # Not random: an answer that is sent again is the same mail.
         named = hashlib.sha256("\0".join((*thread, reply.text)).encode()).hexdigest()[:20]
-        identity = self.replies.message_id(token, f"answer.{named}") if token else f"<{named}@{self.replies.domain}>"
+        identity = self.replies.message_id(token, f"answer.{named}") if token else self.replies.question_id(named)
         subject = _reply_subject(one_line(str(where.get("subject", "")) or "Signoff", SUBJECT_CHARS).text)
         page = self._page("mail_text.html", reply.language, message=reply.text)
         draft = _Draft(str(where["to"]), identity, subject, thread, now)

@@ -15,6 +15,7 @@ from typing import Final
 # octets that RFC 5321 gives a local part.
 _PROOF_BYTES: Final = 10
 _SEPARATOR: Final = "+"
+_QUESTION: Final = "question"
 
 
 class ReplyAddresses:
@@ -24,6 +25,7 @@ class ReplyAddresses:
         self._bare = answered_at
         self._local, _, self._domain = answered_at.partition("@")
         self._secret = secret
+        self._question = f".{_QUESTION}@{self._domain}>"
         named = r"([a-z0-9]{1,32}\.[a-z2-7]{16})"
         self._address = re.compile(rf"{re.escape(self._local + _SEPARATOR)}{named}@{re.escape(self._domain)}")
         self._id = re.compile(rf"<{named}(?:\.[a-z0-9.]{{1,60}})?@{re.escape(self._domain)}>")
@@ -46,6 +48,14 @@ class ReplyAddresses:
         """Makes the id of a mail about a delivery: of its card, or of `what` (letters, digits and dots) follows it."""
         return f"<{self._compute_proof(token)}{'.' if what else ''}{what}@{self._domain}>"
 
+    def question_id(self, name: str) -> str:
+        """Makes the id of a mail that answers one about no delivery."""
+        return self.message_id(name, _QUESTION)
+
+    def is_question(self, message_id: str) -> bool:
+        """Returns whether `question_id` made an id."""
+        return message_id.endswith(self._question) and bool(self._read(self._id, (message_id,)))
+
     def is_ours(self, address: str) -> bool:
         """Returns whether mail to it is for us, whether or not it names a delivery."""
         local, _, domain = address.lower().rpartition("@")
@@ -57,7 +67,7 @@ class ReplyAddresses:
 
     def tokens_of_ids(self, ids: Iterable[str]) -> tuple[str, ...]:
         """Returns the deliveries that message ids name, each once, in their order."""
-        return self._read(self._id, ids)
+        return self._read(self._id, (each for each in ids if not each.endswith(self._question)))
 
     def _read(self, pattern: re.Pattern[str], texts: Iterable[str]) -> tuple[str, ...]:
         found = (match[1] for text in texts if (match := pattern.fullmatch(text)) is not None)

@@ -6,7 +6,7 @@ Each channel has its own, so that none waits for another's vendor.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import groupby
 from typing import Final, Literal
@@ -15,6 +15,7 @@ from signoff.approvals.audit_events import delivery_entry
 from signoff.channels.base import Channel
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import PARTIAL, SENT, ClosedCard, OutboundCard, SentCard
+from signoff.channels.inbound.target import revision_shown, subject_of
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import Clock
 from signoff.contracts.person import Person
@@ -23,6 +24,7 @@ from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import Directory
 from signoff.people.eligibility import approver_spec_of, resolve_eligibility
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
+from signoff.store.messages.own_messages import OwnMessage, OwnMessages
 from signoff.telemetry.json_log import bind_log_fields, fields_of_request
 
 SEND_SECONDS: Final = 30.0
@@ -44,6 +46,7 @@ class SenderDeps:
     """
 
     deliveries: DeliveryQueue
+    own_messages: OwnMessages
     people: Directory
     links: Callable[[DeliveryRow], Awaitable[str]]
     record: Callable[[AuditEntry], Awaitable[None]]
@@ -117,6 +120,7 @@ class ChannelSender:
             return 0
         if again:
             await self._cards.record_reminder(row.token)
+            await self._note_message(row, sent, whole=self._channel.draws_whole(card))
             await self._cards.add_to_handle(row.token, SENT, sent.handle.get(SENT, ()))
             await self._record(row, "reminded", vendor_id=sent.vendor_id, attempt=row.request.reminded)
         else:
@@ -163,7 +167,8 @@ class ChannelSender:
             closed = ClosedCard(request=row.request, person=person, token=row.token, link=link, address=row.address)
             sent = SentCard(vendor_id=row.vendor_id, handle=row.handle)
             try:
-                await self._within(self._channel.close(sent, closed))
+                ending = await self._within(self._channel.close(sent, closed))
+                await self._note_message(row, ending, whole=False)
             except NotDelivered as error:
                 since = row.ended_at or row.changed_at
                 if error.again and self._deps.clock() < since + CLOSE_WITHIN:
@@ -257,6 +262,14 @@ class ChannelSender:
             link=await self._deps.links(row),
             more=more,
         )
+
+    async def _note_message(self, row: DeliveryRow, sent: SentCard, *, whole: bool) -> None:
+        """Note the id of a message about a card, by which an answer to it is known."""
+        if sent.vendor_id not in ("", row.vendor_id):
+            shown = revision_shown(row)
+            subject = subject_of(replace(shown, whole=shown.whole and whole))
+            message = OwnMessage(subjects=(subject,))
+            await self._deps.own_messages.note(self.name, sent.vendor_id, row.tenant, row.person, message)
 
     async def _record(self, row: DeliveryRow, event: str, **facts: object) -> None:
         facts = {"person": row.person, "channel": row.channel, **facts}

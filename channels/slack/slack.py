@@ -94,18 +94,20 @@ class Slack(Channel):
         where = {"channel": sent.handle["channel"], "ts": sent.handle["ts"]}
         await self._call("chat.update", {**where, "text": words, "blocks": blocks})
 
-    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
+    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
         """See `Channel`. Whoever pressed Deny is asked for the reason, in a window that Slack opens for 3 seconds."""
         if where.get("trigger_id") and reply.receipt is None and await self._asked_why(where, reply.language):
-            return
+            return None
         content = {"text": escape(reply.text), "mrkdwn": False}
         if await self._respond(str(where.get("response_url", "")), content):
-            return
+            return None
         message = {"channel": where["channel"], **content}
         if where.get("thread"):
             await self._call("chat.postMessage", {**message, "thread_ts": where["thread"]})
-        else:
-            await self._call("chat.postEphemeral", {**message, "user": where["user"]})
+            # Whatever is written below our reply names the thread.
+            return SentCard(vendor_id=f"{where['channel']}:{where['thread']}")
+        await self._call("chat.postEphemeral", {**message, "user": where["user"]})
+        return None
 
     def verify(self, raw: InboundRequest) -> None:
         """See `Channel`. The signature is Slack's `v0`."""

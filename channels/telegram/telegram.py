@@ -83,24 +83,19 @@ class Telegram(Channel):
         message = card_message(card, self.formatter(card.person), self.assurance)
         if before is not None:
             message |= below(before.handle["message"])
-        answer = await self._bot.call("sendMessage", {"chat_id": chat, **message})
-        if before is not None:
-            return before
-        number = answer.get("message_id") if isinstance(answer, dict) else None
-        return SentCard(vendor_id=vendor_id(chat, number or 0), handle={"chat": chat, "message": number or 0})
+        return await self._send(chat, message)
 
     def draws_whole(self, card: OutboundCard) -> bool:
         """See `Channel`."""
         formatter = self.formatter(card.person)
         return fitting_words(card, formatter, self.assurance).whole
 
-    async def close(self, sent: SentCard, closed: ClosedCard) -> None:
+    async def close(self, sent: SentCard, closed: ClosedCard) -> SentCard | None:
         """See `Channel`. The message is edited, and its buttons go."""
         message = closed_message(closed, self.formatter(closed.person))
         if "message" not in sent.handle:
             # Telegram never acknowledged the card: without its number it cannot be edited.
-            await self._bot.call("sendMessage", {"chat_id": int(closed.address), **message})
-            return
+            return await self._send(int(closed.address), message)
         where = {"chat_id": sent.handle["chat"], "message_id": sent.handle["message"]}
         try:
             await self._bot.call("editMessageText", {**where, **message})
@@ -108,15 +103,16 @@ class Telegram(Channel):
             if _SAME not in error.message:
                 raise
             # It was edited before, and nobody heard that it was.
+        return None
 
-    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
+    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
         """See `Channel`. A press is answered above the chat; what does not fit there, or comes late, in the chat."""
         if where.get("query") and await self._alert(str(where["query"]), reply.text):
-            return
-        message = {"chat_id": where["chat"], **text_message(reply.text)}
+            return None
+        message = text_message(reply.text)
         if where.get("message"):
             message |= below(where["message"])
-        await self._bot.call("sendMessage", message)
+        return await self._send(where["chat"], message)
 
     def verify(self, raw: InboundRequest) -> None:
         """See `Channel`. Telegram shows the secret that it was given."""
@@ -171,6 +167,11 @@ class Telegram(Channel):
         else:
             findings.append(CheckFinding(True, f"Telegram calls {url}" if url else "what people do is fetched"))
         return findings
+
+    async def _send(self, chat: int, message: Mapping[str, Any]) -> SentCard:
+        answer = await self._bot.call("sendMessage", {"chat_id": chat, **message})
+        number = answer.get("message_id") if isinstance(answer, dict) else None
+        return SentCard(vendor_id=vendor_id(chat, number or 0), handle={"chat": chat, "message": number or 0})
 
     async def _alert(self, query: str, words: str) -> bool:
         """Returns whether a press is answered with all of `words`. It waits for an answer only for a while."""

@@ -117,34 +117,35 @@ class Twilio(Channel):
             fields = template_fields(card, formatter, self.assurance, content)
         else:
             fields = card_fields(card, formatter, self.assurance, options.via)
-        sent = await self._send(card.address, fields)
-        return sent if before is None else before
+        return await self._send(card.address, fields)
 
     def draws_whole(self, card: OutboundCard) -> bool:
         """See `Channel`."""
         formatter = self.formatter(card.person)
         return fields_draw_whole(card, formatter, self.assurance)
 
-    async def close(self, sent: SentCard, closed: ClosedCard) -> None:
+    async def close(self, sent: SentCard, closed: ClosedCard) -> SentCard | None:
         """See `Channel`. Who decided it here has been told; who has not written lately cannot be, on WhatsApp."""
         to, name = str(sent.handle.get("to", closed.address)), closed.request.id
         if (name, to) in self._answered and closed.request.decided_by == closed.person.id:
-            return
+            return None
         try:
-            await self._send(to, closed_fields(closed, self.formatter(closed.person), self._options.via))
+            return await self._send(to, closed_fields(closed, self.formatter(closed.person), self._options.via))
         except NotDelivered as error:
             if error.code != str(OUTSIDE):
                 raise
             _log.info("nobody is told on `%s` that `%s` is over: it is too long ago", self.name, name)
+            return None
 
-    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
+    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
         """See `Channel`."""
         to, receipt = str(where["to"]), reply.receipt
-        await self._send(to, text_fields(reply.text, self._options.via))
+        sent = await self._send(to, text_fields(reply.text, self._options.via))
         if receipt is not None and receipt.status == "accepted":
             self._answered[receipt.approval_id, to] = None
             while len(self._answered) > _KEPT:
                 self._answered.popitem(last=False)
+        return sent
 
     def verify(self, raw: InboundRequest) -> None:
         """See `Channel`. Twilio signs the address that it calls and every field of the form, without a time.

@@ -96,29 +96,30 @@ class WhatsApp(Channel):
             language = template_language(self._options.languages, card.person.locale or ENGLISH)
             message = template_message(card, formatter, self.assurance, template, language)
             sent = await self._send(card.address, message, about)
-        return sent if before is None else before
+        return sent
 
     def draws_whole(self, card: OutboundCard) -> bool:
         """See `Channel`."""
         formatter = self.formatter(card.person)
         return draws_whole(card, formatter, self.assurance)
 
-    async def close(self, sent: SentCard, closed: ClosedCard) -> None:
+    async def close(self, sent: SentCard, closed: ClosedCard) -> SentCard | None:
         """See `Channel`. Who decided it here has been told; who has not written lately cannot be."""
         request = closed.request
         if (request.decided_channel, request.decided_by) == (self.kind, closed.person.id):
-            return
+            return None
         message = closed_message(closed, self.formatter(closed.person))
         try:
-            await self._send(str(sent.handle.get("to", closed.address)), message, sent.vendor_id)
+            return await self._send(str(sent.handle.get("to", closed.address)), message, sent.vendor_id)
         except NotDelivered as error:
             if error.code != str(OUTSIDE):
                 raise
             _log.info("nobody is told on `%s` that `%s` is over: it is too long ago", self.name, request.id)
+            return None
 
-    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
+    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
         """See `Channel`."""
-        await self._send(str(where["to"]), text_message(reply.text), str(where.get("message", "")))
+        return await self._send(str(where["to"]), text_message(reply.text), str(where.get("message", "")))
 
     def verify(self, raw: InboundRequest) -> None:
         """See `Channel`. Meta signs what it brings, without a time; an address it tries by a word that we chose."""

@@ -95,6 +95,11 @@ class Loft(Vendor):
         name = next(name for name, each in self.messages.items() if each["token"] == card.token)
         return self.send("message", **{"from": identity, "text": words, "below": name})
 
+    def reply_to_latest(self, identity: str, words: str) -> InboundRequest:
+        """A message below the newest message to somebody."""
+        name = [name for name, each in self.messages.items() if each["to"] == identity][-1]
+        return self.send("message", **{"from": identity, "text": words, "below": name})
+
     def status(self, card: VendorCard, state: str) -> InboundRequest:
         """What became of a message."""
         name = next(name for name, each in self.messages.items() if each["token"] == card.token)

@@ -26,6 +26,7 @@ from signoff.gateway.repair_task import AnswerDispatcher, RequestSweep
 from signoff.gateway.vendors.decision_adapter import DecisionAdapter
 from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
+from signoff.store.messages.own_messages import OwnMessages
 from signoff.store.questions.questions import Questions
 
 LONGEST_PAUSE: Final = 300.0
@@ -125,6 +126,7 @@ def _dispatcher(deps: GatewayDeps, channels: Mapping[str, Channel], rules: Routi
 
     sender_deps = SenderDeps(
         deliveries=DeliveryQueue(deps.store, deps.limits),
+        own_messages=OwnMessages(deps.store),
         people=deps.people,
         links=link_of,
         record=note,

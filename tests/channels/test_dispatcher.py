@@ -24,6 +24,7 @@ from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import FixedDirectory
 from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
+from signoff.store.messages.own_messages import OwnMessages
 from signoff.store.store import Store
 from signoff.store.tables import DELIVERIES
 from signoff.testing import a_request
@@ -67,6 +68,7 @@ class Rig:
         """A dispatcher over the same store and channels."""
         deps = SenderDeps(
             deliveries=self.cards,
+            own_messages=OwnMessages(self.store),
             people=FixedDirectory(self.people),
             links=self._link,
             record=self._record,
@@ -314,6 +316,20 @@ async def test_a_reminder_comes_after_the_card_it_reminds_of(rig: Rig) -> None:
     await rig.settle()
     assert [card.request.reminded for card, _ in rig.chat.cards] == [0, 1, 2]
     assert [each.data["attempt"] for each in rig.seen if each.data["event"] == "reminded"][::2] == [1, 2]
+
+
+async def test_reminder_and_ending_are_known_by_their_vendor_ids(rig: Rig) -> None:
+    asks = request()
+    await rig.tell("opened", asks)
+    await rig.settle()
+    await rig.tell("reminded", asks.model_copy(update={"reminded": 1}))
+    await rig.settle()
+    await rig.tell("closed", asks.model_copy(update={"state": "denied"}))
+    await rig.settle()
+    for vendor_id in ("chat-2", "chat-ending-1"):
+        message = await OwnMessages(rig.store).find("chat", [vendor_id], asks.tenant, "ana")
+        assert message is not None
+        assert [(each.approval, each.revision) for each in message.subjects] == [(asks.id, 1)]
 
 
 def voted(by: str) -> Vote:

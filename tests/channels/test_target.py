@@ -22,6 +22,7 @@ from signoff.channels.inbound.target import (
 from signoff.contracts.approval import ApprovalRequest, Card, CardRow
 from signoff.contracts.person import Person
 from signoff.store.delivery_queue import DeliveryKind, DeliveryQueue, NewDelivery
+from signoff.store.messages.own_messages import OwnMessages
 from signoff.store.store import Store
 from signoff.testing import a_request
 from signoff.testing.recording_channel import recording_channel
@@ -53,6 +54,7 @@ class SentCards:
     """Cards in a store, the requests that are found by code alone, and one channel."""
 
     def __init__(self, store: Store) -> None:
+        self.store = store
         self.deliveries = DeliveryQueue(store)
         self.coded: list[ApprovalRequest] = []
         self.asked_for: list[tuple[str, str]] = []
@@ -96,7 +98,8 @@ class SentCards:
         """What something said is about."""
         when = at or datetime.now(UTC) + timedelta(seconds=1)
         action = InboundAction(**{"key": "k", "identity": "bo-1"} | fields)
-        return await find_target(self.deliveries, self, self.channel, person, action, code, MessageTime(when, when))
+        deps = (self.deliveries, OwnMessages(self.store), self, self.channel)
+        return await find_target(*deps, person, action, code, MessageTime(when, when))
 
 
 @pytest.fixture

@@ -174,6 +174,14 @@ class Arriving(pigeon.Pigeon):  # type: ignore[misc]
         return dataclasses.replace(received, actions=actions)
 
 
+class Nameless(pigeon.Pigeon):  # type: ignore[misc]
+    """Does not tell the vendor's ids of its replies."""
+
+    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
+        """Sent all the same."""
+        await super().answer(where, reply)
+
+
 class Adrift(pigeon.Pigeon):  # type: ignore[misc]
     """Drops the message below which people write."""
 
@@ -232,6 +240,7 @@ class Wordless(pigeon.Pigeon):  # type: ignore[misc]
         (Arriving, "test_words_written_before_the_card_are_asked_back"),
         (Arriving, "test_a_late_code_approves_the_revision_that_it_was_written_about"),
         (Arriving, "test_words_of_an_implausible_time_are_asked_back"),
+        (Nameless, "test_answer_to_our_question_is_about_its_request"),
         (Adrift, "test_two_answers_in_a_row_decide_each_their_own_card"),
         (Regressing, "test_what_a_vendor_tells_of_a_card_never_leads_back"),
         (Wordless, "test_a_no_denies_and_its_reason_is_kept"),

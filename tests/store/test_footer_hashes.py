@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from signoff.contracts.limits import FOOTERS_PER_PERSON
-from signoff.store.footer_hashes import Footer, Footers
+from signoff.store.messages.footer_hashes import Footer, Footers
 from signoff.store.store import Store
 
 

@@ -42,7 +42,7 @@ def test_what_the_rights_name_is_there() -> None:
 
 def test_a_worker_has_nothing_of_what_signs_people_in_or_reaches_them() -> None:
     """Not even reading: a token's hash, a session, a link, a message or a block of somebody's mail."""
-    for table in ("tokens", "sessions", "deliveries", "arrivals", "footers", "opened_values"):
+    for table in ("tokens", "sessions", "deliveries", "arrivals", "footers", "own_messages", "opened_values"):
         assert RIGHTS["worker"][table] == NOTHING
     assert not any(RIGHTS["worker"][table].insert for table in ("answers", "freezes", "people", "keys"))
     assert {table.name for table in readable_tables("worker")} == {

@@ -71,7 +71,7 @@ class Pigeon(Channel):
             # What does not fit is approved where all of it is read; a no needs no more than this.
             approve = {words.approve: f"{card.token} approved"} if words.approves else {}
             message["buttons"] = {**approve, words.deny: f"{card.token} denied"}
-        return SentCard(vendor_id=await self._ask("POST", "/messages", message))
+        return await self._ask("POST", "/messages", message)
 
     def draws_whole(self, card: OutboundCard) -> bool:
         """As `deliver` writes it: of a card that is not whole no yes is taken."""
@@ -82,9 +82,9 @@ class Pigeon(Channel):
         words = closing_text(closed, self.formatter(closed.person))
         await self._ask("PATCH", f"/messages/{sent.vendor_id}", {"text": words, "buttons": {}})
 
-    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
-        """A message to whoever did something."""
-        await self._ask("POST", "/messages", {"to": where["to"], "text": reply.text, "token": "", "buttons": {}})
+    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard:
+        """A message to whoever did something. An answer to it names its id."""
+        return await self._ask("POST", "/messages", {"to": where["to"], "text": reply.text, "token": "", "buttons": {}})
 
     def verify(self, raw: InboundRequest) -> None:
         """Signed are the time and the body."""
@@ -112,8 +112,8 @@ class Pigeon(Channel):
         formatter, limits = self.formatter(card.person), CardLimits(whole=4_000)
         return card_words(card, formatter, how="buttons", assurance=self.assurance, limits=limits)
 
-    async def _ask(self, method: str, path: str, message: Mapping[str, Any]) -> str:
-        return str((await self._http.call(method, self._options.url + path, body=message))["id"])
+    async def _ask(self, method: str, path: str, message: Mapping[str, Any]) -> SentCard:
+        return SentCard(vendor_id=(await self._http.call(method, self._options.url + path, body=message))["id"])
 
 
 CHANNEL = Pigeon

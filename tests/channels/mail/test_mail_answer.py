@@ -27,7 +27,9 @@ async def test_a_signed_reply_says_who_which_and_what() -> None:
     """By DKIM alone, checked here; the rest of the mail is the quote."""
     async with mail_rig() as rig:
         found = only_action(await rig.hear(signed(replied(await rig.card(), BO, "Deny\ntoo expensive"))))
-    assert (found.identity, found.token, found.vendor_ids) == (BO, TOKEN, ())
+    assert (found.identity, found.token) == (BO, TOKEN)
+    assert len(found.vendor_ids) == 1
+    assert found.vendor_ids[0].startswith(f"<{TOKEN}.")
     assert found.text == "Deny\ntoo expensive"
     assert found.where["to"] == BO
     assert found.verdict is None
