@@ -5,7 +5,6 @@ A vendor is a table of its codes (`VendorErrors`) and where they stand in its an
 """
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -14,6 +13,7 @@ import httpx2
 
 from signoff.channels.channel_errors import NotDelivered
 from signoff.contracts.limits import MIB
+from signoff.formats.json_reader import NotJson, read_json
 from signoff.keys.tls_trust import load_trust
 
 SECONDS: Final = 10.0
@@ -208,9 +208,8 @@ async def _body(response: httpx2.Response) -> bytes:
 
 def _object(body: bytes) -> dict[str, Any] | None:
     try:
-        read = json.loads(body)
-    # Deep nesting ends the parser by a `RecursionError`, which is no `ValueError`.
-    except (ValueError, RecursionError):
+        read = read_json(body)
+    except NotJson:
         return None
     return read if isinstance(read, dict) else None
 

@@ -28,6 +28,7 @@ from signoff.channels.envelopes import (
     OutboundCard,
     SentCard,
 )
+from signoff.channels.json_body import read_object
 from signoff.channels.outbound.card_text import card_words
 from signoff.channels.outbound_http import GuardedHttp, ServerAnswer, read_networks
 from signoff.channels.signature_check import REPLAY_SECONDS
@@ -192,13 +193,7 @@ class Webhook(Channel):
         if raw.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise Malformed("the content type is not application/json")
         key = raw.headers["webhook-id"]
-        try:
-            body = json.loads(raw.body)
-        # Deep nesting ends the parser by a `RecursionError`, which is no `ValueError`.
-        except (ValueError, RecursionError):
-            raise Malformed("the body is not JSON") from None
-        if not isinstance(body, dict):
-            raise Malformed("the body is not a JSON object")
+        body = read_object(raw.body)
         try:
             return _parse_message(key, body.get("type"), body.get("data"), time_from_iso(body.get("timestamp")))
         except ValidationError as error:

@@ -21,6 +21,13 @@ PLATE = ROOT / "src" / "signoff"
 NOT_CODE = {"bench", "docs", "examples", "release", "src", "tests"}
 REGISTRY_HOSTS = ("pypi" + ".org", "python" + "hosted.org", "registry.npm" + "js.org", "proxy.go" + "lang.org")
 MODULES_IN_A_DIRECTORY = 25
+OWN_JSON = {
+    "gateway/aap/approval_request.py": "the gateway wrote it into the store",
+    "gateway/codec/payload_masks.py": "a payload of a history, which is shown and not acted on",
+    "gateway/pages/turn_view.py": "the record's own facts",
+    "gateway/signed_state.py": "sealed by the gateway",
+}
+"""Modules of the entrances that read their own JSON, each with its source."""
 MACHINE_PATH = re.compile(r"(?<![\w./-])(?:/wo" + r"rk/|/ro" + r"ot/|/ho" + r"me/\w|file:" + "///opt)")
 
 
@@ -257,3 +264,27 @@ def test_a_look_at_the_time_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "late.py"
     path.write_text("import datetime\nfrom time import time\nx = datetime.datetime.now(), datetime.date.today\n")
     assert sorted(_times_of_day(path)) == ["late.py:2 time", "late.py:3 date.today", "late.py:3 datetime.now"]
+
+
+def _plain_json_readers(path: Path) -> list[str]:
+    """Return each place that reads JSON without `read_json`."""
+    found = []
+    for node in ast.walk(parsed(path)):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        named = node.func
+        is_module = isinstance(named.value, ast.Name) and named.value.id == "json"
+        is_answer = named.attr == "json" and not (node.args or node.keywords)
+        if is_answer or (is_module and named.attr in ("load", "loads")):
+            found.append(f"{path.name}:{node.lineno}")
+    return found
+
+
+@pytest.mark.parametrize("part", ["channels", "cli", "gateway"])
+def test_every_entrance_reads_json_by_the_one_reader(part: str) -> None:
+    """Of two equal names other readers take the last, so that a check and the call see different values."""
+    modules = [path for path in package_modules() if path.relative_to(ROOT).parts[0] == part]
+    assert modules
+    own = {ROOT / name for name in OWN_JSON}
+    assert [each for path in modules if path not in own for each in _plain_json_readers(path)] == []
+    assert [path.name for path in own if not _plain_json_readers(path)] == []

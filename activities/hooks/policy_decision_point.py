@@ -16,6 +16,7 @@ from signoff.channels.outbound_http import GuardedHttp, Resolve, read_networks, 
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import ConfigError, SecretMissing, Unavailable
 from signoff.contracts.limits import KIB
+from signoff.formats.json_reader import NotJson, read_json
 from signoff.keys.secret_references import FORMS, is_reference
 from signoff.keys.secrets import SecretProvider
 from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict
@@ -156,9 +157,8 @@ def read_decision(body: bytes) -> tuple[bool, str]:
     A permit with obligations is none: nobody here can meet them, and they are part of it.
     """
     try:
-        answer = json.loads(body)
-    # Deep nesting ends the parser by a `RecursionError`, which is no `ValueError`.
-    except (ValueError, RecursionError):
+        answer = read_json(body)
+    except NotJson:
         raise NotDelivered("its answer is no JSON", code="unreadable", again=False) from None
     decision = answer.get("decision") if isinstance(answer, dict) else None
     context = answer.get("context", {}) if isinstance(answer, dict) else None

@@ -5,7 +5,6 @@ nothing is taken. Postmark has to be set to include raw content, and a route of 
 """
 
 import base64
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -13,6 +12,7 @@ from typing import Any, Final
 
 from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.envelopes import InboundRequest
+from signoff.channels.json_body import read_object
 from signoff.channels.mail.delivery_formats import form_fields, media_type, signed_fields
 from signoff.channels.mail.options import MailWebhookOptions
 from signoff.channels.mail.raw_mail import ArrivedMail
@@ -130,13 +130,7 @@ class SesFormat(MailFormat):
 def _json_object(raw: InboundRequest) -> dict[str, Any]:
     if media_type(raw) != "application/json":
         raise Malformed("the content type is not application/json")
-    try:
-        body = json.loads(raw.body)
-    except (ValueError, RecursionError):
-        raise Malformed("the body is not JSON") from None
-    if not isinstance(body, dict):
-        raise Malformed("the body is not a JSON object")
-    return body
+    return read_object(raw.body)
 
 
 def _bytes(whole: str) -> bytes:

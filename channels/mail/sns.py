@@ -4,7 +4,6 @@ Any customer of Amazon can have SNS sign something, so that only our own topic c
 """
 
 import base64
-import json
 import logging
 import re
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from signoff.channels.channel_errors import Forged, Malformed
+from signoff.channels.json_body import read_object
 from signoff.channels.mail.authentication.authenticity import ProviderVerdict
 from signoff.channels.mail.raw_mail import ArrivedMail
 
@@ -66,7 +66,7 @@ class SnsTopic:
     def verify(self, body: bytes, now: datetime) -> None:
         """Raises `Forged` unless SNS signed it for our topic."""
         try:
-            notice = _object(body)
+            notice = read_object(body)
             signed, hashed = _signed_form(notice)
             signature = base64.b64decode(_text(notice, "Signature"), validate=True)
         except (Malformed, ValueError):
@@ -87,13 +87,13 @@ class SnsTopic:
 
     def mail(self, body: bytes) -> ArrivedMail | None:
         """Extracts the mail of a verified notice; confirms a subscription. Raises `Malformed`."""
-        notice = _object(body)
+        notice = read_object(body)
         kind = _text(notice, "Type")
         if kind == "SubscriptionConfirmation":
             self._subscribe(_text(notice, "SubscribeURL"))
         return (
             # JSON can hold half of a surrogate pair; encoded strictly it would raise what is not `Malformed`.
-            _mail(_object(_text(notice, "Message").encode("utf-8", "surrogatepass")))
+            _mail(read_object(_text(notice, "Message").encode("utf-8", "surrogatepass")))
             if kind == "Notification"
             else None
         )
@@ -161,16 +161,6 @@ def _of_amazon(url: str) -> bool:
         return False
     # All of the host: a user, a port or a dot after it would lead elsewhere.
     return parts.scheme == "https" and port is None and _HOST.fullmatch(parts.netloc) is not None
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        raise Malformed("the body is not JSON") from None
-    if not isinstance(found, dict):
-        raise Malformed("the body is not a JSON object")
-    return found
 
 
 def _text(source: dict[str, Any], name: str) -> str:

@@ -3,13 +3,13 @@
 Slack's own description of the payloads: docs.slack.dev, Interactivity and Events API.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import parse_qs
 
 from signoff.channels.channel_errors import Malformed
 from signoff.channels.envelopes import InboundAction, InboundBatch, InboundRequest
+from signoff.channels.json_body import read_object
 from signoff.channels.slack.blocks import APPROVE, DENY, REASON
 from signoff.channels.slack.text import unescape, written_text
 from signoff.channels.vendor_time import time_from_seconds
@@ -26,9 +26,9 @@ def read_payload(raw: InboundRequest) -> InboundBatch:
     """Parses a verified message. Raises `Malformed`; unknown contents are left out."""
     kind = raw.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == _FORM:
-        return interaction(_object(_field(raw.body)))
+        return interaction(read_object(_field(raw.body)))
     if kind == "application/json":
-        return event(_object(raw.body))
+        return event(read_object(raw.body))
     raise Malformed("the content type is neither a form nor JSON")
 
 
@@ -104,7 +104,7 @@ def _parse_submission(payload: Mapping[str, Any]) -> InboundBatch:
     view, user = _map(payload, "view"), _map(payload, "user")
     if view.get("callback_id") != DENY:
         return InboundBatch()
-    opened = _object(_text(view, "private_metadata").encode())
+    opened = read_object(_text(view, "private_metadata").encode())
     given = _map(_map(_map(_map(view, "state"), "values"), REASON), REASON)
     action = InboundAction(
         key=":".join((_team(payload), _text(view, "id"), _text(user, "id"))),
@@ -137,16 +137,6 @@ def _field(body: bytes) -> bytes:
     if len(found) != 1:
         raise Malformed("the form has not one `payload`")
     return found[0].encode()
-
-
-def _object(written: bytes) -> Mapping[str, Any]:
-    try:
-        read = json.loads(written)
-    except (ValueError, RecursionError):
-        raise Malformed("the body is not JSON") from None
-    if not isinstance(read, dict):
-        raise Malformed("the body is not a JSON object")
-    return read
 
 
 def _map(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -25,6 +25,7 @@ from signoff.channels.envelopes import (
     OutboundCard,
     SentCard,
 )
+from signoff.channels.json_body import read_object
 from signoff.channels.outbound.card_text import card_words
 from signoff.channels.signature_check import HmacSignature
 from signoff.channels.slack.blocks import LIMITS, card_blocks, closed_blocks, escape, reason_view
@@ -32,6 +33,7 @@ from signoff.channels.slack.errors import ERRORS
 from signoff.channels.slack.payloads import event, interaction, read_payload
 from signoff.channels.vendor_http import VendorHttp
 from signoff.contracts.errors import ConfigError, StoreUnavailable
+from signoff.formats.json_reader import NotJson, read_json
 
 _STAMP, _SIGNATURE = "x-slack-request-timestamp", "x-slack-signature"
 _SECONDS: Final = 10.0
@@ -152,8 +154,8 @@ class Slack(Channel):
     async def _hear(self, socket: ClientConnection, take: Receive) -> None:
         async for frame in socket:
             try:
-                envelope = json.loads(frame)
-            except ValueError:
+                envelope = read_json(frame)
+            except NotJson:
                 continue
             # Slack ends a socket now and then by a `disconnect`; `listen` asks for a new one at once.
             if not isinstance(envelope, dict) or envelope.get("type") == "disconnect":
@@ -214,7 +216,7 @@ class Slack(Channel):
 
 def _open_envelope(body: bytes) -> InboundBatch:
     """Opens an envelope of Socket Mode, which holds the body that Slack would have sent over HTTP."""
-    envelope = json.loads(body)
+    envelope = read_object(body)
     payload = envelope.get("payload")
     if not isinstance(payload, dict):
         return InboundBatch()

@@ -1,11 +1,11 @@
 """Parses what Telegram brings: presses of buttons, and what people write to the bot. Only the sender is believed."""
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from signoff.channels.channel_errors import Malformed
 from signoff.channels.envelopes import InboundAction, InboundBatch, InboundRequest
+from signoff.channels.json_body import read_object
 from signoff.channels.telegram.cards import read_button
 from signoff.channels.vendor_time import time_from_seconds
 
@@ -36,12 +36,7 @@ def read_update(raw: InboundRequest) -> InboundBatch:
     """Parses a verified update. Raises `Malformed`; unknown contents are left out."""
     if raw.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Malformed("the content type is not JSON")
-    try:
-        update = json.loads(raw.body)
-    except (ValueError, RecursionError):
-        raise Malformed("the body is not JSON") from None
-    if not isinstance(update, dict):
-        raise Malformed("the body is not a JSON object")
+    update = read_object(raw.body)
     if isinstance(update.get("callback_query"), dict):
         return _press(update["callback_query"])
     return _parse_message(update["message"]) if isinstance(update.get("message"), dict) else InboundBatch()

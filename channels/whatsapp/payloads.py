@@ -3,13 +3,13 @@
 Only messages to our own number are looked at. Nothing in them is believed but what Meta itself vouches for.
 """
 
-import json
 import logging
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
 from signoff.channels.channel_errors import Malformed
 from signoff.channels.envelopes import DeliveryStatus, InboundAction, InboundBatch, InboundRequest
+from signoff.channels.json_body import read_object
 from signoff.channels.vendor_time import time_from_seconds
 from signoff.channels.whatsapp.errors import ERRORS, OUTSIDE
 from signoff.channels.whatsapp.messages import read_button
@@ -36,12 +36,7 @@ def read_payload(raw: InboundRequest, number: str, window: ServiceWindow) -> Inb
     """
     if raw.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Malformed("the content type is not application/json")
-    try:
-        body = json.loads(raw.body)
-    except (ValueError, RecursionError):
-        raise Malformed("the body is not JSON") from None
-    if not isinstance(body, dict):
-        raise Malformed("the body is not a JSON object")
+    body = read_object(raw.body)
     actions: list[InboundAction] = []
     statuses: list[DeliveryStatus] = []
     for value in _values(body, number):

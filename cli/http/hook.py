@@ -16,6 +16,7 @@ from signoff.cli.terminal.options import Url
 from signoff.client.address import find_gateway, find_token
 from signoff.contracts.errors import Refused, ServerUnavailable
 from signoff.contracts.names import TERMINAL_AGENT
+from signoff.formats.json_reader import NotJson, read_json
 from signoff.formats.web_address import is_loopback
 
 BLOCKED: Final = 2
@@ -102,8 +103,8 @@ def _refusal(error: urllib.error.HTTPError, gateway: str) -> Refused | ServerUna
 
 def _object(text: bytes, gateway: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
-    except ValueError:
+        found = read_json(text)
+    except NotJson:
         found = None
     if not isinstance(found, dict):
         raise ServerUnavailable(f"what answers at {gateway} is no gateway of this version: check the address")
@@ -112,7 +113,7 @@ def _object(text: bytes, gateway: str) -> dict[str, Any]:
 
 def _event(given: bytes) -> str:
     try:
-        found = json.loads(given)
-    except (ValueError, RecursionError):
+        found = read_json(given)
+    except NotJson:
         return ""
     return str(found.get("hook_event_name", "")) if isinstance(found, dict) else ""

@@ -17,6 +17,7 @@ from signoff.cli.terminal.output import Output, run
 from signoff.client.address import find_token
 from signoff.contracts.names import TERMINAL_AGENT, VERSION
 from signoff.contracts.responses import Health
+from signoff.formats.json_reader import NotJson, read_json
 from signoff.formats.web_address import is_loopback
 
 READ_SECONDS: Final = 90.0
@@ -151,8 +152,8 @@ async def _messages(response: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
 
 def _read(text: bytes) -> dict[str, Any]:
     """Parses a message; nothing of one that is none, which the gateway answers as such."""
-    with suppress(ValueError, RecursionError):
-        found = json.loads(text)
+    with suppress(NotJson):
+        found = read_json(text)
         if isinstance(found, dict):
             return found
     return {}

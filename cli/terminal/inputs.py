@@ -1,6 +1,5 @@
 """What a person types on a command line: words for an actor, durations, and JSON."""
 
-import json
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +9,7 @@ from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import is_id
 from signoff.formats.bounds import bounds_problem
 from signoff.formats.durations import seconds
+from signoff.formats.json_reader import NotJson, read_json
 
 
 def spoken(text: str) -> str:
@@ -33,17 +33,12 @@ def session_id(text: str) -> str:
 def read_object(text: str, option: str) -> dict[str, Any]:
     """Parses one JSON object. Raises typer's error of a bad invocation, which names the option."""
     try:
-        value = json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        raise typer.BadParameter(f"not JSON: {error}", param_hint=option) from None
+        value = read_json(text)
+    except NotJson as error:
+        raise typer.BadParameter(f"the text {error}", param_hint=option) from None
     if not isinstance(value, dict):
         raise typer.BadParameter("write one JSON object, such as '{\"amount\": 5}'", param_hint=option)
     return value
-
-
-def _refuse(name: str) -> float:
-    # NaN and the infinities, which Python reads: there is no canonical form of them (RFC 8785), and so no digest.
-    raise ValueError(f"{name} is no JSON number")
 
 
 def read_duration(text: str, option: str) -> float:

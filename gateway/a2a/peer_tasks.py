@@ -20,6 +20,7 @@ from signoff.contracts.requests import SayBody
 from signoff.contracts.session_messages import turn_of
 from signoff.contracts.turn import ResponsePart, TurnView
 from signoff.engine import turn_list
+from signoff.formats.json_reader import read_json
 from signoff.formats.nearest_name import quote_name
 from signoff.gateway.a2a.agent_card import MEDIA_TYPES
 from signoff.gateway.a2a.rpc_error import (
@@ -353,7 +354,7 @@ def _read_page(token: str) -> tuple[datetime, str] | None:
     if not token:
         return None
     try:
-        at, turn = json.loads(base64.urlsafe_b64decode(token.encode()))
+        at, turn = read_json(base64.urlsafe_b64decode(token.encode()))
         return datetime.fromisoformat(at).astimezone(UTC), str(turn)
-    except (ValueError, TypeError, OverflowError, RecursionError):
+    except (ValueError, TypeError, OverflowError):
         raise RpcError(INVALID_PARAMS, "`pageToken` is none that this list gave") from None

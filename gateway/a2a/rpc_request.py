@@ -1,6 +1,5 @@
 """Reads requests of A2A's JSON-RPC binding: what its version 1.0 says they hold, and what of it is looked at here."""
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
@@ -8,6 +7,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 from pydantic.alias_generators import to_camel
 
 from signoff.formats.bounds import bounds_problem
+from signoff.formats.json_reader import NotJson, read_json
 from signoff.gateway.a2a.rpc_error import INVALID_PARAMS, INVALID_REQUEST, PARSE, VERSION, RpcError
 from signoff.gateway.errors import sentence
 
@@ -93,9 +93,9 @@ _Params = TypeVar("_Params", bound=RpcParams)
 def parse_request(body: bytes) -> RpcRequest:
     """Reads a request's envelope. Raises `RpcError`."""
     try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        raise RpcError(PARSE, "the body is not JSON") from None
+        found = read_json(body)
+    except NotJson as error:
+        raise RpcError(PARSE, f"the body {error}") from None
     if not isinstance(found, dict):
         raise RpcError(INVALID_REQUEST, "send one request, a JSON object; batches are not taken")
     method = found.get("method")

@@ -1,6 +1,5 @@
 """Reads what an adapter sends, as strictly as the protocol has it: nothing unknown, no nulls, numbers as they are."""
 
-import json
 import re
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -11,6 +10,7 @@ from signoff.contracts.canonical_json import NotCanonical, canonical_json
 from signoff.contracts.limits import ARGUMENTS_BYTES, KIB
 from signoff.formats.bounds import bounds_problem
 from signoff.formats.durations import seconds
+from signoff.formats.json_reader import NotJson, read_json
 from signoff.gateway.aap.problems import ApprovalProblem
 from signoff.gateway.errors import sentence
 
@@ -72,11 +72,9 @@ B = TypeVar("B", bound=AdapterBody)
 def parse_body(kind: type[B], sent: bytes) -> B:
     """Parses a body. Raises `ApprovalProblem` for one that is none, in a sentence that names the fields."""
     try:
-        found = json.loads(sent, parse_float=_parse_exactly, object_pairs_hook=_make_object)
-    # Deep nesting ends the parser by a `RecursionError`, which is no `ValueError`.
-    except (ValueError, RecursionError) as error:
-        words = error.args[0] if isinstance(error, _NotExact) else "the body is not JSON"
-        raise ApprovalProblem("malformed", words) from None
+        found = read_json(sent, _parse_exactly)
+    except NotJson as error:
+        raise ApprovalProblem("malformed", f"the body {error}") from None
     if why := bounds_problem(found):
         raise ApprovalProblem("malformed", f"the body cannot be taken: {why}")
     try:
@@ -89,10 +87,6 @@ def parse_body(kind: type[B], sent: bytes) -> B:
     return body
 
 
-class _NotExact(ValueError):
-    """Raised for JSON that could not be told again as it came."""
-
-
 def _parse_exactly(text: str) -> float:
     # The adapter compares what it is told with what it sent, digit by digit; rounded, it would refuse its own call.
     number = float(text)
@@ -101,14 +95,7 @@ def _parse_exactly(text: str) -> float:
             return number
     except InvalidOperation:
         pass
-    raise _NotExact("a number has more digits than can be carried; send it as a string")
-
-
-def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise _NotExact("an object names something twice")
-    return found
+    raise NotJson("holds a number of more digits than can be carried; send it as a string")
 
 
 def _check_size(name: str, value: Any, most: int) -> None:

@@ -1,6 +1,5 @@
 """The API of requests: list, read, decide, withdraw. A decision is always answered by a receipt."""
 
-import json
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -19,7 +18,7 @@ from signoff.gateway.approvals.api_attempts import (
     find_request,
     note_attempt,
 )
-from signoff.gateway.approvals.decision_parser import once_each, parse_draft
+from signoff.gateway.approvals.decision_parser import parse_draft
 from signoff.gateway.approvals.decisions import withdraw
 from signoff.gateway.approvals.value_check import whole_request
 from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, channel_of, own_tenant, person_of
@@ -28,10 +27,11 @@ from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import receipt_status
 from signoff.gateway.languages import formatter_in
+from signoff.gateway.transport.json_route import JsonRoute
 from signoff.texts.endings import written_receipt
 from signoff.texts.formatter import Formatter
 
-router = APIRouter(prefix="/v1/approvals", tags=["approvals"])
+router = APIRouter(prefix="/v1/approvals", tags=["approvals"], route_class=JsonRoute)
 Key = Annotated[
     str | None, Header(alias="Idempotency-Key", description="The same key again is the same answer; `delivery_id`.")
 ]
@@ -77,8 +77,6 @@ async def decide_several(
     body: BatchBody, request: Request, deps: Deps, caller: TokenDecider, as_person: As = None, key: Key = None
 ) -> BatchReceipts:
     """One receipt an answer, in their order; one that is refused keeps none of the others from counting."""
-    # Raises for a field that stands twice: of such a body nobody knows which answers were meant.
-    json.loads(await request.body(), object_pairs_hook=once_each)
     channel = channel_of(request)
     attempts = [(item, ApiAttempt(caller, as_person, key, str(item), channel)) for item in body.decisions]
     found = [await decide_item(deps, item, attempt) for item, attempt in attempts]

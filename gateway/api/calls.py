@@ -31,8 +31,9 @@ from signoff.gateway.calls.report_service import report_outcome
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.events.event_reader import EventFilter, EventReader
+from signoff.gateway.transport.json_route import JsonRoute
 
-router = APIRouter(prefix="/v1/calls", tags=["calls"], responses=FAULTS)
+router = APIRouter(prefix="/v1/calls", tags=["calls"], responses=FAULTS, route_class=JsonRoute)
 
 Key = Annotated[
     str | None,

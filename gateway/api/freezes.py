@@ -10,9 +10,10 @@ from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.auth.caller import acting_person, channel_of, own_tenant
 from signoff.gateway.auth.dependencies import As, Deps, TokenDecider, TokenReader
 from signoff.gateway.freeze_service import freeze, thaw
+from signoff.gateway.transport.json_route import JsonRoute
 from signoff.store.freezes import Freezes
 
-router = APIRouter(prefix="/v1/freezes", tags=["freezes"], responses=FAULTS)
+router = APIRouter(prefix="/v1/freezes", tags=["freezes"], responses=FAULTS, route_class=JsonRoute)
 
 
 @router.get("", summary="Whether the tenant is frozen")

@@ -11,9 +11,10 @@ from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.auth.caller import acting_person, own_tenant, person_of
 from signoff.gateway.auth.dependencies import As, Deps, TokenDecider, TokenReader
 from signoff.gateway.grant_service import readable_grants, take_back
+from signoff.gateway.transport.json_route import JsonRoute
 from signoff.store.grants import masked_grant
 
-router = APIRouter(prefix="/v1/grants", tags=["grants"], responses=FAULTS)
+router = APIRouter(prefix="/v1/grants", tags=["grants"], responses=FAULTS, route_class=JsonRoute)
 
 
 @router.get("", summary="Answers that are remembered")

@@ -19,10 +19,11 @@ from signoff.gateway.auth.caller import own_tenant, person_of
 from signoff.gateway.auth.dependencies import Deps, TokenDecider
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.errors import BadRequest
+from signoff.gateway.transport.json_route import JsonRoute
 from signoff.registry.catalog import Catalog
 from signoff.store.request_reader import LoadedRequest
 
-router = APIRouter(prefix="/v1/approvals", tags=["approvals"], responses=FAULTS)
+router = APIRouter(prefix="/v1/approvals", tags=["approvals"], responses=FAULTS, route_class=JsonRoute)
 _SET: Final = "Texts by dotted name, such as `totalCost`: each is read by the tool's schema. `null` is null."
 
 

@@ -1,6 +1,5 @@
 """The API of sessions: say something, hand over a late result, read the conversation, list what one may read."""
 
-import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
@@ -14,7 +13,6 @@ from signoff.contracts.responses import SessionLinks, SessionList, SessionMessag
 from signoff.contracts.session_messages import SessionReceipt, SessionView
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.approvals.api_attempts import ApiAttempt, decide_part
-from signoff.gateway.approvals.decision_parser import once_each
 from signoff.gateway.approvals.open_requests import add_requests_to_session
 from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, channel_of, own_tenant, person_of
 from signoff.gateway.auth.dependencies import Deps, TokenReader, TokenStarter, require_scope
@@ -23,10 +21,11 @@ from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps, session_name, turn_name
 from signoff.gateway.languages import formatter_in
 from signoff.gateway.session_names import is_own, own_session
+from signoff.gateway.transport.json_route import JsonRoute
 from signoff.gateway.turn_starter import add_result, read_session, say
 from signoff.texts.endings import written_receipt
 
-router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=FAULTS)
+router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=FAULTS, route_class=JsonRoute)
 _TAKEN: Final[dict[int | str, dict[str, Any]]] = {
     200: {"model": SessionMessageReply, "description": "It was sent before; this changes nothing."},
     202: {"model": SessionMessageReply, "description": "No worker is there; it is stored and taken in later."},
@@ -107,8 +106,6 @@ async def _answer_requests(
     response: Response,
 ) -> SessionMessageReply:
     require_scope(request, caller, "decide")
-    # Raises for a field that stands twice: of such a body nobody knows which answers were meant.
-    json.loads(await request.body(), object_pairs_hook=once_each)
     own = own_session(named, person_of(caller), development=deps.development)
     named_as = body.user if "user" in body.model_fields_set else None
     channel, receipts = channel_of(request), []

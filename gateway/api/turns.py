@@ -23,11 +23,12 @@ from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps, turn_name
 from signoff.gateway.errors import fault_of
 from signoff.gateway.live import event
+from signoff.gateway.transport.json_route import JsonRoute
 from signoff.gateway.turn_starter import start
 from signoff.store.questions.request_lists import RequestLists
 from signoff.store.truncated_results import TruncatedResults
 
-router = APIRouter(prefix="/v1/turns", tags=["turns"], responses=FAULTS)
+router = APIRouter(prefix="/v1/turns", tags=["turns"], responses=FAULTS, route_class=JsonRoute)
 
 
 @router.post("", status_code=201, summary="Start a turn")

@@ -14,6 +14,7 @@ from typing import Any, Final
 from signoff.approvals.redaction import redact_arguments, secret_values
 from signoff.contracts.errors import NotFound, Refused
 from signoff.formats.bounds import bounds_problem
+from signoff.formats.json_reader import NotJson, read_json
 from signoff.formats.json_schema import CompiledSchema, SchemaProblem
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.gateway.approvals.argument_form import ABSENT, AbsentValue, ArgumentField, Path, fields_of
@@ -148,18 +149,16 @@ def _as_in_form(field: ArgumentField, value: str) -> str:
     """
     if field.kind == "json" and field.path and not value.lstrip().startswith(("{", "[", '"')):
         try:
-            json.loads(value)
-        except ValueError:
+            read_json(value)
+        except NotJson:
             return json.dumps(value)
     if field.kind == "choice":
         return next((each.value for each in field.choices if value in (each.label, each.value)), value)
     if field.kind == "lines" and value.lstrip().startswith("["):
         try:
-            items = json.loads(value)
-        except ValueError as error:
-            raise Refused(f"`{field.dotted}` is not JSON: {error}", code="malformed") from None
-        except RecursionError:
-            raise Refused(f"`{field.dotted}` is nested too deeply", code="malformed") from None
+            items = read_json(value)
+        except NotJson as error:
+            raise Refused(f"`{field.dotted}` {error}", code="malformed") from None
         return "\n".join(item if isinstance(item, str) else json.dumps(item) for item in items)
     return value
 
@@ -179,7 +178,7 @@ def _what(field: ArgumentField) -> str:
 
 def _first(field: ArgumentField) -> Any:
     """Returns the first value of a field; of JSON with its masks, which is all that its reader has of it."""
-    return json.loads(field.shown) if field.kind == "json" and field.shown else field.original
+    return read_json(field.shown) if field.kind == "json" and field.shown else field.original
 
 
 def _check(
@@ -233,9 +232,9 @@ def _value(field: ArgumentField, sent: str) -> Any:
         case "choice":
             if sent and sent not in {choice.value for choice in field.choices}:
                 raise ValueError("must be one of the choices")
-            return json.loads(sent) if sent else ABSENT
+            return read_json(sent) if sent else ABSENT
         case "json":
-            return ABSENT if empty else _json(sent)
+            return ABSENT if empty else read_json(sent)
 
 
 def _empty_value(field: ArgumentField, rest: Any) -> Any:
@@ -260,19 +259,6 @@ def _item(field: ArgumentField, line: str) -> Any:
         return _number(line, whole=field.items == "integer")
     except ValueError as error:
         raise ValueError(f"every line {error}") from None
-
-
-def _json(sent: str) -> Any:
-    try:
-        return json.loads(sent, parse_constant=_refuse)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"is not JSON: {error.msg.lower()} in line {error.lineno}") from None
-    except RecursionError:
-        raise ValueError("is nested too deeply") from None
-
-
-def _refuse(name: str) -> float:
-    raise ValueError(f"holds {name}, which is no JSON number")
 
 
 def _put(args: Any, path: Path, value: Any) -> Any:

@@ -2,16 +2,15 @@
 unclear becomes the receipt `malformed` and never an approval.
 """
 
-import json
 from typing import Any
 
 from pydantic import ValidationError
 
-from signoff.contracts.errors import Refused
 from signoff.contracts.limits import DECISION_BYTES, DELIVERY_CHARS
 from signoff.contracts.message import APPROVAL_RESPONSE
 from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.contracts.requests import DecisionDraft
+from signoff.formats.json_reader import NotJson, read_json
 from signoff.gateway.errors import sentence
 
 
@@ -58,24 +57,10 @@ def parse_draft(raw: bytes, approval_id: str) -> DecisionDraft | Receipt:
     if len(raw) > DECISION_BYTES:
         return refused_receipt("malformed", approval_id, f"a decision is at most {DECISION_BYTES} bytes")
     try:
-        body: Any = json.loads(raw, object_pairs_hook=once_each)
-    except DuplicateField as error:
-        return refused_receipt("malformed", approval_id, error.message)
-    except (ValueError, RecursionError):
-        return refused_receipt("malformed", approval_id, "the body is not JSON")
+        body = read_json(raw)
+    except NotJson as error:
+        return refused_receipt("malformed", approval_id, f"the body {error}")
     return read_draft(body, approval_id)
-
-
-class DuplicateField(Refused):
-    """A body that names a field twice, of which readers take different ones."""
-
-
-def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns the object of a body, for `json.loads`. Raises `DuplicateField`: others may have read the other one."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise DuplicateField("a field stands twice in one object of the body; send each once", code="malformed")
-    return found
 
 
 def with_key(draft: DecisionDraft, header: str | None) -> DecisionDraft | Receipt:

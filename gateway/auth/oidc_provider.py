@@ -23,6 +23,7 @@ from joserfc.jwk import KeySet
 
 from signoff.contracts.clock import Clock
 from signoff.contracts.errors import Refused, SecretMissing, Unavailable
+from signoff.formats.json_reader import read_json
 from signoff.gateway.auth.oidc import CALLBACK, SignInAttempt
 from signoff.keys.secrets import SecretProvider
 from signoff.settings import Settings
@@ -217,7 +218,7 @@ async def _object(client: httpx2.AsyncClient, address: str) -> dict[str, Any]:
     answer.raise_for_status()
     if len(answer.content) > _ANSWER_BYTES:
         raise ValueError
-    found = answer.json()
+    found = read_json(answer.content)
     if not isinstance(found, dict):
         raise ValueError
     return found

@@ -10,15 +10,22 @@ from starlette.types import Scope
 
 from signoff.contracts.errors import ConfigError
 from signoff.gateway.auth.dependencies import Access
+from signoff.gateway.transport.json_route import JsonRoute
 
 _FOUND: Final = "signoff.access"
 
 
 class RouteTable:
-    """Holds the access of each route. Raises `ConfigError` for a route that has none, or two."""
+    """Holds the access of each route.
+
+    Raises `ConfigError` for a route that has none, or two, and for one whose body FastAPI would read itself.
+    """
 
     def __init__(self, routes: Iterable[BaseRoute]) -> None:
         self._routes = tuple((route, access_of(route)) for route in routes)
+        for route, _ in self._routes:
+            if isinstance(route, APIRoute) and route.body_field is not None and not isinstance(route, JsonRoute):
+                raise ConfigError(f"the route `{route.path}` declares a body: make its router with `JsonRoute`")
 
     def access(self, scope: Scope) -> Access | None:
         """Returns the access of the route that answers `scope`; None where no route does."""

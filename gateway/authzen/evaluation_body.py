@@ -1,12 +1,12 @@
 """Reads what a policy enforcement point sends: who is to do what, as AuthZEN's Authorization API 1.0 has it."""
 
-import json
 from typing import Any, Final, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictStr, ValidationError
 
 from signoff.formats.bounds import bounds_problem
 from signoff.gateway.errors import BadRequest, sentence
+from signoff.gateway.transport.json_route import read_body
 
 _ID_CHARS: Final = 2_000
 _BAD_REQUEST: Final = 400
@@ -74,11 +74,7 @@ B = TypeVar("B", bound=PointBody)
 
 def parse_body(kind: type[B], sent: bytes) -> B:
     """Parses a body. Raises `BadRequest` (400) for one that is none, in a sentence that names the fields."""
-    try:
-        found = json.loads(sent)
-    # Deep nesting ends the parser by a `RecursionError`, which is no `ValueError`.
-    except (ValueError, RecursionError):
-        raise BadRequest("the body is not JSON", status=_BAD_REQUEST) from None
+    found = read_body(sent, status=_BAD_REQUEST)
     if not isinstance(found, dict):
         raise BadRequest("the body must be a JSON object", status=_BAD_REQUEST)
     if why := bounds_problem(found):

@@ -22,6 +22,7 @@ from signoff.gateway.auth.dependencies import OPEN, Access, Deps
 from signoff.gateway.codec.payload_masks import mask_payloads
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.read_access import reads_all
+from signoff.gateway.transport.json_route import read_body
 from signoff.temporal.encryption import PLACE_BYTES, EncryptionCodec, is_encrypted
 
 router = APIRouter(tags=["codec"])
@@ -105,8 +106,8 @@ async def _read(request: Request, codec: EncryptionCodec) -> list[Payload]:
     named = request.headers.get("x-namespace", codec.namespace)
     if named != codec.namespace:
         raise BadRequest(f"this codec server decrypts the namespace `{codec.namespace}` alone")
+    body = read_body(await request.body())
     try:
-        body = await request.json()
         # An empty list is an empty message to the parser of protobuf.
         found = ParseDict(body, Payloads()) if isinstance(body, dict) else None
     except (ParseError, ValueError, RecursionError):

@@ -14,8 +14,9 @@ from signoff.gateway.errors import sentence
 from signoff.gateway.hooks.hook_answer import SILENT, HookAnswer, deny
 from signoff.gateway.hooks.hook_calls import HookCalls
 from signoff.gateway.hooks.hook_event import GATES, HookBody
+from signoff.gateway.transport.json_route import JsonRoute
 
-router = APIRouter(prefix="/v1/hooks", tags=["calls"], responses=FAULTS)
+router = APIRouter(prefix="/v1/hooks", tags=["calls"], responses=FAULTS, route_class=JsonRoute)
 
 HOLD_SECONDS = 50.0
 """How long a hook is held that says nothing of it: proxies give up at a minute."""

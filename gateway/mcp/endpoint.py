@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from signoff.contracts.errors import NotFound
 from signoff.contracts.responses import Fault
+from signoff.formats.json_reader import NotJson, read_json
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.auth.caller import own_tenant
 from signoff.gateway.auth.dependencies import OPEN, Deps, LiveUpdates, TokenAgent
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 SESSION: Final = "mcp-session-id"
 """The header by which a client of the older versions says to which session a request belongs."""
+_PARSE_ERROR: Final = -32700
 _NO_SESSION: Final = {"code": -32001, "message": "Session not found"}
 _MESSAGE: Final = {"application/json": {"schema": {"type": "object"}}}
 _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
@@ -70,7 +72,12 @@ async def answer_message(
         # A client begins a new one then, as the protocol asks.
         return JSONResponse({"jsonrpc": "2.0", "id": None, "error": _NO_SESSION}, status_code=404)
     body = await request.body()
-    method, params = _peek(body)
+    try:
+        method, params = _peek(body)
+    except NotJson as error:
+        # The protocol's package reads the body again, and of two equal names takes one.
+        unreadable = {"code": _PARSE_ERROR, "message": f"Parse error: the body {error}"}
+        return JSONResponse({"jsonrpc": "2.0", "id": None, "error": unreadable}, status_code=400)
     if method == "notifications/cancelled" and session.id:
         held.cancel(RequestName(session.id, str(params.get("requestId"))))
     if method == "tools/call":
@@ -139,11 +146,8 @@ def _held_of(request: Request) -> HeldRequests:
 
 
 def _peek(body: bytes) -> tuple[str, dict[str, Any]]:
-    """Returns method and parameters of a message; nothing of one that cannot be read, which is answered as such."""
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        return "", {}
+    """Return method and parameters of a message; nothing of JSON of another shape. Raises `NotJson`."""
+    found = read_json(body)
     if not isinstance(found, dict):
         return "", {}
     method, params = found.get("method"), found.get("params")

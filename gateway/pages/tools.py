@@ -16,6 +16,7 @@ from signoff.contracts.limits import ARGUMENTS_BYTES
 from signoff.contracts.message import CallPart
 from signoff.contracts.names import DEFAULT_ASKER
 from signoff.contracts.person import Person
+from signoff.formats.json_reader import NotJson, read_json
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.gateway.auth.dependencies import PAGE_READ
 from signoff.gateway.auth.person_lookup import known_person
@@ -178,11 +179,9 @@ def _arguments(written: str) -> dict[str, Any]:
     if len(written) > ARGUMENTS_BYTES:
         raise ValueError(f"more than {ARGUMENTS_BYTES} characters")
     try:
-        args = json.loads(written)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{error.msg.lower()} in line {error.lineno}") from None
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+        args = read_json(written)
+    except NotJson as error:
+        raise ValueError(f"the text {error}") from None
     if not isinstance(args, dict):
         raise ValueError("it is another kind of value")
     return args

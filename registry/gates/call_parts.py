@@ -15,10 +15,12 @@ from signoff.contracts.limits import (
 )
 from signoff.contracts.message import CallPart
 from signoff.formats.bounds import SEND_IN_PARTS, bounds_problem, bounds_remedy
+from signoff.formats.json_reader import NotJson, read_json
 from signoff.registry.results.tool_result import render_value
 
 _NAME_CHARS = 200
-_NOT_JSON = "the arguments are not valid JSON; send one JSON object"
+_UNREADABLE = "the text of the arguments"
+_REMEDY = "send one JSON object with each name once and finite numbers"
 
 
 def call_parts(proposed: Sequence[ProposedCall], completion: int) -> tuple[CallPart, ...]:
@@ -47,7 +49,7 @@ def call_parts(proposed: Sequence[ProposedCall], completion: int) -> tuple[CallP
 def parse_call(proposed: ProposedCall) -> tuple[dict[str, Any], str, int]:
     """Return a call's arguments object, why it is none, and its size in bytes of JSON."""
     args, malformed, size = parse_arguments(proposed.args)
-    if malformed == _NOT_JSON and proposed.cut:
+    if malformed.startswith(_UNREADABLE) and proposed.cut:
         malformed = "your answer was cut at its greatest length, within these arguments; send less in one call"
     return args, malformed, size
 
@@ -56,10 +58,9 @@ def parse_arguments(raw: Any) -> tuple[dict[str, Any], str, int]:
     """Returns the arguments object, why it is none, and its size in bytes of JSON."""
     if isinstance(raw, str):
         try:
-            raw = json.loads(raw) if raw.strip() else {}
-        except (ValueError, RecursionError):
-            # `json` recurses: brackets within brackets, a thousandfold, are no ValueError.
-            return {}, _NOT_JSON, 0
+            raw = read_json(raw) if raw.strip() else {}
+        except NotJson as error:
+            return {}, f"{_UNREADABLE} {error}; {_REMEDY}", 0
     if raw is None:
         raw = {}
     if not isinstance(raw, dict):

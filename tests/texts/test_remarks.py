@@ -181,6 +181,7 @@ WRITERS: dict[str, tuple[str, ...]] = {
     ),
     "engine/kill_switch.py": ("check_operator",),
     "formats/bounds.py": ("bounds_problem",),
+    "formats/json_reader.py": ("_finite", "read_json", "_object_of", "_refuse_constant"),
     "formats/json_schema.py": (
         "_LIMITS",
         "CompiledSchema.check",
@@ -189,7 +190,7 @@ WRITERS: dict[str, tuple[str, ...]] = {
         "_unknown",
         "_message",
     ),
-    "gateway/approvals/argument_parser.py": ("_AS_NUMBER", "_AS_INTEGER", "read_fields", "_value", "_item", "_json"),
+    "gateway/approvals/argument_parser.py": ("_AS_NUMBER", "_AS_INTEGER", "read_fields", "_value", "_item"),
     "gateway/approvals/decision_writer.py": ("_untaken_receipt",),
     "gateway/freeze_service.py": ("thaw",),
     "gateway/grant_service.py": ("take_back",),

@@ -44,18 +44,18 @@ def test_what_is_no_request_is_refused(change: dict[str, Any], words: str) -> No
     assert (refused.value.status, words in refused.value.message) == (400, True), refused.value.message
 
 
-NO_JSON = "the body is not JSON"
-INEXACT = "a number has more digits than can be carried; send it as a string"
+NO_JSON = "the body is not JSON: "
+INEXACT = "the body holds a number of more digits than can be carried; send it as a string"
 
 
 @pytest.mark.parametrize(
     ("sent", "words"),
     [
-        (b"", NO_JSON), (b"{", NO_JSON), (b"[]", ""), (b"null", ""), (b"[" * 50_000, NO_JSON),
-        (b'{"tool": "refund", "arguments": {"x": NaN}, "timeout": "1m"}', ""),
+        (b"", NO_JSON), (b"{", NO_JSON), (b"[]", ""), (b"null", ""), (b"[" * 50_000, "the body is nested too deeply"),
+        (b'{"tool": "refund", "arguments": {"x": NaN}, "timeout": "1m"}', "the body holds NaN"),
         (b'{"tool": "refund", "arguments": {"x": 1e999}, "timeout": "1m"}', INEXACT),
         (b'{"tool": "refund", "arguments": {"x": 0.12345678901234567890123}, "timeout": "1m"}', INEXACT),
-        (b'{"tool": "refund", "arguments": {"x": 1, "x": 2}, "timeout": "1m"}', "an object names something twice"),
+        (b'{"tool": "refund", "arguments": {"x": 1, "x": 2}, "timeout": "1m"}', "the body has `x` twice in one object"),
         (b'{"tool": "refund", "arguments": {"x": "\\ud800"}, "timeout": "1m"}', ""),
     ],
 )  # fmt: skip
@@ -64,7 +64,7 @@ def test_what_could_not_be_told_again_is_refused(sent: bytes, words: str) -> Non
     with pytest.raises(ApprovalProblem) as refused:
         parse_body(CreateBody, sent)
     assert (refused.value.status, refused.value.code) == (400, "malformed")
-    assert refused.value.message == words or not words
+    assert refused.value.message.startswith(words)
 
 
 @pytest.mark.parametrize("more", [0, 1])

@@ -61,7 +61,11 @@ def _nested(levels: int) -> object:
         ({"text": "x", "actor": "desk", "colour": 1}, 422, "`colour` is not known here"),
         ({"messages": [{"role": "assistant", "text": "x"}], "actor": "desk"}, 422, "must be the user's"),
         ({"text": "x", "actor": "desk", "context": {"user.tier": "trusted"}}, 422, "`user.tier` cannot be given"),
-        ({"text": "x", "actor": "desk", "context": {"a": float("nan")}}, 422, "cannot be taken: a number"),
+        (
+            {"text": "x", "actor": "desk", "context": {"a": float("nan")}},
+            422,
+            "the body holds NaN, which is no JSON number",
+        ),
         ({"text": "x", "actor": "desk", "context": {"a": _nested(31)}}, 422, "cannot be taken: values nested deeper"),
         ({"text": "x", "actor": "desk", "context": {"a": _nested(200)}}, 422, "cannot be taken: values nested deeper"),
         ({"text": "x", "actor": "desk", "context": {"a": _nested(700)}}, 422, "cannot be taken: values nested deeper"),

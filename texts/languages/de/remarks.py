@@ -66,6 +66,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "remark.json.comma": "ein Komma zu viel am Ende",
     "remark.deep": "ist zu tief verschachtelt",
     "remark.constant_number": "enthält {name}, was keine JSON-Zahl ist",
+    "remark.double_name": "enthält {name} zweimal in einem Objekt",
+    "remark.large_number": "enthält eine zu große Zahl",
     "remark.object": "muss ein JSON-Objekt sein",
     "remark.hold": "die Argumente enthalten {what}",
     "remark.bound.values": "mehr als {n} Werte",

@@ -66,6 +66,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "remark.json.comma": "illegal trailing comma before end of object",
     "remark.deep": "is nested too deeply",
     "remark.constant_number": "holds {name}, which is no JSON number",
+    "remark.double_name": "has {name} twice in one object",
+    "remark.large_number": "holds a number that is too large",
     "remark.object": "must be a JSON object",
     "remark.hold": "the arguments hold {what}",
     "remark.bound.values": "more than {n} values",

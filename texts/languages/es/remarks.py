@@ -66,6 +66,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "remark.json.comma": "una coma de más al final",
     "remark.deep": "está anidado a demasiada profundidad",
     "remark.constant_number": "contiene {name}, que no es un número JSON",
+    "remark.double_name": "contiene {name} dos veces en un mismo objeto",
+    "remark.large_number": "contiene un número demasiado grande",
     "remark.object": "debe ser un objeto JSON",
     "remark.hold": "los argumentos contienen {what}",
     "remark.bound.values": "más de {n} valores",

@@ -68,6 +68,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "remark.json.comma": "une virgule de trop à la fin",
     "remark.deep": "est imbriqué trop profondément",
     "remark.constant_number": "contient {name}, qui n’est pas un nombre JSON",
+    "remark.double_name": "contient {name} deux fois dans un même objet",
+    "remark.large_number": "contient un nombre trop grand",
     "remark.object": "doit être un objet JSON",
     "remark.hold": "les arguments contiennent {what}",
     "remark.bound.values": "plus de {n} valeurs",

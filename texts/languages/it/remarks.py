@@ -68,6 +68,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "remark.json.comma": "una virgola di troppo alla fine",
     "remark.deep": "è annidato troppo in profondità",
     "remark.constant_number": "contiene {name}, che non è un numero JSON",
+    "remark.double_name": "contiene {name} due volte nello stesso oggetto",
+    "remark.large_number": "contiene un numero troppo grande",
     "remark.object": "deve essere un oggetto JSON",
     "remark.hold": "gli argomenti contengono {what}",
     "remark.bound.values": "più di {n} valori",

@@ -66,6 +66,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "remark.json.comma": "uma vírgula a mais no fim",
     "remark.deep": "está aninhado demasiado fundo",
     "remark.constant_number": "contém {name}, que não é um número JSON",
+    "remark.double_name": "contém {name} duas vezes no mesmo objeto",
+    "remark.large_number": "contém um número demasiado grande",
     "remark.object": "deve ser um objeto JSON",
     "remark.hold": "os argumentos contêm {what}",
     "remark.bound.values": "mais de {n} valores",
