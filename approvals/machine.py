@@ -9,7 +9,7 @@ Functions that change a request take it and return the next one; the others say 
 clock. What time brings: `deadlines`.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from signoff.approvals import binding, deadlines
@@ -17,7 +17,7 @@ from signoff.approvals.quorum import progress
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.decision import Decision
-from signoff.contracts.limits import REASON_CHARS
+from signoff.contracts.limits import CLOCKS_APART_SECONDS, REASON_CHARS
 from signoff.contracts.receipt import Receipt, ReceiptCode, ReceiptReason
 
 _SETTLED_CODES: dict[str, ReceiptCode] = {
@@ -192,6 +192,14 @@ def _find_misfit(request: ApprovalRequest, decision: Decision) -> str:
 def _names_this(request: ApprovalRequest, decision: Decision) -> bool:
     # An answer that names no revision can only have meant the first one.
     return decision.question_hash in ("", request.question_hash) and (decision.revision or 1) == request.revision
+
+
+def arrived_late(request: ApprovalRequest, arrived: datetime) -> bool:
+    """Returns whether an answer that arrived then, by the store's clock, is too late.
+
+    The clock of its gateway may be behind. Small differences between the clocks are let pass.
+    """
+    return _is_over(request, arrived - timedelta(seconds=CLOCKS_APART_SECONDS))
 
 
 def _is_over(request: ApprovalRequest, moment: datetime) -> bool:

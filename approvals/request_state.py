@@ -36,6 +36,8 @@ class StoredAnswer(NamedTuple):
     """Whether it settled the question: nobody was asked any more after it."""
     void: bool = False
     """Whether it is a yes that its turn did not take, so that it counts for nothing."""
+    arrived_at: datetime | None = None
+    """When it arrived, by the store's clock; None where that is not known."""
 
 
 def request_of(question: Question, card: Card = NO_CARD) -> ApprovalRequest:
@@ -57,6 +59,8 @@ def request_at(
         if not _counts(question, answer, taken):
             continue
         request = deadlines.advance(request, answer.vote.at)
+        if answer.arrived_at is not None and machine.arrived_late(request, answer.arrived_at):
+            continue
         if answer.revision != question.revision:
             edited = {"edited_by": answer.vote.subject, "edited_name": answer.vote.name}
             request = request.model_copy(update=edited)

@@ -142,7 +142,7 @@ class DecisionAuthor:
     assurance: Assurance
     """How strongly they were identified there."""
     received_at: datetime | None = None
-    """When the answer came in (UTC); None for just now."""
+    """When the answer came in, by the store's clock (UTC); None for just now."""
     by_card: bool = False
     """Whether they were shown the card and nothing else, so that a yes counts only to one that is whole."""
 

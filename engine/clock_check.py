@@ -60,8 +60,12 @@ def clock_problem(name: str, ahead: timedelta | None) -> str:
     """Describes what is wrong with a clock that is so far ahead of ours, and the remedy; "" where nothing is wrong."""
     if ahead is None or abs(ahead.total_seconds()) <= CLOCKS_APART_SECONDS:
         return ""
-    apart = f"{abs(ahead.total_seconds()):.0f} s {'ahead of' if ahead > timedelta(0) else 'behind'}"
-    return f"the clock of {name} is {apart} this machine's: set both by NTP; until then answers count as late or forged"
+    seconds = f"{abs(ahead.total_seconds()):.0f} s"
+    if ahead > timedelta(0):
+        which, effect = "ahead of", "cards show more time than is left"
+    else:
+        which, effect = "behind", "answers may count as late before their deadline"
+    return f"the clock of {name} is {seconds} {which} this machine's: set both by NTP; until then {effect}"
 
 
 async def _polled_at(client: Client, queue: TaskQueue, identity: str) -> datetime | None:

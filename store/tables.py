@@ -128,13 +128,15 @@ ANSWERS: Final = Table(
     Column("answered_at", BigInteger, nullable=False),
     Column("handed_at", BigInteger, nullable=True),
     Column("voided_at", BigInteger, nullable=True),
+    Column("arrived_at", BigInteger, nullable=True),
     Index("answers_of_deliveries", "approval", "revision", "delivery", unique=True),
     Index("answers_owed", "handed_at", "answered_at"),
     Index("answers_taken", "answered_at"),
 )
 """What people answered, in the order in which it was taken. `body` is a `Vote` as JSON, with the signed decision;
-`settles`: nobody is asked any more after it. `handed_at`: when its turn was given it. `voided_at`: since when a yes
-counts for nothing, because its turn did not take it; what it settled waits again."""
+`settles`: nobody is asked any more after it. `arrived_at`: when it arrived by a channel, else when it was stored.
+`handed_at`: when its turn was given it. `voided_at`: since when a yes counts for nothing, because its turn did not take
+it; what it settled waits again."""
 
 KEYS: Final = Table(
     "keys",

@@ -47,7 +47,9 @@ async def test_a_clock_that_is_wrong_here_is_told_of_both(client: Client, tmp_pa
     assert clock_problem("the Temporal server", LATE).startswith(
         "the clock of the Temporal server is 600 s ahead of this machine's: set both by NTP"
     )
+    assert "until then cards show more time than is left" in clock_problem("the store", LATE)
     assert "the store is 600 s behind" in clock_problem("the store", -LATE)
+    assert "until then answers may count as late before their deadline" in clock_problem("the store", -LATE)
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(5, False), (6, True), (-5, False), (-6, True)])

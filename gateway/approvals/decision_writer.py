@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from signoff.approvals import audit_events
 from signoff.approvals.identity import identify_task, withdrawal_task
 from signoff.approvals.machine import (
+    arrived_late,
     count_vote,
     examine,
     receipt_after,
@@ -84,19 +85,27 @@ class DecisionWriter:
         self._development = development
 
     async def write(
-        self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any] | None = None
+        self,
+        request: ApprovalRequest,
+        decision: Decision,
+        args: Mapping[str, Any] | None = None,
+        *,
+        arrived: datetime | None = None,
     ) -> Receipt:
         """Takes an answer to `request`, or the wish to withdraw it, and hands it to its turn.
 
-        `args` are the request's arguments; without them nothing is remembered. What the turn cannot be given now it is
+        `args` are the request's arguments; without them nothing is remembered. `arrived` is when a channel's answer
+        arrived by the store's clock; None for one that arrives now. What the turn cannot be given now it is
         given later. Raises `StoreUnavailable`: then nothing was taken.
         """
         with bind_log_fields(fields_of_request(request.id)):
             async with self._acts.decision(request, decision):
-                return await self._write(request, decision, args)
+                return await self._write(request, decision, args, arrived)
 
-    async def _write(self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any] | None) -> Receipt:
-        taken = await self._take(request, decision, args)
+    async def _write(
+        self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any] | None, arrived: datetime | None
+    ) -> Receipt:
+        taken = await self._take(request, decision, args, arrived)
         if taken.decision is not None and taken.receipt.status == "accepted" and request.opened_at is not None:
             waited = (taken.decision.received_at or self._clock()) - request.opened_at
             self._counts.observe("signoff_decision_wait_seconds", waited.total_seconds(), decision.verdict)
@@ -111,7 +120,9 @@ class DecisionWriter:
         with bind_log_fields(fields_of_request(owed.vote.decision.approval_id)):
             return await self._give_to_turn(owed.vote.decision) is not None
 
-    async def _take(self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any] | None) -> _Taken:
+    async def _take(
+        self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any] | None, arrived: datetime | None
+    ) -> _Taken:
         """Inserts an answer, signed, where its question is the latest, waits, and the answers before leave it room."""
         received = decision.received_at or self._clock()
         # Nothing lies in the store without the time at which it came: a turn looks there only for what has one.
@@ -129,6 +140,8 @@ class DecisionWriter:
                 return _Taken(stale_receipt(asked))
             author = self._author(asked, decision, received)
             objection = _objection(asked, decision, author, received) or _too_many(rows, decision, author)
+            if objection is None and arrived_late(asked, arrived or rows.now):
+                objection = refusal(asked, "expired")
             if objection is None and _takes_back(decision) and has_begun(connection, rows.latest):
                 objection = refusal(asked, "already_decided", why="begun")
             signed = objection or self._sign(decision)
@@ -137,14 +150,14 @@ class DecisionWriter:
             vote = vote_of(signed, author, received)
             if decision.edited_args is not None:
                 # The gates judge what it makes of the call, so it settles nothing yet.
-                add_answer(connection, rows, vote, settles=False)
+                add_answer(connection, rows, vote, settles=False, arrived=arrived)
                 receipt = Receipt(status="pending", approval_id=request.id, state=asked.state, verdict=decision.verdict)
                 self._record(connection, signed, receipt, author)
                 return _Taken(receipt, signed, rows.latest.edit_delivery)
             after = count_vote(asked, vote)
             if after is asked:
                 return _Taken(receipt_after(asked, after))
-            add_answer(connection, rows, vote, settles=after.state != "pending")
+            add_answer(connection, rows, vote, settles=after.state != "pending", arrived=arrived)
             if args is not None:
                 write_agreed_grant(connection, after, args, self._clock())
             receipt = receipt_after(asked, after)

@@ -81,7 +81,7 @@ async def _decide(deps: GatewayDeps, draft: DecisionDraft, author: DecisionAutho
         why = await ask_rules(True, GrantMatcher(deps.catalog).problem, request, decision, loaded.args)
         if why:
             return refusal(request, "malformed", why)
-    return await deps.decision_writer.write(request, decision, loaded.args)
+    return await deps.decision_writer.write(request, decision, loaded.args, arrived=author.received_at)
 
 
 async def _unready(

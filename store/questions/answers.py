@@ -1,6 +1,7 @@
 """Stores what people answered, and which answers their turns have still to be given."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, insert, select, update
@@ -11,7 +12,7 @@ from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions, has_begun, settle_question
 from signoff.store.questions.request_lists import waits
 from signoff.store.store import Store
-from signoff.store.tables import ANSWERS, QUESTIONS, StoreClock
+from signoff.store.tables import ANSWERS, QUESTIONS, StoreClock, millis_from_time
 
 OWED_SECONDS: Final = 5.0
 """How old an answer is before it is handed over by whoever looks; its own gateway does so at once."""
@@ -135,8 +136,13 @@ class Answers:
         await self._store.run(lambda connection: connection.execute(change).close())
 
 
-def add_answer(connection: Connection, rows: ApprovalRows, vote: Vote, *, settles: bool) -> None:
-    """Inserts an answer after those that `rows` has; only within `Questions.run_locked`."""
+def add_answer(
+    connection: Connection, rows: ApprovalRows, vote: Vote, *, settles: bool, arrived: datetime | None = None
+) -> None:
+    """Inserts an answer after those that `rows` has; only within `Questions.run_locked`.
+
+    `arrived` is when a channel's answer arrived by the store's clock; None for one that has just arrived.
+    """
     decision = vote.decision
     row = insert(ANSWERS).values(
         approval=decision.approval_id,
@@ -147,6 +153,7 @@ def add_answer(connection: Connection, rows: ApprovalRows, vote: Vote, *, settle
         body=vote.model_dump_json(),
         settles=settles,
         answered_at=StoreClock(),
+        arrived_at=millis_from_time(arrived or rows.now),
     )
     connection.execute(row)
     if settles:

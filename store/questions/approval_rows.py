@@ -120,4 +120,5 @@ def question_from_row(row: Row[Any]) -> Question:
 def answer_from_row(row: Row[Any]) -> StoredAnswer:
     """Builds the answer of a row."""
     vote, at = Vote.model_validate_json(row.body), time_from_millis(row.answered_at)
-    return StoredAnswer(row.revision, row.number, vote, at, row.settles, row.voided_at is not None)
+    arrived = None if row.arrived_at is None else time_from_millis(row.arrived_at)
+    return StoredAnswer(row.revision, row.number, vote, at, row.settles, row.voided_at is not None, arrived)

@@ -73,6 +73,13 @@ def test_an_answer_counts_at_its_own_time(minutes: int, state: str) -> None:
     assert request.state == state
 
 
+@pytest.mark.parametrize(("seconds", "state"), [(5, "approved"), (6, "timed_out"), (None, "approved")])
+def test_answer_that_arrived_late_by_the_stores_clock_does_not_count(seconds: int | None, state: str) -> None:
+    arrived = None if seconds is None else NOW + 60 * MINUTE + timedelta(seconds=seconds)
+    answer = an_answer(1, "ana", minutes=59)._replace(arrived_at=arrived)
+    assert request_at(question(), (answer,), NOW + timedelta(days=7)).state == state
+
+
 def test_nobody_answers_in_time() -> None:
     """A question that ran out is denied by the clock alone, without a row that says so."""
     assert request_at(question(), (), NOW + 60 * MINUTE).state == "pending"

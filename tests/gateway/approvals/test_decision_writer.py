@@ -1,9 +1,23 @@
 """Another answer by the same page, link or key is another answer."""
 
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_rig import GatewayRig
+from gateway_rig import PEOPLE, GatewayRig, gateway_rig
+from sqlalchemy import Connection, update
+from temporalio.client import Client
+
+from signoff.contracts.ids import parse_approval_id
+from signoff.contracts.requests import DecisionAuthor, DecisionDraft
+from signoff.gateway.approvals.decisions import decide
+from signoff.store.questions.approval_rows import read_rows
+from signoff.store.store import open_store
+from signoff.store.tables import QUESTIONS, millis_from_time
+
+HOUR = timedelta(hours=1)
 
 
 @pytest.mark.parametrize("first", ["approved", "denied"])
@@ -25,3 +39,55 @@ async def test_a_second_thought_by_the_same_key_counts(gateway: GatewayRig, firs
     assert repeated["code"] == "duplicate"
     await decide(other)
     assert (await gateway.request(approval)).state == "denied"
+
+
+@pytest.fixture
+async def slow_gateway(client: Client, tmp_path: Path, task_queue: str) -> AsyncIterator[GatewayRig]:
+    """A gateway whose clock is two hours behind the store's."""
+
+    def slow() -> datetime:
+        return datetime.now(UTC) - 2 * HOUR
+
+    async with (
+        open_store(f"sqlite:///{tmp_path}/signoff.db") as store,
+        gateway_rig(client, store, task_queue, clock=slow) as rig,
+    ):
+        yield rig
+
+
+async def ask_earlier(rig: GatewayRig, text: str, earlier: timedelta) -> str:
+    """A request that waits, asked so much earlier by the store's clock; its turn knows nothing of that."""
+    approval = await rig.asked(text)
+
+    def move(connection: Connection) -> None:
+        rows = read_rows(connection, approval)
+        assert rows is not None
+        asked = rows.latest
+        assert asked.opened_at is not None
+        assert asked.judged_at is not None
+        moved = {"opened_at": asked.opened_at - earlier, "judged_at": asked.judged_at - earlier}
+        body = asked.model_copy(update=moved).model_dump_json(exclude={"ended_at", "ended_as"})
+        where = update(QUESTIONS).where(QUESTIONS.c.approval == approval)
+        connection.execute(where.values(body=body, opened_at=millis_from_time(moved["opened_at"])))
+
+    await rig.deps.store.run(move)
+    return approval
+
+
+async def test_late_answer_is_refused_by_a_gateway_whose_clock_is_behind(slow_gateway: GatewayRig) -> None:
+    approval = await ask_earlier(slow_gateway, "pay", 25 * HOUR)
+    receipt = (await slow_gateway.decide(approval, verdict="approved", revision=1)).json()
+    assert (receipt["status"], receipt["code"]) == ("refused", "expired")
+    assert (await slow_gateway.request(approval)).state == "timed_out"
+
+
+async def test_answer_that_arrived_in_time_counts_however_long_it_was_queued(slow_gateway: GatewayRig) -> None:
+    approval = await ask_earlier(slow_gateway, "pay", 25 * HOUR)
+    request = await slow_gateway.request(approval)
+    draft = DecisionDraft(approval_id=approval, verdict="approved", revision=1, question_hash=request.question_hash)
+    arrived = datetime.now(UTC) - 2 * HOUR
+    receipt = await decide(slow_gateway.deps, draft, DecisionAuthor(PEOPLE[2], "slack", "session", arrived))
+    assert receipt.status == "accepted"
+    named = parse_approval_id(approval)
+    assert named is not None
+    assert [each.code for each in (await slow_gateway.turns.signoff.result(named.turn)).calls] == ["ok"]
