@@ -59,6 +59,10 @@ CONNECTIONS_OF_ONE: Final = 500
 """Of them, those of one address; one of this machine itself, as a proxy has it, may have all."""
 STREAMS_OF_ONE: Final = 20
 """Live streams that one person has at the same time with one gateway; more are answered 429."""
+LISTS_AT_ONCE: Final = 2
+"""Lists that one gateway reads for one person at the same time; others wait for their turn."""
+LISTS_OF_ONE: Final = 20
+"""Lists that one person waits for at one gateway; more are answered 429."""
 FORM_FIELDS: Final = 4_000
 """Fields of a page's form: what changes arguments has up to two for each of `MAX_VALUES`."""
 DECISION_BYTES: Final = 64 * KIB

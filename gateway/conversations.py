@@ -1,6 +1,8 @@
 """Reads turns and sessions for those alone who may read them; for everybody else they are not there."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from signoff.approvals.audit_events import stop_entry
@@ -30,6 +32,17 @@ from signoff.store.request_reader import LoadedRequest
 _RECENT: Final = 200
 """Of so many turns, the newest, the beginning of an id is enough to find one."""
 _AMBIGUOUS: Final = 10
+
+
+@dataclass(frozen=True)
+class TurnFilter:
+    """A tenant's turns to list. An empty field lets every turn through."""
+
+    tenant: str
+    state: str = ""
+    actor: str = ""
+    since: datetime | None = None
+    requester: str = ""
 
 
 class Conversations:
@@ -79,6 +92,21 @@ class Conversations:
         wanted = self.readable(person)
         found = await turn_list.sessions(temporal, requests, tenant=tenant, wanted=wanted, limit=limit)
         return [self._without_false_requester(row) for row in found]
+
+    async def turns(self, person: Person | None, chosen: TurnFilter, *, limit: int) -> list[TurnRow]:
+        """List the chosen turns that a person may read, newest first. Raises as `turn_list.turns`."""
+        readable = self.readable(person)
+        return await turn_list.turns(
+            self._deps.client.temporal,
+            RequestLists(self._deps.store),
+            tenant=chosen.tenant,
+            state=chosen.state,
+            actor=chosen.actor,
+            since=chosen.since,
+            readers=self.readers(person),
+            wanted=lambda row: chosen.requester in ("", row.requester) and readable(row),
+            limit=limit,
+        )
 
     def _without_false_requester(self, row: SessionRow) -> SessionRow:
         """Returns a row without a requester whom its id does not name: a memo is anybody's word."""
@@ -131,7 +159,9 @@ class Conversations:
     async def _near(self, name: str, person: Person | None, tenant: str) -> str:
         """Returns the nearest codes of what waits and the person may read; "" where none is near."""
         readers, readable = self.readers(person), self.readable(person)
-        cards = await self._deps.requests.list_waiting(tenant, readers=readers, wanted=readable)
+        cards = await self._deps.lists.limited(
+            person, lambda: self._deps.requests.list_waiting(tenant, readers=readers, wanted=readable)
+        )
         return did_you_mean(name, [each for card in cards for each in (show_code(card.code), card.id)])
 
     async def turn_key(self, name: str, person: Person | None, tenant: str) -> TurnKey:
@@ -143,14 +173,8 @@ class Conversations:
         # One that was begun without a session has its own id for that, and lists come later than turns.
         if "." in name or await self._is_there(key):
             return key
-        rows = await turn_list.turns(
-            self._deps.client.temporal,
-            RequestLists(self._deps.store),
-            tenant=tenant,
-            readers=self.readers(person),
-            wanted=self.readable(person),
-            limit=_RECENT,
-        )
+        recent = TurnFilter(tenant)
+        rows = await self._deps.lists.limited(person, lambda: self.turns(person, recent, limit=_RECENT))
         # Two sessions may each have a turn of one id: of those the id alone names none.
         known = [TurnKey(row.tenant, row.session, row.turn) for row in rows]
         named = [key for key in known if key.turn == name] or [key for key in known if key.turn.startswith(name)]

@@ -22,6 +22,7 @@ from signoff.gateway.approvals.decision_writer import DecisionWriter
 from signoff.gateway.approvals.open_requests import add_requests_to_turn
 from signoff.gateway.approvals.turn_proof import proved_view
 from signoff.gateway.calls.look_interval import LookInterval
+from signoff.gateway.list_reads import ListReads
 from signoff.gateway.recent_items import RecentItems
 from signoff.gateway.refused_attempts import AttemptRecords
 from signoff.gateway.signed_start import SignedStart, signed_start_of
@@ -101,6 +102,11 @@ class GatewayDeps:
     def starts(self) -> StartLimit:
         """Returns what holds starts to the limit of their tenant."""
         return StartLimit(self.store, self.limits)
+
+    @cached_property
+    def lists(self) -> ListReads:
+        """Returns what reads lists for people."""
+        return ListReads()
 
     @cached_property
     def recent_calls(self) -> "RecentItems[ExternalTurn]":

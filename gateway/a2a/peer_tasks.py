@@ -4,7 +4,7 @@ import base64
 import contextlib
 import json
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -180,8 +180,12 @@ class PeerTasks:
         await Conversations(self._deps).stop_turn(await self._last(key), self._person)
         return await self.wait_for(key, TERMINAL, STOP_SECONDS)
 
-    async def list_page(self, params: ListParams) -> tuple[list[PeerTask], str, int]:
+    async def list_page(self, params: ListParams, scopes: Collection[str] = ()) -> tuple[list[PeerTask], str, int]:
         """Returns a page of tasks, those that changed last first, where the next one begins, and how many there are."""
+        what = ("peer tasks", self._actor, params.model_dump_json())
+        return await self._deps.lists.share(self._person, scopes, what, lambda: self._read_page_of_tasks(params))
+
+    async def _read_page_of_tasks(self, params: ListParams) -> tuple[list[PeerTask], str, int]:
         rows = await turn_list.turns(
             self._deps.client.temporal,
             RequestLists(self._deps.store),

@@ -24,7 +24,7 @@ from signoff.gateway.a2a.rpc_request import (
 )
 from signoff.gateway.a2a.task_view import PeerTask
 from signoff.gateway.api.faults import FAULTS
-from signoff.gateway.auth.caller import SignInNeeded, acting_person, own_tenant
+from signoff.gateway.auth.caller import SignInNeeded, acting_person, caller_of, own_tenant, scopes_of
 from signoff.gateway.auth.dependencies import OPEN, Deps, LiveUpdates, TokenPeer
 from signoff.gateway.auth.streams import Streams, stream_events
 from signoff.gateway.transport.middleware import PEERS
@@ -143,7 +143,7 @@ class _PeerCall:
             return await self._tasks.wait_for_answer(await self._tasks.send(params))
 
     async def _list(self, params: ListParams) -> dict[str, Any]:
-        found, following, total = await self._tasks.list_page(params)
+        found, following, total = await self._tasks.list_page(params, scopes_of(caller_of(self._request)))
         shown = [each.as_json(self._consumes, self._withheld, artifacts=params.include_artifacts) for each in found]
         return {"tasks": shown, "nextPageToken": following, "pageSize": params.page_size, "totalSize": total}
 

@@ -21,7 +21,7 @@ from signoff.gateway.approvals.api_attempts import (
 from signoff.gateway.approvals.decision_parser import parse_draft
 from signoff.gateway.approvals.decisions import withdraw
 from signoff.gateway.approvals.value_check import whole_request
-from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, channel_of, own_tenant, person_of
+from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, channel_of, own_tenant, person_of, scopes_of
 from signoff.gateway.auth.dependencies import As, Deps, TokenDecider, TokenReader
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
@@ -62,12 +62,18 @@ async def list_approvals(
     if approver:
         approvers = (approver,) if approvers is None or approver in approvers else ()
     conversations, reader = Conversations(deps), person_of(caller)
-    found = await deps.requests.list_waiting(
-        tenant,
-        approvers=approvers,
-        readers=conversations.readers(reader),
-        wanted=conversations.readable(reader),
-        limit=limit,
+    what = ("api approvals", tenant, approvers, limit)
+    found = await deps.lists.share(
+        reader,
+        scopes_of(caller),
+        what,
+        lambda: deps.requests.list_waiting(
+            tenant,
+            approvers=approvers,
+            readers=conversations.readers(reader),
+            wanted=conversations.readable(reader),
+            limit=limit,
+        ),
     )
     return ApprovalList(approvals=tuple(found))
 

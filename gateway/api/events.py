@@ -15,7 +15,7 @@ from signoff.contracts.names import DEFAULT_DECIDER
 from signoff.contracts.person import Person
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.audit_writer import record
-from signoff.gateway.auth.caller import acting_person, channel_of, own_tenant, person_of
+from signoff.gateway.auth.caller import acting_person, channel_of, own_tenant, person_of, scopes_of
 from signoff.gateway.auth.dependencies import OPEN, As, Deps, LiveUpdates, TokenDecider, TokenReader
 from signoff.gateway.auth.streams import Allowed, stream_events
 from signoff.gateway.conversations import Conversations
@@ -89,7 +89,12 @@ async def list_failed(deps: Deps, caller: TokenReader, live: LiveUpdates, tenant
     """Those that subscriptions were to be sent and that were given up; for who may read all events."""
     own = own_tenant(caller, tenant)
     await EventReader(deps, live).admit(person_of(caller), own)
-    dead = await EventDeliveries(deps.store).list_given_up(own)
+    dead = await deps.lists.share(
+        person_of(caller),
+        scopes_of(caller),
+        ("api failed events", own),
+        lambda: EventDeliveries(deps.store).list_given_up(own),
+    )
     return FailedEventList(
         failed=tuple(FailedEvent(subscription=each.subscription, code=each.code, event=each.event) for each in dead)
     )

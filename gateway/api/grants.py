@@ -8,7 +8,7 @@ from signoff.contracts.grant import Grant
 from signoff.contracts.names import DEFAULT_DECIDER
 from signoff.contracts.responses import GrantList
 from signoff.gateway.api.faults import FAULTS
-from signoff.gateway.auth.caller import acting_person, own_tenant, person_of
+from signoff.gateway.auth.caller import acting_person, own_tenant, person_of, scopes_of
 from signoff.gateway.auth.dependencies import As, Deps, TokenDecider, TokenReader
 from signoff.gateway.grant_service import readable_grants, take_back
 from signoff.gateway.transport.json_route import JsonRoute
@@ -25,7 +25,11 @@ async def list_grants(
     every: Annotated[bool, Query(description="Also what is over, used up or taken back.")] = False,
 ) -> GrantList:
     """Newest first; those that whoever asks gave, is served by, or might have given."""
-    found = await readable_grants(deps, person_of(caller), own_tenant(caller, tenant), every=every)
+    own, person = own_tenant(caller, tenant), person_of(caller)
+    what = ("api grants", own, every)
+    found = await deps.lists.share(
+        person, scopes_of(caller), what, lambda: readable_grants(deps, person, own, every=every)
+    )
     return GrantList(grants=tuple(masked_grant(grant) for grant in found))
 
 

@@ -14,7 +14,7 @@ from signoff.contracts.session_messages import SessionReceipt, SessionView
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.approvals.api_attempts import ApiAttempt, decide_part
 from signoff.gateway.approvals.open_requests import add_requests_to_session
-from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, channel_of, own_tenant, person_of
+from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, channel_of, own_tenant, person_of, scopes_of
 from signoff.gateway.auth.dependencies import Deps, TokenReader, TokenStarter, require_scope
 from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.conversations import Conversations
@@ -44,7 +44,11 @@ async def list_sessions(
 
     From visibility and store; a session that began this moment may be missing for some milliseconds.
     """
-    found = await Conversations(deps).sessions(own_tenant(caller, tenant), person_of(caller), limit)
+    own, person = own_tenant(caller, tenant), person_of(caller)
+    what = ("api sessions", own, limit)
+    found = await deps.lists.share(
+        person, scopes_of(caller), what, lambda: Conversations(deps).sessions(own, person, limit)
+    )
     return SessionList(sessions=tuple(found))
 
 

@@ -13,19 +13,17 @@ from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.contracts.requests import CancelBody, TurnBody
 from signoff.contracts.responses import ResultRest, TurnCancelled, TurnLinks, TurnList, TurnStarted
 from signoff.contracts.turn import TurnView
-from signoff.engine import turn_list
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.approvals.secret_masks import masked_view
-from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, own_tenant, person_of
+from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, own_tenant, person_of, scopes_of
 from signoff.gateway.auth.dependencies import As, Deps, LiveUpdates, TokenReader, TokenStarter
 from signoff.gateway.auth.streams import stream_events
-from signoff.gateway.conversations import Conversations
+from signoff.gateway.conversations import Conversations, TurnFilter
 from signoff.gateway.deps import GatewayDeps, turn_name
 from signoff.gateway.errors import fault_of
 from signoff.gateway.live import event
 from signoff.gateway.transport.json_route import JsonRoute
 from signoff.gateway.turn_starter import start
-from signoff.store.questions.request_lists import RequestLists
 from signoff.store.truncated_results import TruncatedResults
 
 router = APIRouter(prefix="/v1/turns", tags=["turns"], responses=FAULTS, route_class=JsonRoute)
@@ -60,17 +58,11 @@ async def list_turns(
 
     From visibility and store; a turn started this moment may be missing for some milliseconds.
     """
+    chosen = TurnFilter(own_tenant(caller, tenant), state, actor, since)
     conversations, person = Conversations(deps), person_of(caller)
-    found = await turn_list.turns(
-        deps.client.temporal,
-        RequestLists(deps.store),
-        tenant=own_tenant(caller, tenant),
-        state=state,
-        actor=actor,
-        since=since,
-        readers=conversations.readers(person),
-        wanted=conversations.readable(person),
-        limit=limit,
+    what = ("api turns", chosen, limit)
+    found = await deps.lists.share(
+        person, scopes_of(caller), what, lambda: conversations.turns(person, chosen, limit=limit)
     )
     return TurnList(turns=tuple(found))
 

@@ -67,6 +67,11 @@ def person_of(caller: AuthenticatedCaller | None) -> Person | None:
     return None if caller is None else caller.person
 
 
+def scopes_of(caller: AuthenticatedCaller | None) -> tuple[Scope, ...]:
+    """Return what a caller may do here."""
+    return () if caller is None else caller.scopes
+
+
 def acting_person(
     deps: GatewayDeps,
     caller: AuthenticatedCaller | None,

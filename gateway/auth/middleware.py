@@ -4,10 +4,11 @@ from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from signoff.contracts.errors import SignoffError
 from signoff.gateway.auth.route_table import RouteTable
+from signoff.gateway.list_reads import ListReads
 from signoff.gateway.transport.body_limit import READING
 
 Answer = Callable[[Request, SignoffError], Awaitable[Response]]
@@ -39,4 +40,15 @@ class AuthenticationMiddleware:
             response.headers["connection"] = "close"
             await response(scope, receive, send)
             return
-        await self._app(scope, receive, send)
+        await self._app(scope, receive, _forget_lists(send, request.app.state.deps.lists))
+
+
+def _forget_lists(send: Send, lists: ListReads) -> Send:
+    """Share no list that was read before an answer: its request may have changed it."""
+
+    async def forget(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            lists.forget()
+        await send(message)
+
+    return forget

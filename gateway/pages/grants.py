@@ -58,7 +58,10 @@ async def revoke_grant(request: Request, grant: str, site: CurrentSite, visitor:
 
 
 async def _page(site: Site, visitor: Visitor, *, note: str = "", bad: bool = False, status: int = 200) -> Response:
-    found = await readable_grants(site.deps, visitor.person, visitor.person.tenant)
+    person = visitor.person
+    found = await site.deps.lists.share(
+        person, (), ("page grants",), lambda: readable_grants(site.deps, person, person.tenant)
+    )
     rows = [_row(site, grant, visitor) for grant in found]
     return site.renderer.page("grants.html", visitor, status=status, nav="grants", rows=rows, note=note, bad=bad)
 

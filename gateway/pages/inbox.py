@@ -165,6 +165,8 @@ async def _looks(site: Site, tenant: str, approvers: Sequence[str]) -> AsyncGene
             return
         now = [f"{card.id}/{card.revision}/{card.reminded}/{card.escalated}/{card.answered_by}" for card in found]
         if now != last:
+            # The page that hears of it reads its list at once.
+            site.deps.lists.forget()
             yield event("waiting", {"version": _version(found)})
             last = now
         await asyncio.sleep(LOOK_SECONDS)
@@ -237,7 +239,12 @@ def _card_context(card: CardPage, visitor: Visitor, rows: Sequence[InboxRow]) ->
 async def _rows(site: Site, visitor: Visitor) -> list[InboxRow]:
     person, formatter = visitor.person, visitor.formatter
     entries = site.deps.rights(person)
-    found = await site.deps.requests.list_waiting(person.tenant, approvers=entries, limit=LISTED)
+    found = await site.deps.lists.share(
+        person,
+        (),
+        ("page waiting", entries),
+        lambda: site.deps.requests.list_waiting(person.tenant, approvers=entries, limit=LISTED),
+    )
     return [
         InboxRow(
             card=card,

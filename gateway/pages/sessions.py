@@ -41,7 +41,10 @@ router = APIRouter(include_in_schema=False)
 @router.api_route("/sessions", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
 async def list_sessions(site: CurrentSite, visitor: CurrentVisitor) -> Response:
     """The conversations that go on, and what waits in them."""
-    found = await site.conversations.sessions(visitor.person.tenant, visitor.person, _LISTED)
+    person = visitor.person
+    found = await site.deps.lists.share(
+        person, (), ("page sessions",), lambda: site.conversations.sessions(person.tenant, person, _LISTED)
+    )
     rows = [_listed_row(site, row, visitor) for row in found]
     return site.renderer.page("sessions.html", visitor, nav="turns", rows=rows, limit=_LISTED)
 

@@ -1,6 +1,7 @@
 """Serves pages of turns: follow one live, find an earlier one."""
 
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -12,10 +13,10 @@ from signoff.contracts.errors import NotFound, SignoffError
 from signoff.contracts.ids import SessionKey, TurnKey, is_id
 from signoff.contracts.list_rows import TurnRow
 from signoff.contracts.turn import TurnView
-from signoff.engine.turn_list import turns
 from signoff.gateway.auth.dependencies import PAGE_READ, PAGE_START
 from signoff.gateway.auth.person_lookup import active_people, display_name
 from signoff.gateway.auth.streams import stream_events
+from signoff.gateway.conversations import TurnFilter
 from signoff.gateway.deps import session_name, turn_name
 from signoff.gateway.live import event
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
@@ -24,7 +25,6 @@ from signoff.gateway.pages.turn_view import message_words, talk_of
 from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.read_access import of_turn
 from signoff.gateway.turn_starter import read_turn
-from signoff.store.questions.request_lists import RequestLists
 from signoff.texts.catalogue import text
 
 LISTED: Final = 50
@@ -72,16 +72,13 @@ async def list_turns(request: Request, site: CurrentSite, visitor: CurrentVisito
     chosen = {name: given.get(name, "") for name in ("state", "actor", "person", "since")}
     formatter = visitor.formatter
     age = SINCE.get(chosen["since"])
-    readable = site.conversations.readable(visitor.person)
-    found = await turns(
-        site.deps.client.temporal,
-        RequestLists(site.deps.store),
-        tenant=visitor.person.tenant,
-        state=chosen["state"] if chosen["state"] in STATES else "",
-        actor=chosen["actor"] if is_id(chosen["actor"]) else "",
-        since=formatter.now - age if age is not None else None,
-        wanted=lambda row: chosen["person"] in ("", row.requester) and readable(row),
-        limit=LISTED,
+    state = chosen["state"] if chosen["state"] in STATES else ""
+    actor = chosen["actor"] if is_id(chosen["actor"]) else ""
+    since = formatter.now - age if age is not None else None
+    turns = TurnFilter(visitor.person.tenant, state, actor, since, chosen["person"])
+    what = ("page turns", replace(turns, since=None), chosen["since"])
+    found = await site.deps.lists.share(
+        visitor.person, (), what, lambda: site.conversations.turns(visitor.person, turns, limit=LISTED)
     )
     rows = [
         {

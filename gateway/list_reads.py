@@ -1,0 +1,98 @@
+"""Bounds the cost of lists: a person reads two at once, and equal lists are read once a second."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Hashable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from signoff.contracts.limits import LISTS_AT_ONCE, LISTS_OF_ONE
+from signoff.contracts.person import Person
+from signoff.gateway.errors import BadRequest
+
+SHARED_SECONDS: Final = 1.0
+"""How long a list serves equal requests, from the moment its reading began."""
+_V = TypeVar("_V")
+
+
+@dataclass(frozen=True)
+class _Shared:
+    begun: float
+    task: asyncio.Task[Any]
+
+
+class ListReads:
+    """Reads lists for people. `clock` gives seconds that never go back."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._open: Counter[tuple[str, str]] = Counter()
+        self._turns: dict[tuple[str, str], asyncio.Semaphore] = {}
+        self._shared: dict[tuple[Hashable, ...], _Shared] = {}
+
+    async def share(
+        self,
+        person: Person | None,
+        scopes: Collection[str],
+        what: tuple[Hashable, ...],
+        read: Callable[[], Awaitable[_V]],
+    ) -> _V:
+        """Return the result of `read`, or that of an equal request of the same person with the same roles and scopes.
+
+        `what` names the list and every filter in it. Raises as `limited`.
+        """
+        if person is None:
+            return await read()
+        name = (person.tenant, person.id, person.roles, tuple(sorted(scopes)), *what)
+        shared = self._shared.get(name)
+        if shared is None or not _is_fresh(shared, self._clock()):
+            shared = _Shared(self._clock(), self._begin(person, read))
+            self._shared = {key: each for key, each in self._shared.items() if _is_fresh(each, self._clock())}
+            self._shared[name] = shared
+        # A reader that hangs up leaves the others their list.
+        value: _V = await asyncio.shield(shared.task)
+        return value
+
+    async def limited(self, person: Person | None, read: Callable[[], Awaitable[_V]]) -> _V:
+        """Return the result of `read`, which shares nothing and waits for its turn among the lists of one person.
+
+        Raises `BadRequest` (429, `lists`) where too many wait already.
+        """
+        return await read() if person is None else await self._begin(person, read)
+
+    def forget(self) -> None:
+        """Share no earlier list any more: something was written since it was read."""
+        self._shared.clear()
+
+    def _begin(self, person: Person, read: Callable[[], Awaitable[_V]]) -> asyncio.Task[_V]:
+        owner = (person.tenant, person.id)
+        if self._open[owner] >= LISTS_OF_ONE:
+            message = f"{LISTS_OF_ONE} lists are being read for you already; try again in a second"
+            raise BadRequest(message, status=429, code="lists", after=1)
+        # Counted here and not in the task, which begins only after further requests may have come.
+        self._open[owner] += 1
+        task = asyncio.ensure_future(_read(self._turns.setdefault(owner, asyncio.Semaphore(LISTS_AT_ONCE)), read))
+        task.add_done_callback(partial(self._end, owner))
+        return task
+
+    def _end(self, owner: tuple[str, str], task: asyncio.Task[Any]) -> None:
+        self._open[owner] -= 1
+        if not self._open[owner]:
+            del self._open[owner], self._turns[owner]
+        if not task.cancelled():
+            # Every reader may have hung up, and asyncio logs an error that is not looked at.
+            task.exception()
+
+
+async def _read(turn: asyncio.Semaphore, read: Callable[[], Awaitable[_V]]) -> _V:
+    async with turn:
+        return await read()
+
+
+def _is_fresh(shared: _Shared, now: float) -> bool:
+    if not shared.task.done():
+        return True
+    failed = shared.task.cancelled() or shared.task.exception() is not None
+    return not failed and now - shared.begun < SHARED_SECONDS
