@@ -13,7 +13,7 @@ CERBOS := tests/cerbos/node_modules/.package-lock.json
 MCP := tests/mcp_packages/node_modules/.package-lock.json
 VERCEL := tests/vercel_packages/node_modules/.package-lock.json
 
-.PHONY: dev demo demo-channels demo-external test test-all ready-all lint bench mutants release lock clean
+.PHONY: dev demo demo-channels demo-external test test-all ready-all lint bench kills mutants release lock clean
 
 dev: $(READY)
 	@.venv/bin/signoff dev --manifest examples/travel_desk/signoff.yaml
@@ -51,6 +51,10 @@ lint: $(TESTS)
 
 bench: $(TESTS)
 	$(PY) -m bench
+
+# Kills worker, gateway and Temporal server under load at moments that SEED determines, then checks the journals of the run.
+kills: $(TESTS)
+	@$(PY) -m bench.kills --minutes $(or $(MINUTES),12) $(if $(SEED),--seed $(SEED)) $(if $(STORE),--store $(STORE))
 
 mutants: $(TESTS)
 	$(LOCKED) -r locks/build.txt -r locks/dev.txt -r locks/test.txt -r locks/mutants.txt

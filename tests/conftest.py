@@ -59,6 +59,7 @@ LONG = (
 """Folders and files whose tests take real seconds or processes of their own: only `make test-all` runs them, and
 `LONGEST`."""
 LONGEST = {
+    "bench/test_seeded_kills.py": 150,
     "examples/test_demo.py": 136,
     "test_operations_path.py": 110,
     "bench/test_scale.py": 109,

@@ -64,27 +64,29 @@ class Stack:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, folder: Path, store_url: str = "") -> AsyncIterator[Self]:
-        """Makes keys and tokens in `folder`, over the store at `store_url`; SQLite in `folder` when left out."""
+    async def open(
+        cls, folder: Path, store_url: str = "", *, project: Path = PROJECT, people: Sequence[str] = ("ana", "rui")
+    ) -> AsyncIterator[Self]:
+        """Makes keys and the tokens of `people` in `folder`, over the store at `store_url`; SQLite when left out."""
         options = ServerOptions(folder / "temporal.db", port=free_port(), ui_port=None)
         async with run_server(options) as server:
             url = store_url or f"sqlite:///{folder}/signoff.db"
             # A client that counts and watches; it reads nothing that is encrypted.
             stack = cls(folder, server, url, await server.connect())
-            shutil.copytree(PROJECT, folder / "project")
+            shutil.copytree(project, folder / "project")
             try:
                 await stack.run("keys", "create")
                 (folder / "worker").mkdir(mode=0o700)
                 await stack.run("keys", "export", "--out", str(folder / "worker" / "public-keys.json"))
                 shutil.copy2(folder / "gateway" / "encryption-keys.json", folder / "worker")
-                for person in ("ana", "rui"):
-                    scopes = [word for scope in SCOPES for word in ("--scope", scope)]
-                    made = await stack.run("token", "create", person, *scopes)
-                    stack.tokens[person] = next(word for word in made.output.split() if word.startswith("sgf_"))
+                for person in people:
+                    await stack.make_token(person, *SCOPES)
                 yield stack
             finally:
                 for process in stack.processes:
                     await kill(process)
+                # A caller may have killed the server and started another.
+                await stack.server.stop()
 
     def environment(self, who: str, **more: str) -> dict[str, str]:
         """The variables of a process; `who` is `worker` or `gateway`."""
@@ -97,6 +99,12 @@ class Stack:
             "TEMPORAL_ADDRESS": self.server.options.address,
             **more,
         }
+
+    async def make_token(self, subject: str, *scopes: str) -> None:
+        """Makes a token of a person or an agent."""
+        words = [word for scope in scopes for word in ("--scope", scope)]
+        made = await self.run("token", "create", subject, *words)
+        self.tokens[subject] = next(word for word in made.output.split() if word.startswith("sgf_"))
 
     async def run(self, *words: str, **more: str) -> CommandTime:
         """Runs a command beside the gateway. Raises `StackFailed` with what it said."""
@@ -118,9 +126,9 @@ class Stack:
         """Starts a worker, which polls by then."""
         return await self._start("worker", self.environment("worker"))
 
-    async def start_gateway(self) -> Gateway:
-        """Starts a gateway, which answers by then."""
-        port = free_port()
+    async def start_gateway(self, port: int = 0) -> Gateway:
+        """Starts a gateway at `port`, or at a free one; it answers by then."""
+        port = port or free_port()
         where = {"SIGNOFF_PORT": str(port), "SIGNOFF_PUBLIC_URL": f"http://{LOOPBACK}:{port}"}
         return Gateway(await self._start("gateway", self.environment("gateway", **where)), port)
 
@@ -139,13 +147,16 @@ class Stack:
             process = await asyncio.create_subprocess_exec(
                 *_signoff((kind, "--json")), env=environment, stdin=DEVNULL, stdout=PIPE, stderr=log, cwd=self.folder
             )
-        self.processes.append(process)
+        self.processes = [each for each in self.processes if each.returncode is None] + [process]
         if process.stdout is None:
             raise RuntimeError("its output is a pipe")
         # With `--json` it says where it is once it is ready; the log is on the other stream.
-        async with asyncio.timeout(_READY_SECONDS):
-            ready = await process.stdout.readline()
+        ready = b""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_READY_SECONDS):
+                ready = await process.stdout.readline()
         if not ready.startswith(b"{"):
+            await kill(process)
             raise StackFailed(f"the {kind} did not start: {(self.folder / f'{kind}.log').read_text()[-600:]}")
         return process
 
