@@ -49,6 +49,8 @@ from signoff.texts.catalogue import ENGLISH, text
 from signoff.texts.endings import receipt_words
 from signoff.texts.formatter import formatter_for
 
+REACTION: Final = "reaction"
+"""The value of `InboundAction.unclear` for an emoji below a message."""
 CHOICES: Final = 10
 """Requests that are listed when it is asked which one was meant."""
 LATE: Final = timedelta(days=1)
@@ -130,6 +132,9 @@ class AnswerHandler:
         if answer.effects and not {asked.request.code for asked in about.asked} <= answer.effects:
             # What was repeated is another request's.
             about = replace(about, certain=False)
+        if action.unclear == REACTION and not any(asked.request.state == "pending" for asked in about.asked):
+            # People react to what is over, too, and need no reply.
+            return Outcome({"what": "reaction", "person": person.id})
         if answer.verdict is None or not about.certain:
             return await self._question(channel, action, person, answer, about)
         asked = about.asked[0]

@@ -34,7 +34,7 @@ _STATES: Final[Mapping[str, Literal["sent", "delivered", "read", "failed"]]] = {
 }
 _TYPES: Final = frozenset(("", "text", "button", "interactive"))
 """Of messages whose words are somebody's answer."""
-_WORDLESS: Final = frozenset(("audio", "contacts", "document", "image", "location", "sticker", "video"))
+_REACTION: Final = "reaction"
 _CODE_CHARS: Final = 80
 
 
@@ -86,13 +86,12 @@ def _message(form: Mapping[str, str], key: str, sender: str, via: Via) -> Inboun
     identity = form.get("From", "")
     if not sender.startswith("MG") and form.get("To", "") != PREFIX[via] + sender:
         return None
-    button = "ButtonPayload" in form or "ButtonText" in form
     kind, opted = form.get("MessageType", ""), form.get("OptOutType", "")
     found = read_button(form.get("ButtonPayload", ""))
-    unknown = button and found is None
-    if unknown or kind not in _TYPES | _WORDLESS or opted in ("STOP", "HELP") or not is_address(identity, via):
+    foreign = found is None and ("ButtonPayload" in form or "ButtonText" in form)
+    if opted in ("STOP", "HELP") or not is_address(identity, via):
         # To STOP and HELP Twilio has answered already. Who wrote by another way than ours is not known by it.
-        code = one_line(f"{'button' if unknown else kind or 'message'} {opted}".strip(), _CODE_CHARS).text
+        code = one_line(f"{kind or 'message'} {opted}".strip(), _CODE_CHARS).text
         return DeliveryStatus(key=key, vendor_id=key, state="unknown", code=code)
     verdict, token = found or (None, "")
     about = form.get("OriginalRepliedMessageSid", "")
@@ -102,7 +101,8 @@ def _message(form: Mapping[str, str], key: str, sender: str, via: Via) -> Inboun
         token=token,
         vendor_ids=(about,) if about else (),
         verdict=verdict,
-        text=form.get("Body", "") if found is None and _says(form, kind, opted) else "",
+        text=form.get("Body", "") if found is None and not foreign and _says(form, kind, opted) else "",
+        unclear=_REACTION if kind == _REACTION else "",
         where={"to": identity},
     )
 

@@ -17,8 +17,12 @@ from signoff.channels.whatsapp.window import ServiceWindow
 from signoff.contracts.decision import Verdict
 from signoff.formats.visible_text import one_line
 
-_WORDLESS: Final = frozenset(("audio", "contacts", "document", "image", "location", "sticker", "video"))
-"""What people send that says nothing we could read: they are told so."""
+_WORDLESS: Final = frozenset(
+    ("audio", "contacts", "document", "image", "location", "order", "sticker", "unsupported", "video")
+)
+"""The types of messages in which nothing can be read: their author is asked back."""
+_GROUP: Final = "group"
+_REACTION: Final = "reaction"
 _STATES: Final[Mapping[str, Literal["sent", "delivered", "read", "failed"]]] = {
     "sent": "sent",
     "delivered": "delivered",
@@ -78,16 +82,21 @@ def _message(
     # Whatever they sent opens the window, also what says nothing to us.
     for name in filter(None, sender):
         window.note_message(name, float(_number(message, "timestamp")))
-    # What is written in a group is said to others, and not to us alone.
-    content = None if "group_id" in message else _parse_content(message, kind)
+    content = _parse_content(message, kind)
     if content is None:
         return DeliveryStatus(key=key, vendor_id=key, state="unknown", code=_unknown_code(message, kind))
     verdict, token, text = content
     context = _map(message, "context")
     about = _text(context, "id")
+    unclear, where = "", {"to": phone or scoped, "message": key}
     if context.get("forwarded") or context.get("frequently_forwarded"):
         # Somebody else's words or button, passed on, are nobody's answer.
         verdict, token, text = None, "", ""
+    if kind == _REACTION:
+        unclear, about = _REACTION, _text(_map(message, _REACTION), "message_id")
+    if "group_id" in message:
+        # In a group the words are said to others too. The reply goes to their author alone.
+        verdict, token, unclear, where = None, "", _GROUP, {"to": phone or scoped}
     return InboundAction(
         key=key,
         identity=identity,
@@ -95,8 +104,9 @@ def _message(
         vendor_ids=(about,) if about else (),
         verdict=verdict,
         text=text,
+        unclear=unclear,
         said_at=time_from_seconds(message.get("timestamp")),
-        where={"to": phone or scoped, "message": key},
+        where=where,
     )
 
 
@@ -106,14 +116,19 @@ def _parse_content(message: Mapping[str, Any], kind: str) -> tuple[Verdict | Non
         return None, "", _text(_map(message, "text"), "body")
     if kind in _WORDLESS:
         return None, "", ""
+    if kind == _REACTION:
+        emoji = _text(_map(message, _REACTION), "emoji")
+        # Without one, a reaction was taken away.
+        return (None, "", emoji) if emoji else None
     payload = ""
     if kind == "interactive":
         payload = _text(_map(_map(message, "interactive"), "button_reply"), "id")
     elif kind == "button":
         payload = _text(_map(message, "button"), "payload")
-    # Reactions and edited messages come to nothing here: a thumb below a card is no decision.
-    found = read_button(payload)
-    return None if found is None else (*found, "")
+    else:
+        return None
+    # A button or a form of another program says nothing to us.
+    return (*(read_button(payload) or (None, "")), "")
 
 
 def _unknown_code(message: Mapping[str, Any], kind: str) -> str:

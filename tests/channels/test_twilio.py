@@ -208,6 +208,18 @@ class TestWhatsApp(ChannelSuite):
         assert rig.text_read_by(rig.bo).count(text("reply.not_understood", "en")) == 4
 
     @play_scenario
+    async def test_reaction_and_message_of_an_unknown_type_are_asked_back(self, rig: ChannelRig) -> None:
+        await rig.ask()
+        sid = fake(rig).bubble(rig.card(rig.bo)).sid
+        await rig.receive(
+            fake(rig).message(rig.bo, Body="👍", MessageType="reaction", OriginalRepliedMessageSid=sid),
+            fake(rig).message(rig.bo, Body="Approve", MessageType="poll"),
+            fake(rig).message(rig.bo, Body="Approve", ButtonText="Approve", ButtonPayload="of another program"),
+        )
+        assert rig.decisions.answers == []
+        assert rig.text_read_by(rig.bo).count(text("reply.not_understood", "en")) == 3
+
+    @play_scenario
     async def test_who_writes_by_sms_is_nobody_here(self, rig: ChannelRig) -> None:
         """The sender of an SMS is easily made up; that of WhatsApp is not."""
         request = await rig.ask()

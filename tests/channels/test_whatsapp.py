@@ -22,6 +22,7 @@ from signoff.channels.whatsapp.payloads import read_payload
 from signoff.channels.whatsapp.templates import check_templates, template_language
 from signoff.channels.whatsapp.whatsapp import WhatsApp
 from signoff.channels.whatsapp.window import ServiceWindow
+from signoff.contracts.ids import show_code
 from signoff.testing.channels import ChannelSuite, play_scenario
 from signoff.testing.fake_whatsapp import (
     APP_SECRET,
@@ -177,11 +178,47 @@ class TestWhatsApp(ChannelSuite):
         assert rig.text_read_by(rig.bo).count(text("reply.not_understood", "en")) == 3
 
     @play_scenario
-    async def test_a_yes_in_a_group_is_no_answer(self, rig: ChannelRig) -> None:
-        """What is written there is not written to us."""
+    async def test_a_yes_in_a_group_is_asked_back(self, rig: ChannelRig) -> None:
+        """What is written there is said to others, too."""
         await rig.ask()
         await rig.receive(fake(rig).message(rig.bo, "text", text={"body": "approve"}, group_id="g"))
         assert rig.decisions.answers == []
+        assert text("reply.not_understood", "en") in rig.text_read_by(rig.bo)
+
+    @play_scenario
+    async def test_reaction_to_an_open_card_is_asked_back(self, rig: ChannelRig) -> None:
+        first, second = await rig.ask(1), await rig.ask(2)
+        name = fake(rig).bubble(rig.card(rig.bo, show_code(first.code))).name
+        await rig.receive(fake(rig).message(rig.bo, "reaction", reaction={"message_id": name, "emoji": "👍"}))
+        assert rig.decisions.answers == []
+        found = fake(rig).reads(rig.bo)[-1]
+        assert text("reply.not_understood", "en") in found
+        assert show_code(second.code) not in found
+
+    @play_scenario
+    async def test_reaction_that_needs_no_answer_gets_none(self, rig: ChannelRig) -> None:
+        """One that was taken away, and one below a card that is over."""
+        request = await rig.ask()
+        name = fake(rig).bubble(rig.card(rig.bo)).name
+        before = len(fake(rig).reads(rig.bo))
+        await rig.receive(fake(rig).message(rig.bo, "reaction", reaction={"message_id": name}))
+        assert len(fake(rig).reads(rig.bo)) == before
+        await rig.decide_elsewhere(request)
+        before = len(fake(rig).reads(rig.bo))
+        await rig.receive(fake(rig).message(rig.bo, "reaction", reaction={"message_id": name, "emoji": "👍"}))
+        assert len(fake(rig).reads(rig.bo)) == before
+
+    @play_scenario
+    async def test_message_that_the_api_cannot_carry_is_asked_back(self, rig: ChannelRig) -> None:
+        await rig.ask()
+        kinds = {
+            "unsupported": {"errors": [{"code": 131051, "title": "Unsupported"}]},
+            "button": {"button": {"payload": "Approve", "text": "Approve"}},
+            "interactive": {"interactive": {"type": "nfm_reply", "nfm_reply": {"name": "flow"}}},
+        }
+        await rig.receive(*(fake(rig).message(rig.bo, kind, **content) for kind, content in kinds.items()))
+        assert rig.decisions.answers == []
+        assert rig.text_read_by(rig.bo).count(text("reply.not_understood", "en")) == len(kinds)
 
     @play_scenario
     async def test_the_check_names_the_number_and_the_address(self, rig: ChannelRig) -> None:
