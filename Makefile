@@ -13,7 +13,7 @@ CERBOS := tests/cerbos/node_modules/.package-lock.json
 MCP := tests/mcp_packages/node_modules/.package-lock.json
 VERCEL := tests/vercel_packages/node_modules/.package-lock.json
 
-.PHONY: dev demo demo-channels demo-external test test-all ready-all lint bench kills mutants release lock clean
+.PHONY: dev demo demo-channels demo-external test test-all ready-all lint bench kills histories mutants release lock clean
 
 dev: $(READY)
 	@.venv/bin/signoff dev --manifest examples/travel_desk/signoff.yaml
@@ -55,6 +55,10 @@ bench: $(TESTS)
 # Kills worker, gateway and Temporal server under load at moments that SEED determines, then checks the journals of the run.
 kills: $(TESTS)
 	@$(PY) -m bench.kills --minutes $(or $(MINUTES),12) $(if $(SEED),--seed $(SEED)) $(if $(STORE),--store $(STORE))
+
+# Records what later versions have to replay: all scenarios, or those of SCENARIOS.
+histories: $(TESTS)
+	@PYTHONPATH=tests $(PY) tests/histories/record.py $(SCENARIOS)
 
 mutants: $(TESTS)
 	$(LOCKED) -r locks/build.txt -r locks/dev.txt -r locks/test.txt -r locks/mutants.txt

@@ -2,7 +2,7 @@
 
 Run by hand when a new engine number or a new scenario needs it, and until the first release whenever a shape changes:
 
-    PYTHONPATH=tests .venv/bin/python tests/histories/record.py [SCENARIO ...]
+    make histories [SCENARIOS="SCENARIO ..."]
 
 From the first release on a recorded file is never changed: turns that were started years ago look like it.
 """
@@ -12,13 +12,17 @@ import json
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from histories.call_scenarios import CALL_SCENARIOS
+from histories.kind_scenarios import KIND_SCENARIOS, history_of
 from session_rig import Talk, react, talk
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowHistory
+from temporalio.service import RPCError
 from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, withdrawn, yes
 
 from signoff.contracts import names
@@ -48,7 +52,8 @@ FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
 UNKEPT = ("stackTrace", "binaryChecksum")
 """Fields that name places on the recording machine and that no replay reads."""
 
-Scenario = Callable[[Client, Store], Awaitable[TurnKey | SessionKey]]
+Scenario = Callable[[Client, Store], Awaitable[TurnKey | SessionKey | WorkflowHistory]]
+"""Returns the history itself where that has to be read before its worker ends."""
 
 
 async def _turn(
@@ -445,7 +450,7 @@ SCENARIOS: dict[str, Scenario] = {
         session, turn_in_session, returned_directly, in_line, aborted, stood_in,
         overridden, updated, notified, went_on,
     )
-}  # fmt: skip
+} | CALL_SCENARIOS | KIND_SCENARIOS  # fmt: skip
 
 
 def scrubbed(value: Any) -> Any:
@@ -464,10 +469,20 @@ async def record(chosen: list[str]) -> None:
             client = await Client.connect(server.options.address, identity="recorder", data_converter=DATA_CONVERTER)
             for name in chosen:
                 async with open_store(f"sqlite:///{folder}/{name}.db") as store:
-                    key = await SCENARIOS[name](client, store)
-                history = await client.get_workflow_handle(key.workflow_id).fetch_history()
+                    found = await SCENARIOS[name](client, store)
+                known = isinstance(found, WorkflowHistory)
+                history = found if known else await history_of(client, found.workflow_id)
                 text = json.dumps(scrubbed(history.to_json_dict()), indent=1, sort_keys=True)
                 (FOLDER / f"{name}.json").write_text(text + "\n")
+                await _close_all(client)
+                print(f"recorded {name}: {len(history.events)} events", flush=True)
+
+
+async def _close_all(client: Client) -> None:
+    """End the workflows of a scenario: the next one's worker has another store and cannot run them."""
+    async for each in client.list_workflows("ExecutionStatus = 'Running'"):
+        with suppress(RPCError):
+            await client.get_workflow_handle(each.id).terminate()
 
 
 if __name__ == "__main__":

@@ -5,12 +5,15 @@ import json
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+import temporalio.workflow
 from broken_turn import Hesitant
+from histories.record import SCENARIOS
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
@@ -18,6 +21,7 @@ from turn_fixtures import catalog_of
 
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts import names
+from signoff.contracts.turn import LiveState
 from signoff.people.directory import development_directory
 from signoff.store.store import Store
 from signoff.temporal.converter import DATA_CONVERTER
@@ -25,11 +29,15 @@ from signoff.worker import PASSED_THROUGH, SignoffPlugin
 
 FOLDER = Path(__file__).parent.parent / "histories"
 RECORDED = sorted(FOLDER.glob("*/*.json"))
-SCENARIOS = {
-    "waiting", "approved_by_update", "approved_by_signal", "denied", "timed_out", "cancelled", "auto", "asked_again",
-    "lapsed", "in_doubt", "parallel", "happened", "ran_again", "edited", "escalated", "repeated", "session",
-    "turn_in_session", "returned_directly", "in_line", "aborted", "stood_in", "overridden", "updated", "notified",
-}  # fmt: skip
+CLOSED = {
+    "EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED": "complete",
+    "EVENT_TYPE_WORKFLOW_EXECUTION_FAILED": "failed",
+    "EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED": "cancelled",
+    "EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW": "continued",
+}
+"""The ends of workflows."""
+CALLS = {"proposed", "permitted", "used", "reported", "unreported", "withdrawn", "lapsed"}
+"""How far an external call may have come."""
 _PLACE = re.compile("/(?:home|root|Users|work)/|site-packages")
 HEAVY = ("jsonschema", "yaml", "celpy", "cel_expr_python", "sqlalchemy", "httpx2", "fastapi", "pydantic_ai")
 
@@ -41,13 +49,47 @@ def _history(path: Path) -> WorkflowHistory:
     )
 
 
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")
-async def test_a_recorded_turn_replays(path: Path, store: Store) -> None:
-    """What a turn did once it does again, as the workers run it."""
+def _plugin(store: Store) -> SignoffPlugin:
     deps = WorkerDeps(
         catalog=catalog_of([]), store=store, people=development_directory(), drivers={}, mark_key=b"replay" * 8
     )
-    replayer = Replayer(workflows=[], plugins=[SignoffPlugin(deps)])
+    return SignoffPlugin(deps)
+
+
+def _store_id(path: Path) -> str:
+    """The id of the store with which the gateway began a turn; "" where it names none."""
+    given = _started(json.loads(path.read_text())["events"]).get("input")
+    asker = next(map(_decoded, _fields(given, "data")), {}).get("principal") or {}
+    return str(asker.get("store_id", ""))
+
+
+def _started(events: list[dict[str, Any]]) -> dict[str, Any]:
+    started: dict[str, Any] = events[0]["workflowExecutionStartedEventAttributes"]
+    return started
+
+
+def _state(events: list[dict[str, Any]]) -> str:
+    """The state of a recorded workflow: how it closed, or what it says of itself while it is open."""
+    last = events[-1]
+    results = list(_fields(last.get("workflowExecutionCompletedEventAttributes", {}), "data"))
+    if results and isinstance(_decoded(results[0]), dict):
+        return str(_decoded(results[0])["state"])
+    if last["eventType"] in CLOSED:
+        return CLOSED[last["eventType"]]
+    upserts = [each.get("upsertWorkflowSearchAttributesEventAttributes", {}) for each in events]
+    shown = [each for upsert in upserts for each in _fields(upsert, names.SA_STATE)]
+    return "suspended" if shown and _decoded(shown[-1].get("data")) == "suspended" else "running"
+
+
+def _decoded(data: str | None) -> Any:
+    return json.loads(base64.b64decode(data)) if data else None
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+async def test_a_recorded_turn_replays(path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a turn did once it does again, as the workers of its own store run it."""
+    monkeypatch.setattr(store, "id", _store_id(path) or store.id)
+    replayer = Replayer(workflows=[], plugins=[_plugin(store)])
     result = await replayer.replay_workflow(_history(path), raise_on_replay_failure=False)
     assert result.replay_failure is None
 
@@ -56,7 +98,25 @@ def test_every_engine_number_has_every_scenario_recorded() -> None:
     """Nobody raises the engine number without recording what it does."""
     recorded = {(path.parent.name, path.stem) for path in RECORDED}
     for engine in range(1, names.ENGINE + 1):
-        assert {name for folder, name in recorded if folder == str(engine)} >= SCENARIOS
+        assert {name for folder, name in recorded if folder == str(engine)} >= {*SCENARIOS}
+
+
+def test_every_workflow_is_recorded_in_each_of_its_states(store: Store) -> None:
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for path in RECORDED:
+        events = json.loads(path.read_text())["events"]
+        found[_started(events)["workflowType"]["name"]].add(_state(events))
+    run_by_workers = {temporalio.workflow._Definition.must_from_class(each).name for each in _plugin(store).workflows}
+    assert found.keys() == run_by_workers
+    assert found[names.ACTOR_TURN] == {*get_args(LiveState)}
+    assert found[names.SESSION] == {"running", "continued", "cancelled"}
+    assert found[names.HANDLER_RUN] == {"running", "complete", "failed"}
+
+
+def test_external_calls_and_tasks_of_servers_are_recorded_in_each_of_their_states() -> None:
+    recorded = {path.stem for path in RECORDED}
+    assert {f"call_{state}" for state in CALLS} <= recorded
+    assert {f"task_{state}" for state in ("running", "complete", "failed", "cancelled", "lost")} <= recorded
 
 
 @pytest.mark.parametrize("name", ["waiting", "auto"])
