@@ -10,10 +10,12 @@ from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals import audit_events
 from signoff.approvals.audit_buffer import whole_facts
 from signoff.audit.log import TURNS_KEYS, AuditLog, entry_writer
+from signoff.audit.record import bound_text
 from signoff.contracts import names
 from signoff.contracts.activity_messages import RecordTask
-from signoff.contracts.audit import AuditEntry, EventEntry
-from signoff.contracts.call import CallOutcome, Permit
+from signoff.contracts.approval import Question
+from signoff.contracts.audit import BY, BY_TURN, CLAIMED_SUBJECT, AuditEntry, EventEntry
+from signoff.contracts.call import CallContext, CallOutcome, Permit
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id, parse_workflow_id
@@ -96,11 +98,31 @@ def _own(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
 
 
 def mark_claims(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
-    """Marks entries as a turn's word, under keys that nothing else has."""
+    """Marks entries as a turn's word, under keys that nothing else has. Their subjects are claims too."""
     return [
-        entry.model_copy(update={"key": f"{TURNS_KEYS}{entry.key}", "data": {**entry.data, "by": "turn"}})
-        for entry in seen
+        entry.model_copy(update={"key": f"{TURNS_KEYS}{entry.key}", "data": {**entry.data, BY: BY_TURN}})
+        for entry in map(_claim_subject, seen)
     ]
+
+
+def attribute(deps: WorkerDeps, ctx: CallContext, seen: Sequence[AuditEntry]) -> list[AuditEntry]:
+    """Return an activity's entries about a turn; their subject is a claim unless the gateway signed the requester."""
+    vouched = ctx.user.key_id and deps.verifier.check_principal(ctx)
+    return list(seen if vouched else map(_claim_subject, seen))
+
+
+def attribute_question(deps: WorkerDeps, question: Question, entry: AuditEntry) -> AuditEntry:
+    """Return the entry of a question; the requester is a claim unless the gateway signed for them."""
+    # The author of an edit is known by the stored answer.
+    known = entry.data.get("edited_by") or (question.requester.key_id and deps.verifier.check_asker(question))
+    return entry if known else _claim_subject(entry)
+
+
+def _claim_subject(entry: AuditEntry) -> AuditEntry:
+    if not entry.subject:
+        return entry
+    claim = {CLAIMED_SUBJECT: bound_text(entry.subject)}
+    return entry.model_copy(update={"subject": "", "data": {**entry.data, **claim}})
 
 
 def _is_own(approval: object) -> bool:
@@ -168,7 +190,8 @@ class Journal:
 
     async def record_refusal(self, permit: Permit, why: str, *, vouched: bool = True) -> None:
         """Records that a turn wanted to run the tool without the right to; unvouched, all of that is its word."""
-        seen = [audit_events.refused_run_entry(permit, self._tool.name, why, self._deps.clock())]
+        entry = audit_events.refused_run_entry(permit, self._tool.name, why, self._deps.clock())
+        seen = attribute(self._deps, permit.ctx, [entry])
         await self._keep(seen if vouched else mark_claims(seen))
 
     async def start_entries(
@@ -191,10 +214,11 @@ class Journal:
             given = await self._arguments(mask_arguments(self._tool, args), place)
             begins = EventEntry(**dict(begins), event_facts=given)
         if permit.kind == "approved":
-            return [begins]
+            return attribute(self._deps, permit.ctx, [begins])
         engines = found.verdict.evaluators if found.verdict is not None else ""
         definition = definition_hash(self._tool)
-        return [audit_events.allowed_entry(permit, self._tool.name, definition, engines, begins.at), begins]
+        allowed = audit_events.allowed_entry(permit, self._tool.name, definition, engines, begins.at)
+        return attribute(self._deps, permit.ctx, [allowed, begins])
 
     async def end(
         self, permit: Permit, outcome: CallOutcome, ticket: str, ran: CallContent | None = None
@@ -213,7 +237,8 @@ class Journal:
             }
         )
         attempt = "" if ticket or ran is None else _attempt()
-        return [audit_events.finished_entry(permit, outcome, ticket, self._deps.clock(), facts, attempt)]
+        entry = audit_events.finished_entry(permit, outcome, ticket, self._deps.clock(), facts, attempt)
+        return attribute(self._deps, permit.ctx, [entry])
 
     async def _arguments_facts(self, ran: CallContent, place: SessionKey) -> dict[str, Any]:
         own: dict[str, Any] = {}

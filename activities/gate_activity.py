@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from temporalio import activity
 
 from signoff.activities.approval_reader import ApprovalReader
-from signoff.activities.call_journal import write
+from signoff.activities.call_journal import attribute, write
 from signoff.activities.grant_use import GrantUse, frozen_decision
 from signoff.activities.hooks.tool_hooks import apply_hooks, past_call_facts, unavailable_tools
 from signoff.activities.permit_check import ask_if_doubted, is_expired
@@ -112,7 +112,8 @@ class GateActivity:
             gate_decisions.append(gate_decision.model_copy(update={"action": action}))
         traced = [] if forged or not self._deps.traces(task.ctx) else self._trace(task)
         # A local activity runs again when its workflow task is lost; entries with the same keys add nothing then.
-        await write(self._deps, [*traced, *_settled_entries(task, gate_decisions, self._deps.clock())])
+        seen = [*traced, *_settled_entries(task, gate_decisions, self._deps.clock())]
+        await write(self._deps, attribute(self._deps, task.ctx, seen))
         return GateReply(gate_decisions=tuple(gate_decisions), tally=tally)
 
     def _trace(self, task: GateTask) -> list[AuditEntry]:

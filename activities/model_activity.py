@@ -12,7 +12,7 @@ from typing import Any, Final
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from signoff.activities.call_journal import hand_over, make_hand_over
+from signoff.activities.call_journal import attribute, hand_over, make_hand_over
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.heartbeat import send_heartbeats
 from signoff.activities.hooks.tool_hooks import withheld_tools
@@ -109,7 +109,11 @@ class ModelActivity:
             return reply
         body = reply.model_dump_json().encode()
         at = self._deps.clock()
-        proposed = entry_writer([proposed_entry(task.ctx, part.call, part.tool, at) for part in reply.calls])
+        proposed = entry_writer(
+            attribute(
+                self._deps, task.ctx, [proposed_entry(task.ctx, part.call, part.tool, at) for part in reply.calls]
+            )
+        )
         kept = await self._completions.keep(run, task.completion, body, _place(task), provider, proposed)
         # An attempt that was taken for lost may have answered first: one of them is what the turn hears.
         return _keep_reply(kept)
@@ -133,9 +137,8 @@ class ModelActivity:
             await hand_over(self._deps, _read_entries(task))
             return reply
         # In the transaction that keeps the call: of an attempt that comes after the first all of it is written.
-        proposed = make_hand_over(
-            _read_entries(task), [proposed_entry(task.ctx, part.call, part.tool, self._deps.clock())]
-        )
+        entry = proposed_entry(task.ctx, part.call, part.tool, self._deps.clock())
+        proposed = make_hand_over(_read_entries(task), attribute(self._deps, task.ctx, [entry]))
         body = reply.model_dump_json().encode()
         return _keep_reply(await self._completions.keep(run, task.completion, body, _place(task), None, proposed))
 

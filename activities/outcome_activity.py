@@ -5,7 +5,7 @@ store what an external agent has reported of one.
 from temporalio import activity
 
 from signoff.activities.approval_reader import ApprovalReader, doubts_of
-from signoff.activities.call_journal import hand_over, mark_claims, write
+from signoff.activities.call_journal import attribute, hand_over, mark_claims, write
 from signoff.activities.capability_backends import grant_capabilities
 from signoff.activities.gate_activity import is_of
 from signoff.activities.handler_runner import tool_context_of
@@ -79,7 +79,8 @@ class OutcomeActivity:
         # Not its arguments: nothing here has bound them to the permit.
         facts = {} if tool is None else execution_facts(tool, task.permit)
         key = ticket_key(task.permit.digest, task.ticket)
-        return finished_entry(task.permit, outcome, key, self._deps.clock(), facts)
+        entry = finished_entry(task.permit, outcome, key, self._deps.clock(), facts)
+        return attribute(self._deps, task.permit.ctx, [entry])[0]
 
     async def _is_known(self, task: OutcomeTask, workflow: str) -> bool:
         """Returns whether the store bears out that the call was begun, and the gateway in whose name."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+from signoff.activities.call_journal import attribute_question
 from signoff.activities.identify_activity import evidence_of
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals import audit_events, binding
@@ -102,7 +103,8 @@ class QuestionWriter:
 
         def also(asked: Question) -> Also:
             new[:] = [make_request(asked)]
-            return entry_writer([audit_events.question_entry(new[0], asked.opened_at or self._deps.clock())])
+            entry = audit_events.question_entry(new[0], asked.opened_at or self._deps.clock())
+            return entry_writer([attribute_question(self._deps, asked, entry)])
 
         body = canonical_json(declaration)
         # What may have happened is always asked: that something was begun is for the store to say, and not for a turn.

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
 from signoff.contracts.frozen_model import FrozenModel
+from signoff.texts.catalogue import ENGLISH
+from signoff.texts.record_entries import claimant_words
 
 
 class PastCall(FrozenModel):
@@ -53,7 +55,9 @@ def _take(found: dict[tuple[str, str], PastCall], record: Record) -> None:
         asked = found.get(place)
         # Another digest is an ending of an older revision, and says nothing of what was asked last.
         if asked is not None and facts.get("digest") == asked.digest:
-            found[place] = asked.model_copy(update={"became": str(facts.get("state", "")), "by": record.subject})
+            found[place] = asked.model_copy(
+                update={"became": str(facts.get("state", "")), "by": record.subject or claimant_words(facts, ENGLISH)}
+            )
         return
     found[place] = PastCall(
         stream=record.stream,

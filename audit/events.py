@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from signoff.approvals.audit_events import admin_stream
 from signoff.audit.record import TOO_LONG, Record
-from signoff.contracts.audit import DISPATCH, CloudEvent
+from signoff.contracts.audit import BY, BY_TURN, CLAIMED_SUBJECT, DISPATCH, CloudEvent
 from signoff.contracts.ids import TurnKey, parse_workflow_id
 
 SCHEMA_VERSION: Final = 1
@@ -201,7 +201,7 @@ def event_from_record(record: Record, more: Mapping[str, Any] | None = None) -> 
         type=kind,
         subject=subject,
         time=record.at,
-        data=_data(kind, {**facts, **(more or {})}, record.subject),
+        data=_data(kind, {**facts, **(more or {})}, record.subject or _claimed_person(facts)),
         tenant=tenant,
         actor=_actor(kind, facts),
         private=bool(facts.get("private")) or facts.get("scope") == _PRIVATE_SCOPE,
@@ -289,7 +289,12 @@ def _ending(facts: Mapping[str, Any]) -> str:
 
 
 def _is_claimed(facts: Mapping[str, Any]) -> bool:
-    return facts.get("by") == "turn"
+    return facts.get(BY) == BY_TURN
+
+
+def _claimed_person(facts: Mapping[str, Any]) -> str:
+    # Such an event says that it is claimed. An event that an activity saw names no person that is only claimed.
+    return str(facts.get(CLAIMED_SUBJECT, "")) if _is_claimed(facts) else ""
 
 
 def _grant(facts: Mapping[str, Any]) -> str:

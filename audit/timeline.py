@@ -8,7 +8,7 @@ from signoff.audit.record import Record
 from signoff.contracts.errors import Refused
 from signoff.formats.visible_text import whole_line
 from signoff.texts.catalogue import ENGLISH
-from signoff.texts.record_entries import entry_words
+from signoff.texts.record_entries import claim_words, claimant_words, entry_words
 
 
 class TimelineEntry(NamedTuple):
@@ -31,7 +31,7 @@ def timeline(records: Sequence[Record], language: str = ENGLISH) -> list[Timelin
     return [
         TimelineEntry(
             whole_line(record.at[:19].replace("T", " ")),
-            whole_line(record.subject),
+            whole_line(record.subject or _claimed(record, language)),
             whole_line(_words(record, language)),
         )
         for record in _without_repeats(records)
@@ -41,14 +41,27 @@ def timeline(records: Sequence[Record], language: str = ENGLISH) -> list[Timelin
 def _without_repeats(records: Sequence[Record]) -> list[Record]:
     """Leaves out a turn's word for what somebody else saw as well."""
     seen = {record.key for record in records}
-    return [
-        record
-        for record in records
-        if not (record.key.startswith(TURNS_KEYS) and record.key.removeprefix(TURNS_KEYS) in seen)
-    ]
+    return [record for record in records if not (is_claim(record) and record.key.removeprefix(TURNS_KEYS) in seen)]
+
+
+def _claimed(record: Record, language: str) -> str:
+    try:
+        return claimant_words(record.facts, language)
+    except Exception:
+        return ""
+
+
+def is_claim(record: Record) -> bool:
+    """Return whether only its turn reports a record, which proves nothing of its facts."""
+    return record.key.startswith(TURNS_KEYS)
 
 
 def _words(record: Record, language: str) -> str:
+    words = _stated(record, language)
+    return claim_words(words, language) if is_claim(record) else words
+
+
+def _stated(record: Record, language: str) -> str:
     try:
         return entry_words(record.kind, record.facts, language)
     except Refused as error:

@@ -13,6 +13,14 @@ AuditKind = Literal[
 ]  # fmt: skip
 
 
+BY: Final = "by"
+"""The fact that names the only reporter of an entry."""
+BY_TURN: Final = "turn"
+"""The value of `BY` in an entry that only its turn reports."""
+CLAIMED_SUBJECT: Final = "claimed_subject"
+"""The fact that holds a subject whom the gateway did not vouch for. The entry itself then has no subject."""
+
+
 class AuditEntry(FrozenModel):
     """Something that happened, as whoever reports it writes it."""
 

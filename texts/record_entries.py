@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from signoff.contracts.audit import CLAIMED_SUBJECT
 from signoff.contracts.call import RuleReference
 from signoff.texts.catalogue import ENGLISH, has_text, text
 from signoff.texts.remarks import remark_words
@@ -19,6 +20,17 @@ def entry_words(kind: str, facts: Mapping[str, Any], language: str) -> str:
     words = write(_Facts(facts, language)) if write is not None else kind
     reason = facts.get("reason")
     return f"{words}: {reason}" if reason else words
+
+
+def claim_words(words: str, language: str) -> str:
+    """Write the words of an entry that only its turn reports, as a claim."""
+    return text("entry.claimed", language, words=words)
+
+
+def claimant_words(facts: Mapping[str, Any], language: str) -> str:
+    """Write the subject that an entry only claims, as a claim; "" where it claims none."""
+    claimed = str(facts.get(CLAIMED_SUBJECT, ""))
+    return text("entry.claimed_subject", language, who=claimed) if claimed else ""
 
 
 class _Facts:

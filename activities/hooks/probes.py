@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from temporalio import activity
 
-from signoff.activities.call_journal import CallContent, Journal
+from signoff.activities.call_journal import CallContent, Journal, attribute
 from signoff.activities.capability_backends import handed_out_secrets
 from signoff.activities.hooks.hook_caller import NoAnswer, ask
 from signoff.activities.results.result_processor import ResultProcessor
@@ -25,6 +25,7 @@ class ProbeRunner:
     """Runs the probe of one tool."""
 
     def __init__(self, deps: WorkerDeps, tool: Tool, results: ResultProcessor, seconds: float | None = None) -> None:
+        self._deps = deps
         self._store = deps.store
         self._secrets = deps.secrets
         self._clock = deps.clock
@@ -43,6 +44,7 @@ class ProbeRunner:
         answer = await self._answer(args, context)
         key = context.idempotency_key
         entry = audit_events.probe_entry(permit, self._tool.name, key, _word(answer), self._clock())
+        [entry] = attribute(self._deps, permit.ctx, [entry])
         if isinstance(answer, Happened):
             budget = context.result_budget_chars
             secrets = handed_out_secrets(context.capabilities, self._secrets)

@@ -23,6 +23,7 @@ from signoff.audit.export import Export, export_lines, iterate, read_export, wri
 from signoff.audit.log import AuditLog
 from signoff.audit.retention import RetiredStream, retire
 from signoff.audit.stream_report import ReportLine, StreamReport, find_stream, report_stream
+from signoff.audit.timeline import is_claim
 from signoff.audit.verifier import VerificationReport, verify, verify_stream, with_heads
 from signoff.cli.local.installation import account, reach_server
 from signoff.cli.terminal.options import Address, AsJson, Before, Url, past_moment
@@ -136,7 +137,10 @@ def show(
                 # The slash of a stream such as `admin/main` stays one: the route takes the rest of the path.
                 report = await client.get(StreamReport, f"/v1/audit/{quote(turn.strip())}")
         finding = report.finding
-        verdict = finding.message if finding else f"verified: {len(report.records)} records, none changed or missing"
+        claims = sum(map(is_claim, report.records))
+        sound = f"unchanged: {len(report.records)} records, none changed or missing"
+        sound += f"; {claims} of them only reported by the turn and not verified" if claims else ""
+        verdict = finding.message if finding else sound
         out.show(report, report.stream, _table(report.timeline), verdict)
         return 1 if finding else 0
 

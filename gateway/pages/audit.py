@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from signoff.audit.record import Record
 from signoff.audit.stream_report import ReportFinding
-from signoff.audit.timeline import TimelineEntry, timeline
+from signoff.audit.timeline import TimelineEntry, is_claim, timeline
 from signoff.contracts.ids import parse_workflow_id
 from signoff.formats.visible_text import whole_line
 from signoff.gateway.auth.dependencies import PAGE_READ
@@ -53,6 +53,7 @@ async def show_record(name: str, site: CurrentSite, visitor: CurrentVisitor) -> 
         turn=turn_name(turn) if turn is not None else "",
         stream=report.stream,
         broken=finding_words(report.finding, visitor.formatter.language) if report.finding is not None else "",
+        claims=any(map(is_claim, report.records)),
         rows=[
             _row(site, line, record, visitor, broken=record.seq == broken)
             for line, record in zip(timeline(report.records, visitor.formatter.language), report.records, strict=True)

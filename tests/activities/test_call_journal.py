@@ -100,7 +100,7 @@ async def test_an_automatic_call_is_recorded_from_its_rule_to_its_outcome(store:
     assert auto.facts["engines"] == deps.catalog.policy("pay").evaluators
     assert (began.facts["ticket"], began.facts["digest"]) == (permit.digest, permit.digest)
     assert (ended.facts["code"], ended.facts["value"]) == ("ok", fingerprint("paid"))
-    assert began.subject == "guest"
+    assert (began.subject, began.facts["claimed_subject"]) == ("", "guest")
 
 
 async def test_an_approved_call_names_who_approved_it(store: Store) -> None:
@@ -530,6 +530,6 @@ async def test_an_edit_is_recorded_with_who_made_it_and_the_names_of_what_change
     args = SECRET | {"to": "Bo Berg of Lisbon"}
     await gated(deps, call_of(args=args), edit=about(first_asked, subject="ana", edited_args=args))
     first, edit = await written(store)
-    assert (first.kind, first.subject, first.facts.get("changed")) == ("request", "guest", None)
+    assert (first.kind, first.facts["claimed_subject"], first.facts.get("changed")) == ("request", "guest", None)
     assert (edit.kind, edit.subject, edit.facts["revision"]) == ("revision", "ana", 2)
     assert (edit.facts["edited_by"], edit.facts["changed"]) == ("ana", ["to"])

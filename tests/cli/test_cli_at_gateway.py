@@ -65,7 +65,7 @@ async def test_a_token_lists_reads_freezes_and_thaws(
         assert twice.out.startswith(f"was taken back already, by ana: {grant['id']}")
 
         found = await run_as("olga", "audit", "show", turn)
-        assert (found.code, "verified: " in found.out, "over cli, session" in found.out) == (0, True, True), found
+        assert (found.code, "unchanged: " in found.out, "over cli, session" in found.out) == (0, True, True), found
         # By which channel a turn was asked for rules may read, and so nobody says it of themselves.
         assert "asked clerk over api" in found.out
         refused = assert_one_sentence(await run_as("rui", "audit", "show", turn))

@@ -124,7 +124,7 @@ async def test_show_tells_a_turn_as_a_timeline(audit: Cli) -> None:
     lines = ran.out.splitlines()
     assert lines[0] == TURN
     assert lines[1].split() == ["2026-03-01", "09:30:00", "guest", "asked", "desk", "over", "api"]
-    assert lines[-1] == "verified: 2 records, none changed or missing"
+    assert lines[-1] == "unchanged: 2 records, none changed or missing"
     frozen = await audit("audit", "show", "admin/main")
     assert "freeze: a leak" in frozen.out
     assert "fits several turns" in assert_one_sentence(await audit("audit", "show", "t-0"))

@@ -87,7 +87,7 @@ async def test_every_reader_shows_the_honest_entries_and_obeys_none_of_the_other
     assert shown.code == 0, shown.err
     assert not _FORBIDDEN.search(shown.out)
     assert "asked desk over api" in shown.out
-    assert f"verified: {count} records, none changed or missing" in shown.out
+    assert f"unchanged: {count} records, none changed or missing" in shown.out
     assert sum(line.startswith("2026-03-01 09:30:00") for line in shown.out.splitlines()) == count
 
     exported = await terminal(clean_env, tmp_path, "export", "--turn", TURN)

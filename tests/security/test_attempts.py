@@ -290,8 +290,11 @@ async def test_who_may_approve_what_they_asked_for_still_may_not_and_is_recorded
     assert (await locked.turns.signoff.decide(signed(request))).code == "assurance"
     assert (await given(locked, signed(request, subject="approver"))).status == "accepted"
     await asyncio.wait_for(locked.turns.signoff.result(key_of(request)), 60)
-    entries = [(record.subject, record.facts.get("receipt", "")) for record in await attempts(locked, request)]
-    assert entries == [("ana", "self_approval"), ("ana", "assurance"), ("approver", "")]
+    entries = [
+        (record.subject, record.facts.get("claimed_subject"), record.facts.get("receipt", ""))
+        for record in await attempts(locked, request)
+    ]
+    assert entries == [("ana", None, "self_approval"), ("", "ana", "assurance"), ("", "approver", "")]
 
 
 async def test_another_tenant_s_token_finds_nothing_here_and_is_recorded(locked: GatewayRig) -> None:

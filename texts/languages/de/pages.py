@@ -241,6 +241,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "record.of_admin": "Was in {tenant} geschah und zu keinem Durchgang gehört, in der Reihenfolge, in der es geschrieben wurde.",
     "record.sound": "Wie es geschrieben wurde: Kein Eintrag davon ist geändert, fehlt oder steht am falschen Platz.",
     "record.verify": "Ob am Ende des ganzen Protokolls etwas abgeschnitten wurde, stellt signoff audit verify fest.",
+    "record.claims": "Eine Zeile, die mit „der Durchgang meldet“ beginnt, stammt vom Durchgang selbst. Signoff hat sie nicht geprüft.",
     "record.broken": "Nicht, wie es geschrieben wurde: {why}.",
     "record.this": "Dieser Eintrag stimmt nicht",
     "record.written": "Wie geschrieben",

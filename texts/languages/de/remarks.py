@@ -109,6 +109,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "fault.unreadable": "Eintrag {n} von {stream} ist nicht lesbar",
     "fault.end": "es ist nicht bekannt, wie weit {stream} gekommen ist: Einträge nach {n} könnten fehlen",
     # Entries of the record.
+    "entry.claimed": "der Durchgang meldet: {words}",
+    "entry.claimed_subject": "{who} (nicht geprüft)",
     "entry.turn": "hat {actor} gebeten, über {channel}",
     "entry.turn.gone": "der Durchgang {id} der Sitzung ist nicht mehr da: {code}",
     "entry.turn.stop": "wollte ihn abbrechen: {what}",

@@ -239,6 +239,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "record.of_admin": "What happened in {tenant} that belongs to no turn, in the order in which it was written.",
     "record.sound": "As it was written: no record of it is changed, missing or out of place.",
     "record.verify": "Whether something was cut off at the end of the whole record, signoff audit verify finds out.",
+    "record.claims": "A line that begins “the turn reports” was written by the turn itself. Signoff did not verify it.",
     "record.broken": "Not as it was written: {why}.",
     "record.this": "This one does not hold",
     "record.written": "As written",

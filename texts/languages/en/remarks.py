@@ -109,6 +109,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "fault.unreadable": "record {n} of {stream} cannot be read",
     "fault.end": "it is not known how far {stream} has come: records after {n} could be missing",
     # Entries of the record.
+    "entry.claimed": "the turn reports: {words}",
+    "entry.claimed_subject": "{who} (not verified)",
     "entry.turn": "asked {actor} over {channel}",
     "entry.turn.gone": "turn {id} of the session is gone: {code}",
     "entry.turn.stop": "wanted to stop it: {what}",

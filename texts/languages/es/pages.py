@@ -241,6 +241,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "record.of_admin": "Lo que ocurrió en {tenant} y no pertenece a ningún turno, en el orden en que se escribió.",
     "record.sound": "Tal como se escribió: ningún asiento ha cambiado, falta ni está fuera de lugar.",
     "record.verify": "Si se cortó algo al final de todo el registro, lo averigua signoff audit verify.",
+    "record.claims": "Una línea que empieza por «el turno informa» la escribió el propio turno. Signoff no la ha verificado.",
     "record.broken": "No está como se escribió: {why}.",
     "record.this": "Este no concuerda",
     "record.written": "Tal como está escrito",

@@ -109,6 +109,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "fault.unreadable": "el asiento {n} de {stream} no se puede leer",
     "fault.end": "no se sabe hasta dónde ha llegado {stream}: podrían faltar asientos después del {n}",
     # Entries of the record.
+    "entry.claimed": "el turno informa: {words}",
+    "entry.claimed_subject": "{who} (sin verificar)",
     "entry.turn": "pidió a {actor}, por {channel}",
     "entry.turn.gone": "el turno {id} de la sesión ya no está: {code}",
     "entry.turn.stop": "quiso detenerlo: {what}",

@@ -241,6 +241,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "record.of_admin": "Ce qui s’est passé dans {tenant} et n’appartient à aucun tour, dans l’ordre où cela a été écrit.",
     "record.sound": "Tel qu’écrit : aucune entrée n’est modifiée, manquante ou déplacée.",
     "record.verify": "Si quelque chose a été coupé à la fin de tout le registre, signoff audit verify le constate.",
+    "record.claims": "Une ligne qui commence par « le tour déclare » a été écrite par le tour lui-même. Signoff ne l’a pas vérifiée.",
     "record.broken": "Pas tel qu’écrit : {why}.",
     "record.this": "Celle-ci ne concorde pas",
     "record.written": "Tel qu’écrit",

@@ -111,6 +111,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "fault.unreadable": "l’entrée {n} de {stream} est illisible",
     "fault.end": "on ne sait pas jusqu’où {stream} est allé : des entrées après {n} pourraient manquer",
     # Entries of the record.
+    "entry.claimed": "le tour déclare : {words}",
+    "entry.claimed_subject": "{who} (non vérifié)",
     "entry.turn": "a demandé à {actor}, par {channel}",
     "entry.turn.gone": "le tour {id} de la session n’est plus là : {code}",
     "entry.turn.stop": "a voulu l’arrêter : {what}",

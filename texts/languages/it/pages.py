@@ -241,6 +241,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "record.of_admin": "Che cosa è successo in {tenant} che non appartiene a nessun turno, nell’ordine in cui è stato scritto.",
     "record.sound": "Com’è stato scritto: nessuna voce è cambiata, mancante o fuori posto.",
     "record.verify": "Se qualcosa è stato tagliato alla fine dell’intero registro, lo scopre signoff audit verify.",
+    "record.claims": "Una riga che inizia con «il turno riferisce» è stata scritta dal turno stesso. Signoff non l’ha verificata.",
     "record.broken": "Non com’è stato scritto: {why}.",
     "record.this": "Questa non torna",
     "record.written": "Com’è scritto",

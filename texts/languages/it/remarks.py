@@ -111,6 +111,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "fault.unreadable": "la voce {n} di {stream} non si può leggere",
     "fault.end": "non si sa fin dove è arrivato {stream}: potrebbero mancare voci dopo la {n}",
     # Entries of the record.
+    "entry.claimed": "il turno riferisce: {words}",
+    "entry.claimed_subject": "{who} (non verificato)",
     "entry.turn": "ha chiesto a {actor}, tramite {channel}",
     "entry.turn.gone": "il turno {id} della sessione non c’è più: {code}",
     "entry.turn.stop": "ha voluto fermarlo: {what}",

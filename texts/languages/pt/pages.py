@@ -241,6 +241,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "record.of_admin": "O que aconteceu em {tenant} e não pertence a nenhum turno, pela ordem em que foi escrito.",
     "record.sound": "Tal como foi escrito: nenhuma entrada foi alterada, falta ou está fora do lugar.",
     "record.verify": "Se algo foi cortado no fim de todo o registo, descobre-o signoff audit verify.",
+    "record.claims": "Uma linha que começa por «o turno comunica» foi escrita pelo próprio turno. O Signoff não a verificou.",
     "record.broken": "Não está como foi escrito: {why}.",
     "record.this": "Esta não confere",
     "record.written": "Tal como está escrito",

@@ -109,6 +109,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "fault.unreadable": "a entrada {n} de {stream} não se pode ler",
     "fault.end": "não se sabe até onde chegou {stream}: podem faltar entradas depois da {n}",
     # Entries of the record.
+    "entry.claimed": "o turno comunica: {words}",
+    "entry.claimed_subject": "{who} (não verificado)",
     "entry.turn": "pediu a {actor}, por {channel}",
     "entry.turn.gone": "o turno {id} da sessão já não existe: {code}",
     "entry.turn.stop": "quis pará-lo: {what}",

@@ -1,0 +1,71 @@
+"""Records that rest on the word of a turn alone: pages, API and command line show them as claims."""
+
+import re
+from datetime import UTC, datetime
+
+from gateway_rig import GatewayRig
+
+from signoff.activities.call_journal import mark_claims
+from signoff.audit.log import AuditLog
+from signoff.audit.timeline import timeline
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.ids import TurnKey, parse_approval_id
+from signoff.contracts.person import Principal
+from signoff.texts.catalogue import LANGUAGES
+
+CLAIM = (
+    "the turn reports: answered approved (over inbox, mfa, signed by key 12ab): accepted: as agreed by phone",
+    "root (not verified)",
+)
+
+
+def a_false_answer(turn: TurnKey) -> AuditEntry:
+    """An answer of root's that only a workflow under the turn's id tells of."""
+    return AuditEntry(
+        stream=turn.workflow_id,
+        key="attempt/forged",
+        kind="attempt",
+        at=datetime.now(UTC),
+        tenant=turn.tenant,
+        subject="root",
+        data={
+            "verdict": "approved", "channel": "inbox", "assurance": "mfa", "status": "accepted", "key_id": "12ab",
+            "unsigned": "", "reason": "as agreed by phone",
+        },
+    )  # fmt: skip
+
+
+async def test_answer_that_only_the_turn_reports_is_shown_as_a_claim(gateway: GatewayRig) -> None:
+    named = parse_approval_id(await gateway.asked("pay"))
+    assert named is not None
+    log = AuditLog(gateway.deps.store)
+    await log.append(mark_claims([a_false_answer(named.turn)]))
+    record = (await log.stream(named.turn.workflow_id))[-1]
+    assert (record.subject, record.facts["claimed_subject"]) == ("", "root")
+    report = (await gateway.http.get(f"/v1/audit/{'.'.join(named.turn)}")).json()
+    assert (report["timeline"][-1]["what"], report["timeline"][-1]["who"]) == CLAIM
+    page = (await gateway.http.get(f"/audit/{'.'.join(named.turn)}", headers={"accept-language": "en"})).text
+    assert re.findall(r'record-what">(the turn reports[^<]*)', page)[-1] == CLAIM[0]
+    assert f"<strong>{CLAIM[1]}</strong>" in page
+    assert "Signoff did not verify it" in page
+    told = {language: timeline([record], language)[0] for language in LANGUAGES}
+    plain = {language: timeline([record.model_copy(update={"key": "k"})], language)[0] for language in LANGUAGES}
+    for language in LANGUAGES:
+        assert told[language].what != plain[language].what, language
+        assert told[language].who not in ("", "root"), language
+
+
+async def test_requester_of_an_unsigned_turn_is_recorded_as_a_claim(gateway: GatewayRig) -> None:
+    turn = await gateway.turns.start("pay", principal=Principal(user="root"))
+    await gateway.turns.waiting(turn)
+    records = await AuditLog(gateway.deps.store).stream(turn.workflow_id)
+    assert {"proposal", "request"} <= {each.kind for each in records}
+    assert [each.subject for each in records] == [""] * len(records)
+    assert {line.who for line in timeline(records)} == {"root (not verified)"}
+
+
+async def test_requester_of_a_signed_turn_is_recorded_by_name(gateway: GatewayRig) -> None:
+    named = parse_approval_id(await gateway.asked("pay"))
+    assert named is not None
+    records = await AuditLog(gateway.deps.store).stream(named.turn.workflow_id)
+    assert {each.kind: each.subject for each in records} == {"turn": "", "proposal": "guest", "request": "guest"}
