@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
+from typer._click.exceptions import NoSuchOption
 from typer.core import TyperGroup
 
 from signoff.cli.terminal.errors import sentence
@@ -58,12 +59,25 @@ COMMANDS: Final = {
 """Command -> its module and what it does. A module is imported when a command of it is run: help stays quick."""
 
 
+_PERSON_OPTIONS: Final = {"--user": "--as", "--as": "--user"}
+"""The options that name a person, each with the one that other commands have in its place."""
+
+
 class _Lazy(TyperGroup):
     """Lists the table without importing the modules; imports the one that is asked for."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
         return name, _load_command(name) if name in COMMANDS else command, rest
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except NoSuchOption as error:
+            other = _PERSON_OPTIONS.get(error.option_name, "")
+            if error.ctx is not None and any(other in each.opts for each in error.ctx.command.params):
+                error.possibilities = [other]
+            raise
 
 
 app = typer.Typer(

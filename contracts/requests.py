@@ -20,7 +20,7 @@ from signoff.contracts.person import Person
 from signoff.contracts.session_messages import MessageId
 
 IDENTITY_FIELDS: Final = frozenset(
-    ("tier", "roles", "role", "principal", "person", "name", "locale", "assurance", "subject", "as")
+    ("tier", "roles", "role", "principal", "person", "name", "locale", "assurance", "subject", "as", "user")
 )
 """What no body may say: who somebody is comes from the directory."""
 PROBLEMS_SHOWN: Final = 3

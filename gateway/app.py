@@ -49,6 +49,7 @@ from signoff.gateway.auth.authenticator import Authenticator
 from signoff.gateway.auth.caller import SignInNeeded
 from signoff.gateway.auth.dependencies import VendorAccess
 from signoff.gateway.auth.middleware import Answer, AuthenticationMiddleware
+from signoff.gateway.auth.person_place import person_place, whose
 from signoff.gateway.auth.provider_people import ProviderPeople, with_provider_people
 from signoff.gateway.auth.route_table import RouteTable
 from signoff.gateway.auth.sign_in import SignIn
@@ -306,7 +307,8 @@ def _answer_errors(app: FastAPI, routes: RouteTable) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def unreadable(request: Request, error: RequestValidationError) -> Response:
-        return await answer(request, fault_of(BadRequest(sentence(error.errors()))), 422)
+        place = person_place(request.scope.get("route"))
+        return await answer(request, fault_of(BadRequest(sentence(error.errors(), whose(place)))), 422)
 
     @app.exception_handler(HTTPException)
     async def plain(request: Request, error: HTTPException) -> Response:

@@ -72,16 +72,17 @@ def receipt_status(receipt: Receipt) -> int:
     return 202 if receipt.status == "pending" else _RECEIPT_STATUS[receipt.code]
 
 
-def sentence(errors: Sequence[Any]) -> str:
+def sentence(errors: Sequence[Any], person: str = "name the person by `user`") -> str:
     """Says what is wrong with a request's body or parameters, in one sentence naming the fields.
 
-    `errors` are pydantic's, of which only place, type and message are read: never the value.
+    `person` says how the request names its person. `errors` are pydantic's, of which only place, type and message are
+    read: never the value.
     """
     found = [(".".join(str(part) for part in each["loc"] if part != "body"), each) for each in errors]
     identity = [name for name, each in found if each["type"] == "extra_forbidden" and name in IDENTITY_FIELDS]
     if identity:
         named = ", ".join(f"`{name}`" for name in identity)
-        return f"{named} cannot be given: a request names its `user`, and everything else comes from the directory"
+        return f"{named} cannot be given: {person}, and everything else comes from the directory"
     problems = [_problem(name, each) for name, each in found[:PROBLEMS_SHOWN]]
     return "; ".join(problems) or "the request cannot be read"
 

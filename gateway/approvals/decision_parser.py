@@ -2,7 +2,7 @@
 unclear becomes the receipt `malformed` and never an approval.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -11,7 +11,11 @@ from signoff.contracts.message import APPROVAL_RESPONSE
 from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.contracts.requests import DecisionDraft
 from signoff.formats.json_reader import NotJson, read_json
+from signoff.gateway.auth.person_place import whose
 from signoff.gateway.errors import sentence
+
+_BY_ADDRESS: Final = whose("`?as=PERSON` in the address")
+_BY_BODY: Final = whose("`user` in the body")
 
 
 def refused_receipt(code: ReceiptCode, approval_id: str, message: str) -> Receipt:
@@ -19,7 +23,7 @@ def refused_receipt(code: ReceiptCode, approval_id: str, message: str) -> Receip
     return Receipt(status="refused", code=code, approval_id=approval_id, message=message)
 
 
-def read_draft(given: Any, approval_id: str = "") -> DecisionDraft | Receipt:
+def read_draft(given: Any, approval_id: str = "", *, person: str = _BY_ADDRESS) -> DecisionDraft | Receipt:
     """Returns an answer as an edge brings it, or the receipt `malformed`: anything unclear is never an approval.
 
     `given` is a JSON object, or what a page or channel made of a form. `approval_id` is what the address names.
@@ -27,16 +31,16 @@ def read_draft(given: Any, approval_id: str = "") -> DecisionDraft | Receipt:
     try:
         draft = DecisionDraft.model_validate(given)
     except ValidationError as error:
-        message = sentence(error.errors(include_url=False, include_input=False, include_context=False))
+        message = sentence(error.errors(include_url=False, include_input=False, include_context=False), person)
         return refused_receipt("malformed", approval_id, message)
     if approval_id and draft.approval_id not in ("", approval_id):
         return refused_receipt("malformed", approval_id, "`approval_id` is another than the address names")
     return draft.model_copy(update={"approval_id": approval_id or draft.approval_id})
 
 
-def read_batched(item: Any, approval_id: str) -> DecisionDraft | Receipt:
+def read_batched(item: Any, approval_id: str, *, person: str = _BY_ADDRESS) -> DecisionDraft | Receipt:
     """Returns one answer of several, or the receipt `malformed` for it alone. Each has to name what was shown."""
-    draft = read_draft(item)
+    draft = read_draft(item, person=person)
     if isinstance(draft, Receipt):
         return draft.model_copy(update={"approval_id": approval_id})
     named = {"approval_id": draft.approval_id, "revision": draft.revision, "question_hash": draft.question_hash}
@@ -49,7 +53,7 @@ def read_response(part: Any, approval_id: str) -> DecisionDraft | Receipt:
     if not isinstance(part, dict) or part.get("type") != APPROVAL_RESPONSE:
         message = f"`type`: a message takes parts of the type `{APPROVAL_RESPONSE}` alone"
         return refused_receipt("malformed", approval_id, message)
-    return read_batched({name: value for name, value in part.items() if name != "type"}, approval_id)
+    return read_batched({name: value for name, value in part.items() if name != "type"}, approval_id, person=_BY_BODY)
 
 
 def parse_draft(raw: bytes, approval_id: str) -> DecisionDraft | Receipt:

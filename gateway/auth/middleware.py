@@ -1,6 +1,7 @@
 """Asks who sends a request before its body is read: without a token or a cookie nobody has anything parsed."""
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -8,10 +9,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from signoff.contracts.errors import SignoffError
 from signoff.gateway.auth.route_table import RouteTable
+from signoff.gateway.errors import BadRequest
 from signoff.gateway.list_reads import ListReads
 from signoff.gateway.transport.body_limit import READING
 
 Answer = Callable[[Request, SignoffError], Awaitable[Response]]
+
+_API: Final = "/v1/"
 
 
 class AuthenticationMiddleware:
@@ -27,6 +31,11 @@ class AuthenticationMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one request."""
+        if scope["type"] == "http" and scope["path"].startswith(_API) and (why := self._routes.misplaced_person(scope)):
+            response = await self._answer(Request(scope), BadRequest(why))
+            response.headers["connection"] = "close"
+            await response(scope, receive, send)
+            return
         access = None if scope["type"] != "http" or scope["method"] in READING else self._routes.access(scope)
         if access is None:
             await self._app(scope, receive, send)

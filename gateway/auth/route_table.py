@@ -10,6 +10,7 @@ from starlette.types import Scope
 
 from signoff.contracts.errors import ConfigError
 from signoff.gateway.auth.dependencies import Access
+from signoff.gateway.auth.person_place import NAMES, misplaced
 from signoff.gateway.transport.json_route import JsonRoute
 
 _FOUND: Final = "signoff.access"
@@ -38,6 +39,13 @@ class RouteTable:
     def has_path(self, scope: Scope) -> bool:
         """Returns whether a route has the path of `scope`, for this method or another."""
         return any(route.matches(scope)[0] is not Match.NONE for route, _ in self._routes)
+
+    def misplaced_person(self, scope: Scope) -> str:
+        """Return why the address names a person where its route takes none; "" where it does not."""
+        if not any(name.encode() in scope["query_string"] for name in NAMES):
+            return ""
+        route = next((each for each, _ in self._routes if each.matches(scope)[0] is Match.FULL), None)
+        return misplaced(route, scope)
 
     def find(self, path: str, method: str) -> Access | None:
         """Returns the access of the route that is declared with this path and method."""

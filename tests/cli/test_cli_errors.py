@@ -143,6 +143,21 @@ async def test_a_bad_invocation_ends_with_2(cli: Cli, clean_env: pytest.MonkeyPa
     assert "Error: " in ran.err
 
 
+@pytest.mark.parametrize(
+    ("command", "other"),
+    [
+        (("approve", "K7Q-2FM", "--user", "bo"), "--as"),
+        (("ask", "hi", "--user", "bo"), "--as"),
+        (("mcp-stdio", "coder", "--as", "bo"), "--user"),
+    ],
+)
+async def test_as_and_user_name_each_other_where_a_command_has_only_one(
+    cli: Cli, command: tuple[str, ...], other: str
+) -> None:
+    refused = await cli(*command)
+    assert (refused.code, f"(Possible options: {other})" in refused.err) == (2, True), refused.err
+
+
 async def test_a_mistyped_command_offers_the_nearest(cli: Cli) -> None:
     """`inbx` is near `inbox`."""
     assert "Did you mean 'inbox'?" in (await cli("inbx")).err

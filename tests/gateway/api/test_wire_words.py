@@ -35,6 +35,36 @@ async def test_two_words_that_differ_are_refused(gateway: GatewayRig, more: dict
     assert words in answer.json()["message"]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body", "words"),
+    [
+        ("POST", "/v1/turns", {"text": "x", "as": "bo"}, "`as` cannot be given: name the person by `user` in the body"),
+        ("POST", "/v1/turns?as=bo", {"text": "x"}, "`as` is not taken in this address; name the person by `user` in"),
+        (
+            "POST",
+            "/v1/freezes",
+            {"reason": "x", "user": "bo"},
+            "`user` cannot be given: name the person by `?as=PERSON`",
+        ),
+        (
+            "POST",
+            "/v1/freezes?user=bo",
+            {"reason": "x"},
+            "`user` is not taken in this address; name the person by `?as=",
+        ),
+        ("POST", "/v1/approvals/x/decide", {"verdict": "denied", "user": "bo"}, "name the person by `?as=PERSON`"),
+        ("GET", "/v1/approvals?user=bo", None, "`user` is not taken in this address; name the person by `?as=PERSON`"),
+        ("GET", "/v1/tools?as=bo", None, "`as` is not taken in this address; the token says who it is"),
+        ("POST", "/v1/hooks/codex?as=bo", {"hook_event_name": "x"}, "name the person by `?user=PERSON` in the address"),
+    ],
+)
+async def test_as_and_user_name_each_others_place(
+    gateway: GatewayRig, method: str, path: str, body: Any, words: str
+) -> None:
+    answer = await gateway.http.request(method, path, json=body) if body else await gateway.http.request(method, path)
+    assert words in answer.json()["message"], answer.text
+
+
 async def test_of_many_unknown_fields_a_few_are_named_and_identity_first(gateway: GatewayRig) -> None:
     """However many there are the request is refused, and a field of identity among them is told as such."""
     unknown = {f"x{number}": 0 for number in range(20_000)}

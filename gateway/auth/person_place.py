@@ -1,0 +1,43 @@
+"""Knows where each route takes the person of a request: `as` or `user`, in the address or in the body."""
+
+from typing import Final
+from urllib.parse import parse_qs
+
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from starlette.routing import BaseRoute
+from starlette.types import Scope
+
+NAMES: Final = ("as", "user")
+
+
+def person_place(route: BaseRoute | None) -> str:
+    """Return where a route takes the person, in words for a refusal; "" where its caller's token alone says so."""
+    if not isinstance(route, APIRoute):
+        return ""
+    if named := next((each for each in NAMES if each in _query_names(route)), ""):
+        return f"`?{named}=PERSON` in the address"
+    return "`user` in the body" if _has_user(route) else ""
+
+
+def misplaced(route: BaseRoute | None, scope: Scope) -> str:
+    """Return why the address of a request names a person where its route takes none; "" where it does not."""
+    if not isinstance(route, APIRoute):
+        return ""
+    given = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    name = next((each for each in NAMES if each in given and each not in _query_names(route)), "")
+    return name and f"`{name}` is not taken in this address; {whose(person_place(route))}"
+
+
+def whose(place: str) -> str:
+    """Say by what a request names its person."""
+    return f"name the person by {place}" if place else "the token says who it is"
+
+
+def _query_names(route: APIRoute) -> frozenset[str]:
+    return frozenset(field.alias for field in route.dependant.query_params)
+
+
+def _has_user(route: APIRoute) -> bool:
+    kinds = (field.field_info.annotation for field in route.dependant.body_params)
+    return any(isinstance(kind, type) and issubclass(kind, BaseModel) and "user" in kind.model_fields for kind in kinds)
