@@ -50,8 +50,8 @@ class DetailCards(Interceptor):
     def card(self, request: ApprovalRequest, calls: Sequence[CallPart]) -> Card | None:
         """Draws the card of a request as the tool is declared here; no text of it repeats a secret of `calls`.
 
-        None where that cannot be: the tool is not declared, its arguments lie in the store, or the secrets of `calls`
-        are too many to be looked for. Never raises.
+        Of a tool that is not declared here it draws only a note of that. None where the arguments lie in the store, or
+        the secrets of `calls` are too many to be looked for. Never raises.
         """
         try:
             return self._card(request, calls)
@@ -63,6 +63,8 @@ class DetailCards(Interceptor):
     def _card(self, request: ApprovalRequest, calls: Sequence[CallPart]) -> Card | None:
         declared = self._deps.catalog.tools_named(request.tool)
         args = request.args.inline
+        if not declared and not self._deps.catalog.declares(request):
+            return Card(effect=request.card.effect, note=f"this worker has no tool `{request.tool}`")
         if not declared or request.args.blob is not None or not isinstance(args, dict):
             return None
         values = self._secrets([(request.tool, args), *((each.tool, each.args.inline) for each in calls)])

@@ -14,7 +14,7 @@ from typing import Any
 
 from temporalio import activity
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from signoff.activities.approval_reader import approval_id_of
 from signoff.activities.call_journal import CallContent, Journal, hand_over
@@ -218,7 +218,15 @@ def _absent(deps: WorkerDeps) -> Any:
         info = activity.info()
         if info.attempt < WORKERS_TRIED:
             text = f"this worker has no tool `{info.activity_type}`"
-            raise ApplicationError(text, type="NotDeployed", next_retry_delay=_ELSEWHERE)
+            if info.attempt == 1:
+                activity.logger.warning("%s; other workers are tried for %d s", text, WORKERS_TRIED)
+            # Benign, so that the SDK does not log each of the tries.
+            raise ApplicationError(
+                text,
+                type="NotDeployed",
+                next_retry_delay=_ELSEWHERE,
+                category=ApplicationErrorCategory.BENIGN,
+            )
         changed = ToolReply(again="stale", note=CHANGED)
         task: ToolTask = activity.payload_converter().from_payload(args[0].payload, ToolTask)
         # Checked here as well: whoever names a digest would else be told the outcome of somebody's call.

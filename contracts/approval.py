@@ -262,6 +262,9 @@ class ApprovalRequest(Question):
     """The name of that person."""
     before: tuple[CardRow, ...] = ()
     """The rows of the card before that change."""
+    undeclared: bool = False
+    """Whether the gateway's catalog lacks the tool of a request that may still run: it was removed or renamed, or the
+    gateway is of another deploy than the worker."""
     late_report: LateReport | None = None
     """Of `in_doubt`: what the agent reported after the time for it, its text cut to a card's length."""
     reminded: int = 0

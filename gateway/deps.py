@@ -73,7 +73,7 @@ class GatewayDeps:
     @cached_property
     def requests(self) -> RequestReader:
         """Returns the reader of requests."""
-        return RequestReader(self.store, self.verifier, development=self.development)
+        return RequestReader(self.store, self.verifier, development=self.development, declares=self.catalog.declares)
 
     @cached_property
     def decision_writer(self) -> DecisionWriter:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from signoff.contracts.activity_messages import ModelTool
+from signoff.contracts.approval import Question
 from signoff.contracts.call import CallContext
 from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.contracts.message import PART_TYPES, WITHHELD_PART_TYPES
@@ -226,6 +227,10 @@ class Catalog:
         policy = self.policy(tool).rules
         # Never empty where there are default ones: nobody could answer, and the request would wait out its time.
         return terms_of(policy, policy.named_approvers or self.default_approvers)
+
+    def declares(self, question: Question) -> bool:
+        """Returns whether this catalog has the tool of a question, in whatever definition."""
+        return self.find_definition(question.tool, question.definition) is not None
 
     def tool_view(self, ctx: CallContext) -> ToolView:
         """Returns the tools that the actor of `ctx` can see; an actor this catalog lacks sees nothing.

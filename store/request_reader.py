@@ -54,12 +54,21 @@ class LoadedRequest:
 class RequestReader:
     """Loads requests for pages, the API, channels and the dispatcher.
 
-    `verifier` checks who asked; in the `development` profile nobody has to have signed that. All methods raise
+    `verifier` checks who asked; in the `development` profile nobody has to have signed that. `declares` says whether
+    the tool of a question is in the catalog. All methods raise
     `StoreUnavailable` when the database fails.
     """
 
-    def __init__(self, store: Store, verifier: Callable[[], Verifier], *, development: bool) -> None:
+    def __init__(
+        self,
+        store: Store,
+        verifier: Callable[[], Verifier],
+        *,
+        development: bool,
+        declares: Callable[[Question], bool] = lambda question: True,
+    ) -> None:
         self._store = store
+        self._declares = declares
         self._rows = Questions(store)
         self._lists = RequestLists(store)
         self._verifier = verifier
@@ -81,6 +90,8 @@ class RequestReader:
         if old is not None:
             before = await self._card(old, declaration, await load(self._store, old.args))
             request = request.model_copy(update={"before": before.rows})
+        if request.state in ("pending", "approved") and not self._declares(question):
+            request = request.model_copy(update={"undeclared": True})
         if question.doubt_of:
             request = request.model_copy(update={"late_report": await self._late_report(question, args)})
         return LoadedRequest(request, args, declaration, rows)

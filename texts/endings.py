@@ -47,6 +47,11 @@ def reason_words(request: ApprovalRequest, language: str) -> str:
     return request.reason if ended_as is None else text(f"ended_as.{ended_as}", language)
 
 
+def undeclared_words(request: ApprovalRequest, language: str) -> str:
+    """Writes that the tool of a request is not in the catalog; "" where it is."""
+    return text("card.undeclared", language, tool=request.tool) if request.undeclared else ""
+
+
 def late_report_words(request: ApprovalRequest, formatter: Formatter) -> str:
     """Writes what the agent says became of a call in doubt, after the time for its report; "" without one."""
     report = request.late_report

@@ -129,7 +129,9 @@ def _describe_waiting(request: ApprovalRequest, card: Card | None, address: str)
     yield f"- action: {doubt}{_code(request.card.effect if card is None else card.effect)}"
     yield f"- who may answer: {', '.join(map(_code, request.approvers))}{_quorum(request)}"
     yield f"- asked {_time(request.opened_at)}, answer by {_time(request.expires_at)}"
-    if card is None:
+    if card is not None and card.note:
+        yield f"- note: {_code(card.note)}"
+    if card is None or (card.note and not card.rows):
         yield "- arguments: on the card"
     elif card.rows:
         yield "- arguments:"

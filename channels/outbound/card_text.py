@@ -19,7 +19,7 @@ from signoff.contracts.ids import show_code
 from signoff.contracts.limits import EFFECT_CHARS
 from signoff.formats.visible_text import ELLIPSIS, MISSING, cut_visible, one_line
 from signoff.texts.catalogue import text
-from signoff.texts.endings import late_report_words
+from signoff.texts.endings import late_report_words, undeclared_words
 from signoff.texts.formatter import Formatter
 from signoff.texts.reasons import rule_words
 from signoff.texts.remarks import remark_words
@@ -277,7 +277,8 @@ class _Writer:
         report = self.request.late_report
         late = late_report_words(self.request, self.formatter)
         said = f"{late} {cut_visible(report.text, NOTE_CHARS)}".rstrip() if report is not None else ""
-        return " ".join(filter(None, (self.remark(), said)))
+        undeclared = undeclared_words(self.request, self.formatter.language)
+        return " ".join(filter(None, (self.remark(), undeclared, said)))
 
     def remark(self) -> str:
         request = self.request

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from temporalio.client import Client
@@ -25,11 +25,14 @@ from signoff.cli.terminal.options import Address, AsJson, Manifest, Model, Unsaf
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
 from signoff.client.dev_process import DevProcess
+from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import ConfigError, ServerUnavailable
+from signoff.contracts.ids import show_code
 from signoff.contracts.names import DEFAULT_TENANT, VERSION
 from signoff.engine.connection import open_encryption
 from signoff.engine.metrics_endpoint import MetricsEndpoint
 from signoff.engine.turn_client import TurnClient
+from signoff.formats.nearest_name import quote_name
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.inventory import inventory
 from signoff.settings import exposure_warnings, require_closed
@@ -46,6 +49,7 @@ from signoff.temporal.embedded_server import (
 )
 from signoff.temporal.encryption import Encryption
 
+_UNDECLARED_SHOWN: Final = 10
 DATABASE_NAME: Final = "temporal.db"
 NO_ACTOR_TO_ASK: Final = "every actor is external: propose a call as docs/external-calls.md shows"
 
@@ -217,8 +221,15 @@ def _leave_word(place: LocalInstallation, server: DevServer) -> Iterator[None]:
 async def _greet(out: Output, place: LocalInstallation, server: DevServer, store: Store) -> None:
     settings = place.settings
     waiting = len(await RequestLists(store).list_waiting(DEFAULT_TENANT))
+    undeclared = await _find_undeclared(place, store)
     asks = f"{plural(waiting, 'request')} for people, see `signoff inbox`" if waiting else "nothing yet"
-    found = {"inbox": settings.public_url, "temporal": server.address, "temporal_ui": server.ui_url, "waiting": waiting}
+    found: dict[str, Any] = {
+        "inbox": settings.public_url,
+        "temporal": server.address,
+        "temporal_ui": server.ui_url,
+        "waiting": waiting,
+    }
+    found["undeclared"] = {show_code(each.code): each.tool for each in undeclared}
     lines = [
         f"Signoff {VERSION}, development profile: nobody signs in, everyone says who they are",
         "",
@@ -228,10 +239,27 @@ async def _greet(out: Output, place: LocalInstallation, server: DevServer, store
         f"Files     {settings.state_dir.absolute()}",
         f"Waiting   {asks}",
         *(f"Warning   {warning}" for warning in exposure_warnings(settings)),
+        *(f"Warning   {_undeclared_line(each)}" for each in undeclared[:_UNDECLARED_SHOWN]),
+        *([f"Warning   {left} more of such requests"] if (left := len(undeclared) - _UNDECLARED_SHOWN) > 0 else []),
         f"Try       {ask_command(place.catalog, settings.model) or NO_ACTOR_TO_ASK}",
         "",
     ]
     out.show(found, *lines, inventory_table(inventory(place.catalog)), "", "Ctrl-C stops everything", compact=True)
+
+
+async def _find_undeclared(place: LocalInstallation, store: Store) -> list[ApprovalRequest]:
+    """Returns the waiting requests of all tenants whose tool the manifest does not declare."""
+    lists = RequestLists(store)
+    tenants = sorted({DEFAULT_TENANT, *(person.tenant for person in place.people.all())})
+    waiting = [each for tenant in tenants for each in await lists.list_waiting(tenant)]
+    return [each for each in waiting if not place.catalog.declares(each)]
+
+
+def _undeclared_line(request: ApprovalRequest) -> str:
+    return (
+        f"request {show_code(request.code)} waits for the tool {quote_name(request.tool)}, which nothing declares: "
+        "declare it again, or deny the request"
+    )
 
 
 def model_lines(catalog: Catalog, instead: str = "") -> list[str]:

@@ -15,6 +15,7 @@ from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import show_code
 from signoff.texts.catalogue import ENGLISH
+from signoff.texts.endings import undeclared_words
 from signoff.texts.reasons import rule_expression, rule_words
 
 _DOUBT_STATES: Final = {
@@ -77,6 +78,8 @@ def _about(request: ApprovalRequest, now: datetime) -> Facts:
     rows: Facts = [("state", state)]
     if card.note:
         rows.append(("note", card.note))
+    if request.undeclared:
+        rows.append(("warning", Text(clean(undeclared_words(request, ENGLISH)), style="bold")))
     if request.late_report is not None:
         late = request.late_report
         rows.append(("reported late", f"{late.code} at {clock(late.at)}: {late.text}"))

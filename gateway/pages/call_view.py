@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from signoff.approvals.card import effect_sentence
+from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import REQUIRES_APPROVAL, CallOutcome, RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
@@ -131,7 +132,8 @@ def _became(view: CallView, catalog: Catalog, people: Directory, language: str, 
     if request is not None and request.state == "pending":
         doubt = request.kind == "in_doubt"
         who = _whom(request.approvers, people, request.tenant)
-        return "waiting", text("call.doubt_waiting" if doubt else "call.waiting", language, who=who), ""
+        words = text("call.doubt_waiting" if doubt else "call.waiting", language, who=who)
+        return "waiting", words, _undeclared(request, catalog, language)
     if request is not None and request.kind == "approval" and request.state in _ENDED:
         who = request.decided_name or request.decided_by
         words, detail = _denied_words(_ENDED[request.state], who, request.reason, language)
@@ -142,9 +144,13 @@ def _became(view: CallView, catalog: Catalog, people: Directory, language: str, 
         return view.state, text(f"call.{view.state}{by}", language, who=who), ""
     if request is not None and request.state == "approved":
         who = request.decided_name or request.decided_by
-        return "running", text("call.running_by", language, who=who), ""
+        return "running", text("call.running_by", language, who=who), _undeclared(request, catalog, language)
     known = view.state if view.state in ("running", "proposed") else "proposed"
     return known, text(f"call.{known}", language), ""
+
+
+def _undeclared(request: ApprovalRequest, catalog: Catalog, language: str) -> str:
+    return "" if catalog.declares(request) else text("card.undeclared", language, tool=request.tool)
 
 
 def _describe_settled(

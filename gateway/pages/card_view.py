@@ -31,7 +31,7 @@ from signoff.gateway.pages.visitor import Visitor
 from signoff.people.directory import Directory
 from signoff.people.eligibility import Eligibility
 from signoff.texts.catalogue import has_text, text
-from signoff.texts.endings import late_report_words, reason_words, where_words
+from signoff.texts.endings import late_report_words, reason_words, undeclared_words, where_words
 from signoff.texts.formatter import FormattedTime, Formatter
 from signoff.texts.reasons import rule_expression, rule_words
 from signoff.texts.remarks import remark_words
@@ -91,6 +91,7 @@ class CardPage:
     rows: tuple[Row | ValueTable, ...]
     count: int
     note: str
+    undeclared: str
     late: str
     rule: str
     expression: str
@@ -152,6 +153,7 @@ def card_page(
         rows=value_rows(request, masked_args(args, request.secrets), formatter),
         count=values_count(request),
         note=remark_words(request.card.note, language),
+        undeclared=undeclared_words(request, language) if pending or (line and line.tone == "live") else "",
         late=late_report_words(request, formatter),
         rule=rule_words(request.rule, request.rule_text, language),
         expression=rule_expression(request.rule, request.rule_text),

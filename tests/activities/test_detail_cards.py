@@ -134,7 +134,9 @@ async def test_what_is_not_known_here_has_no_rows(store: Store) -> None:
     """Neither a tool that this worker lacks, nor arguments that lie in the store, nor what cannot be drawn."""
     cards = _cards(store, ADDRESS)
     stored = Content(blob=BlobRef(size=9_000, sha256="0" * 64, preview="{"))
-    assert cards.card(_request("wire", Content(inline={"amount": 1})), []) is None
+    undeclared = cards.card(_request("wire", Content(inline={"amount": 1})), [])
+    assert undeclared is not None
+    assert (undeclared.rows, undeclared.note) == ((), "this worker has no tool `wire`")
     assert cards.card(_request("pay", stored), []) is None
     assert cards.card(_request("pay", Content(inline={"amount": 1})), [_broken()]) is None
     assert cards.card(_request("pay", Content(inline={"amount": 1})), []) is not None

@@ -20,8 +20,13 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from pydantic_core import from_json
 from served_stack import MANIFEST
 
+from signoff.contracts.content import Content
+from signoff.contracts.ids import show_code
 from signoff.contracts.names import VERSION
+from signoff.store.questions.questions import Questions
+from signoff.store.store import open_store
 from signoff.temporal.embedded_server import ServerHandle, free_port
+from signoff.testing.builders import a_question
 
 READY = "Ctrl-C stops everything"
 START_SECONDS = 60
@@ -201,3 +206,17 @@ async def _in_state(cli: Cli, approval: str, state: str) -> dict[str, Any] | Non
     ran = await cli("show", approval, "--json")
     found: dict[str, Any] | None = ran.data if ran.code == 0 else None
     return found if found is not None and found["state"] == state else None
+
+
+async def test_dev_names_requests_that_wait_for_undeclared_tools(dev: Dev, cli: Cli) -> None:
+    (dev.folder / ".signoff").mkdir()
+    asked = a_question(id="main.s.t.c1.1", session="s", turn="t", tool="gone", args=Content(inline={}))
+    async with open_store(f"sqlite:///{dev.folder}/.signoff/signoff.db") as store:
+        put = await Questions(store).ask(asked, b"{}")
+    assert put is not None
+    await dev.start()
+    assert (
+        f"Warning   request {show_code(put.code)} waits for the tool `gone`, which nothing declares: "
+        "declare it again, or deny the request\n"
+    ) in dev.lines
+    assert await dev.end(signal.SIGTERM) == 0

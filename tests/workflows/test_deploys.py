@@ -1,5 +1,6 @@
 """Deploys under waiting turns: what an approval is still worth when the worker that asked for it is gone."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -160,6 +161,20 @@ async def test_a_tool_that_no_worker_has_any_more_is_not_available(
     assert [outcome.code for outcome in result.calls] == ["not_available"]
     assert result.state == "complete"
     assert ledger.rows == []
+
+
+async def test_tries_of_a_removed_tool_log_one_warning(
+    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tool_activity, "WORKERS_TRIED", 4)
+    key = await suspended(client, store, task_queue, [pay_tool(Ledger())])
+    changed = catalog_of([pay_tool(Ledger(), False, name="look", effect="")])
+    with caplog.at_level(logging.WARNING):
+        async with running_turns(client, store, task_queue, changed, SCRIPT) as turns:
+            await approve_and_finish(turns, key)
+    words = "this worker has no tool `pay`"
+    told = [each.getMessage() for each in caplog.records if words in f"{each.getMessage()} {each.exc_info}"]
+    assert [each.partition(" (")[0] for each in told] == [f"{words}; other workers are tried for 4 s"]
 
 
 async def test_a_policy_loosened_while_waiting_releases_nothing(client: Client, store: Store, task_queue: str) -> None:

@@ -113,3 +113,11 @@ def test_what_is_too_much_is_counted_and_cut() -> None:
     assert "5 more on the card" in written
     assert max(map(len, written.splitlines())) < 2 * DETAIL_CHARS
     assert f"`{'x' * (DETAIL_CHARS - 1)}…`" in written
+
+
+def test_details_of_a_call_of_a_removed_tool_say_so() -> None:
+    lines = _written(_request(), Card(effect="Pay", note="this worker has no tool `pay`")).splitlines()
+    assert (
+        "- note: ``this worker has no tool `pay` ``" in lines or "- note: `` this worker has no tool `pay` ``" in lines
+    )
+    assert "- arguments: on the card" in lines
