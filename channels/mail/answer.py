@@ -69,7 +69,7 @@ class MailReceiver:
 
     def examine(self, arrived: ArrivedMail) -> UnprovedMail | InboundBatch:
         """Examines a mail without asking anybody, the same work whoever sent it. Raises `Malformed`."""
-        answer, header, body = _read(arrived.raw)
+        answer, header, body = _read(arrived.raw, (self.own, self.replies.bare))
         # The address that a mail came to decides nothing: it shows that whoever sent it has seen a card of ours.
         claimed = self.replies.tokens((*arrived.recipients, *answer.recipients, *answer.delivered))
         # Before any key is looked up: what a machine writes can decide nothing, so nothing has to be proved.
@@ -157,18 +157,18 @@ class MailReceiver:
         return InboundBatch(statuses=(status,))
 
 
-def _read(raw: bytes) -> tuple[MailAnswer, MailHeader, bytes]:
+def _read(raw: bytes, own: tuple[str, ...]) -> tuple[MailAnswer, MailHeader, bytes]:
     """Parses a mail into text, header and body. Raises `Malformed` where not even the header can be read."""
     header, body = split_mail(raw)
     try:
-        return read_mail(raw), header, body
+        return read_mail(raw, own), header, body
     # Whatever a stranger wrote into it: who has a card of ours is told that it decided nothing, not left to wait.
     except Exception as error:
         if len(raw) > MAX_MAIL:
             raise
         _log.warning("the text of a mail cannot be read: %s", type(error).__name__)
     bare = b"".join(f"{name}: {value}\n".encode() for name, value in header.fields if not name.startswith("content-"))
-    return replace(read_mail(bare + b"\n"), unclear="unreadable"), header, body
+    return replace(read_mail(bare + b"\n", own), unclear="unreadable"), header, body
 
 
 def _key(mail: UnprovedMail, proof: Authenticity) -> str:

@@ -112,6 +112,8 @@ _SIGNATURES: Final = frozenset(
 )
 """Classes and ids whose element is a signature. Whoever types into it has written that too, so it is read as one."""
 _STRUCK: Final = frozenset(("s", "strike", "del"))
+_LINE_THROUGH: Final = "line-through"
+_SIMPLE: Final = re.compile(r"[.#]?[\w-]+")
 _DEEP: Final = 2_000
 
 
@@ -137,6 +139,8 @@ class _Reader:
     hidden: int = 0
     signatures: int = 0
     pre: int = 0
+    struck: frozenset[str] = frozenset()
+    """The tags, `.classes` and `#ids` that a style sheet strikes out; `*` for everything."""
 
     def text(self, text: str) -> None:
         if self.hidden or not text:
@@ -165,7 +169,7 @@ class _Reader:
             return
         quoted = tag == "blockquote" or bool(names & _QUOTES)
         element = _Element(tag, quoted, tag in _HIDDEN or _is_hidden(attributes), bool(names & _SIGNATURES))
-        element.struck = tag in _STRUCK or "line-through" in attributes.get("style", "").lower()
+        element.struck = self._is_struck(tag, attributes)
         if element.signature and self.written:
             self.end_line()
         if element.struck and not self.hidden:
@@ -193,6 +197,13 @@ class _Reader:
             if element.tag == tag:
                 return
 
+    def _is_struck(self, tag: str, attributes: dict[str, str]) -> bool:
+        if tag in _STRUCK or _LINE_THROUGH in attributes.get("style", "").lower():
+            return True
+        classes = (f".{each}" for each in attributes.get("class", "").lower().split())
+        named = {tag, f"#{attributes.get('id', '').lower()}", *classes}
+        return bool(self.struck) and ("*" in self.struck or bool(self.struck & named))
+
     def _add(self, text: str) -> None:
         self.line.append(text)
         self.written = self.written or bool(text.strip())
@@ -216,9 +227,9 @@ _NEAR: Final = 100
 
 def html_lines(document: str) -> list[str]:
     """Returns the lines that a reader would see, quoted ones begun with `> `."""
-    reader = _Reader()
     # Not `lower()`, which makes some letters two: places found in one text would not fit the other.
     lower = document.translate(_ASCII_LOWER)
+    reader = _Reader(struck=_struck_names(lower))
     at = 0
     while at < len(document):
         start = document.find("<", at)
@@ -262,6 +273,34 @@ def _after_markup(document: str, lower: str, start: int, reader: _Reader) -> int
         end = lower.find(f"</{name}", tag.end())
         return end if end >= 0 else len(document)
     return tag.end()
+
+
+def _struck_names(lower: str) -> frozenset[str]:
+    """Return the tags, `.classes` and `#ids` whose elements a style sheet in the document strikes out.
+
+    A selector counts for every class and id of the elements that it names, whatever else it asks of them.
+    """
+    names: set[str] = set()
+    at = lower.find("<style")
+    while at >= 0:
+        end = lower.find("</style", at)
+        begin = lower.find(">", at) + 1
+        sheet = lower[begin : end if end >= 0 else len(lower)]
+        for rule in sheet.split("}") if _LINE_THROUGH in sheet else ():
+            selectors, _, declarations = rule.rpartition("{")
+            if _LINE_THROUGH in declarations:
+                # Only the innermost braces: a rule may stand in `@media`.
+                for selector in selectors.rpartition("{")[2].split(","):
+                    names |= _names_of(selector)
+        at = lower.find("<style", end) if end >= 0 else -1
+    return frozenset(names)
+
+
+def _names_of(selector: str) -> set[str]:
+    last = (selector.replace(">", " ").replace("+", " ").split() or ["*"])[-1]
+    found = _SIMPLE.findall(last.partition(":")[0].partition("[")[0])
+    classes = {each for each in found if each[0] in ".#"}
+    return classes or set(found) or {"*"}
 
 
 def _is_letter(char: str) -> bool:

@@ -5,7 +5,7 @@ either read or `Malformed`. Whether the mail comes from whom it claims is `authe
 """
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -53,8 +53,8 @@ class MailAnswer:
     subject: str
 
 
-def read_mail(raw: bytes) -> MailAnswer:
-    """Reads a mail as it came, headers and all. Raises `Malformed`, and nothing else."""
+def read_mail(raw: bytes, own: Collection[str] = ()) -> MailAnswer:
+    """Reads a mail as it came, headers and all, sent to our addresses `own`. Raises `Malformed`, and nothing else."""
     if len(raw) > MAX_MAIL:
         raise Malformed("the mail is too long")
     header, body = split_mail(raw)
@@ -68,7 +68,7 @@ def read_mail(raw: bytes) -> MailAnswer:
         below=written.below,
         quoted=written.quoted,
         unclear=written.unclear,
-        automatic=automatic_sign(header),
+        automatic=automatic_sign(header, own),
         sender=sender,
         sent_by=_other_sender(header, sender),
         name=" ".join(name.replace("\0", " ").split()),

@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 from signoff.channels.envelopes import ClosedCard, OutboundCard
 from signoff.channels.outbound.card_text import CardLimits, CardWords, card_words
 from signoff.channels.outbound.receipt_text import closing_text
+from signoff.channels.twilio.gsm import plain_quotes
 from signoff.channels.whatsapp.messages import plain, template_message, template_words, units
 from signoff.contracts.decision import Assurance
 from signoff.formats.visible_text import ELLIPSIS
@@ -69,7 +70,7 @@ def closed_fields(closed: ClosedCard, formatter: Formatter, via: Via) -> Fields:
 
 def text_fields(words: str, via: Via) -> Fields:
     """Writes words, cut where they are longer than a message may be."""
-    shown = plain(words) if via == "whatsapp" else words
+    shown = plain(words) if via == "whatsapp" else plain_quotes(words)
     while units(shown) > BODY_UNITS:
         over = units(shown) - BODY_UNITS
         shown = shown[: -max(over // 2, 1) - 1] + ELLIPSIS

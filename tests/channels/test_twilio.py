@@ -17,6 +17,7 @@ from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.envelopes import ChannelReply, InboundRequest
 from signoff.channels.twilio.errors import ERRORS
 from signoff.channels.twilio.forms import list_spellings, read_form, signature
+from signoff.channels.twilio.gsm import segments
 from signoff.channels.twilio.messages import is_address, text_fields
 from signoff.channels.twilio.templates import check_template
 from signoff.channels.twilio.twilio import Twilio
@@ -104,12 +105,24 @@ class TestSms(ChannelSuite):
         """With the code; from our number, to theirs."""
         request = await rig.ask()
         code = show_code(request.code)
-        assert f"write “approve {code}”, or “deny {code}” and why" in rig.card(rig.bo).text
+        assert f'write "approve {code}", or "deny {code}" and why' in rig.card(rig.bo).text
         sent = fake(rig).bubble(rig.card(rig.bo)).sent
         assert (sent["From"], sent["To"], sent["StatusCallback"]) == (OURS, rig.bo, CALLED)
         assert set(sent) == {"From", "To", "StatusCallback", "Body"}
         await rig.receive(rig.vendor.write(rig.bo, f"DENY {code.lower()} too dear"))
         assert (rig.request(request.id).state, rig.request(request.id).reason) == ("denied", "too dear")
+
+    @play_scenario
+    async def test_card_in_english_takes_three_segments(self, rig: ChannelRig) -> None:
+        await rig.ask()
+        body = rig.card(rig.bo).text
+        assert segments(body) <= 3
+        assert '"approve ' in body
+
+    @play_scenario
+    async def test_card_with_letters_beyond_gsm_stays_as_written(self, rig: ChannelRig) -> None:
+        await rig.ask(args={"to": "Łódź"})
+        assert "“approve " in rig.card(rig.bo).text
 
     @play_scenario
     async def test_who_decided_here_is_told_once(self, rig: ChannelRig) -> None:

@@ -83,3 +83,26 @@ PIECES = """<|>|/|=|"|'|<p>|</p>|<br>|<blockquote>|</blockquote>|<div |<!--|-->|
 def test_any_text_is_read_as_html(html: str) -> None:
     """No document raises, and lines hold no line ends."""
     assert not any("\n" in line for line in html_lines(html))
+
+
+@pytest.mark.parametrize(
+    "sheet",
+    [
+        ".x { text-decoration: line-through }",
+        "p span.x, b { color: red; Text-Decoration-Line: LINE-THROUGH }",
+        "@media screen { .x { text-decoration: underline line-through } }",
+        "#y { text-decoration: line-through; }",
+        "span { text-decoration: line-through }",
+        "* { text-decoration: line-through }",
+        "[class] { text-decoration: line-through }",
+    ],
+)
+def test_text_struck_out_by_a_style_sheet_is_marked(sheet: str) -> None:
+    document = f"<html><head><style type='text/css'>.z {{ color: red }} {sheet}</style></head><body>"
+    lines = html_lines(f"{document}<p>Approve <span class='a X' id='y'>only half</span></p></body></html>")
+    assert "~only half~" in "".join(lines)
+
+
+def test_text_beside_a_struck_class_is_not_marked() -> None:
+    document = "<style>.x { text-decoration: line-through } .y { text-decoration: underline }</style>"
+    assert html_lines(f"{document}<p class='y'>Approve</p>") == ["Approve", ""]

@@ -109,6 +109,22 @@ def test_automatic_mail_is_known_by_its_header(header: str, sign: str) -> None:
     assert read_mail(mail("Yes", more=f"{header}\n")).automatic == sign
 
 
+@pytest.mark.parametrize(
+    ("header", "sign"),
+    [
+        ("List-Id: Approvals <approvals.example.com>\nList-Post: <mailto:approvals@example.com>\nPrecedence: list", ""),
+        ("List-Post: <https://lists.example.com>, <mailto:Approvals@example.com?subject=x>", ""),
+        ("List-Id: <approvals.example.com>\nList-Id: <all.example.com>", "list-id"),
+        ("List-Id: <approvals.example.com>\nPrecedence: bulk", "precedence"),
+        ("Precedence: list", "precedence"),
+        ("List-Id: <approvals.example.com>\nAuto-Submitted: auto-replied", "auto-submitted"),
+    ],
+)
+def test_mail_by_the_list_of_our_own_address_is_a_persons(header: str, sign: str) -> None:
+    raw = mail("Yes", more=f"{header}\n")
+    assert read_mail(raw, ("signoff@example.com", "approvals@example.com")).automatic == sign
+
+
 @pytest.mark.parametrize("value", ["no", "No", "no (really)", "no; x=1"])
 def test_mail_that_says_it_is_not_automatic_is_a_persons(value: str) -> None:
     """`Auto-Submitted: no` is what some clients write for people."""
