@@ -2,13 +2,14 @@
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from signoff.contracts.limits import CARD_VALUE_CHARS
+from signoff.formats.lookalikes import mark_words, suspect_words
 from signoff.formats.schema_node import SchemaNode
-from signoff.formats.visible_text import VisibleLine, scalar_line
+from signoff.formats.visible_text import VisibleLine, cut_visible, scalar_line
 
 JOINED_CHARS: Final = 120
 """A list is one row only if it is at most this long, so that no item hides behind a cut."""
@@ -17,6 +18,11 @@ UNDECLARED: Final = "⟦not declared⟧"
 """Stands at the end of the label of an argument that the tool's schema does not name."""
 # A name in quotes, as JSON writes it, or all up to the next dot.
 _STEP = re.compile(r'"(?:[^"\\]|\\.)*"(?=\.|$)|[^.]*')
+# As cards write booleans and what is empty, in every language, and as programs do.
+_READS_AS_OTHER: Final = frozenset(
+    ["yes", "no", "true", "false", "null", "none", "ja", "nein", "sí", "oui", "non", "sì", "sim", "não"]
+)
+_NUMBER: Final = re.compile(r"[-+]?[0-9.,'\u2019\s]*[0-9](?:[.,]|e[-+]?[0-9]+)?|[-+]?(?:nan|inf|infinity)")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -55,13 +61,37 @@ def leaves(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collecti
             stack.extend(reversed(_children(leaf, leaf.value, leaf.schema, secrets)))
 
 
-def value_line(value: Any, limit: int) -> VisibleLine:
-    """Writes a value on one line of at most `limit` characters; a container that does not fit is counted instead."""
+def leaf_line(leaf: ArgumentLeaf, limit: int, suspects: Collection[str] = ()) -> VisibleLine:
+    """Write the value of `leaf` as `value_line`, with its kind and its look-alike letters.
+
+    Where the schema leaves the type open, a text that reads as another kind stands in quotes: `"5"`, `"yes"`.
+    `suspects` are the suspect words of the call.
+    """
+    is_list = isinstance(leaf.value, list | tuple)
+    line = value_line(leaf.value, limit, quotes=_is_open(leaf.schema.item().resolve() if is_list else leaf.schema))
+    marked = mark_words(line.text, suspects)
+    if len(marked) > limit:
+        return VisibleLine(cut_visible(marked, limit), line.length, cut=True)
+    return line._replace(text=marked)
+
+
+def suspects_of(found: Iterable[ArgumentLeaf]) -> frozenset[str]:
+    """Return the words of a call with letters that look like others."""
+    values = [leaf.value for leaf in found if not leaf.secret]
+    items = (item for value in values for item in (value if isinstance(value, list | tuple) else (value,)))
+    return suspect_words(item for item in items if isinstance(item, str))
+
+
+def value_line(value: Any, limit: int, *, quotes: bool = False) -> VisibleLine:
+    """Writes a value on one line of at most `limit` characters; a container that does not fit is counted instead.
+
+    With `quotes` a text that reads as another kind of value stands in quotes.
+    """
     if not isinstance(value, Mapping | list | tuple):
-        return scalar_line(value, limit)
+        return _scalar(value, limit, quotes=quotes)
     if not value:
         return VisibleLine("⟦empty⟧", 0)
-    joined = None if isinstance(value, Mapping) else _join(value)
+    joined = None if isinstance(value, Mapping) else _join(value, quotes=quotes)
     if joined is None or len(joined) > limit:
         return VisibleLine(plural(len(value), "value"), 0)
     return VisibleLine(joined, len(joined))
@@ -162,11 +192,29 @@ def _opens(value: Any) -> bool:
     return isinstance(value, list | tuple) and bool(value) and _join(value) is None
 
 
-def _join(items: Sequence[Any]) -> str | None:
+def _is_open(schema: SchemaNode) -> bool:
+    """Return whether values of several kinds fit a (resolved) schema."""
+    pinned = schema.keywords.get("enum", [schema.keywords["const"]] if "const" in schema.keywords else None)
+    if isinstance(pinned, list | tuple):
+        return len({_json_type(each) for each in pinned}) > 1
+    return len({"number" if each == "integer" else each for each in schema.types if each != "null"}) != 1
+
+
+def _scalar(value: Any, limit: int, *, quotes: bool) -> VisibleLine:
+    line = scalar_line(value, limit)
+    if not quotes or not isinstance(value, str) or not value or line.cut:
+        return line
+    word = value.strip().casefold()
+    # A text in quotes of its own too: it would read as this very mark.
+    other = word in _READS_AS_OTHER or _NUMBER.fullmatch(word) is not None or line.text.startswith('"')
+    return line._replace(text=f'"{line.text}"') if other else line
+
+
+def _join(items: Sequence[Any], *, quotes: bool = False) -> str | None:
     """Joins scalars on one line, or returns None where that would be long or ambiguous."""
     if len(items) > JOINED_CHARS or any(isinstance(item, Mapping | list | tuple) for item in items):
         return None
-    texts = [scalar_line(item, CARD_VALUE_CHARS).text for item in items]
+    texts = [_scalar(item, CARD_VALUE_CHARS, quotes=quotes).text for item in items]
     joined = ", ".join(texts)
     # An item that holds a comma would read as two.
     return joined if len(joined) <= JOINED_CHARS and not any("," in text for text in texts) else None

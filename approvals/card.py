@@ -15,16 +15,19 @@ from signoff.approvals.argument_rows import (
     find,
     format_of,
     is_secret,
+    leaf_line,
     leaves,
     plural,
     step_from_key,
+    suspects_of,
     value_line,
 )
-from signoff.approvals.card_notes import UNDECLARED_TOOL, runner_note
+from signoff.approvals.card_notes import LOOKALIKES, UNDECLARED_TOOL, runner_note
 from signoff.approvals.redaction import redact_arguments, redact_secrets, secret_values
 from signoff.contracts.approval import Card, CardRow, Question
 from signoff.contracts.limits import CARD_VALUE_CHARS, EFFECT_CHARS, KIB
-from signoff.formats.visible_text import MISSING, one_line
+from signoff.formats.lookalikes import mark_words, suspect_words
+from signoff.formats.visible_text import MISSING, cut_visible, one_line
 
 CARD_BYTES: Final = 16 * KIB
 """Bytes of JSON of a whole card."""
@@ -73,23 +76,27 @@ def render_card(
     """
     values = secret_values(args, secrets).union(others)
     proposed, args = args, redact_arguments(args, secrets, values)
-    note = "; ".join(filter(None, (redact_secrets(note, values), _repetition_note(proposed, args))))
+    every = list(leaves(args, schema, secrets))
+    suspects = suspects_of(every)
+    # First, as a note may be cut.
+    notes = (LOOKALIKES if suspects else "", redact_secrets(note, values), _repetition_note(proposed, args))
+    note = "; ".join(filter(None, notes))
+    sentence = effect_sentence(effect, title=title, tool=tool, args=args, secrets=secrets)
     base = Card(
-        effect=effect_sentence(effect, title=title, tool=tool, args=args, secrets=secrets),
+        effect=cut_visible(mark_words(sentence, suspects), EFFECT_CHARS) if suspects else sentence,
         agent_says=one_line(redact_secrets(agent_says, values), AGENT_SAYS_CHARS).text,
         note=one_line(note, NOTE_CHARS).text,
         mark=mark,
         tool_title=one_line(title or tool, TITLE_CHARS).text,
     )
-    every = list(leaves(args, schema, secrets))
     shown = [leaf for leaf in every if _is_shown(leaf, show)]
     left_out = len(every) - len(shown)
     tail = [_remark(f"{left_out} more not shown", "more", left_out)] if left_out else []
-    entries = _entries(shown, CARD_VALUE_CHARS)
+    entries = _entries(shown, CARD_VALUE_CHARS, suspects)
     whole = _with_rows(base, entries, tail, ROWS)
     if _size(whole) <= CARD_BYTES:
         return whole
-    return _shrunk(base, _entries(shown, _TIGHT_VALUE_CHARS), tail)
+    return _shrunk(base, _entries(shown, _TIGHT_VALUE_CHARS, suspects), tail)
 
 
 def draw_card(question: Question, declaration: Mapping[str, Any], args: Mapping[str, Any], mark: str) -> Card:
@@ -179,7 +186,7 @@ def _is_shown(leaf: ArgumentLeaf, show: Collection[str] | None) -> bool:
     )
 
 
-def _entries(shown: Sequence[ArgumentLeaf], limit: int) -> list[_Entry]:
+def _entries(shown: Sequence[ArgumentLeaf], limit: int, suspects: Collection[str]) -> list[_Entry]:
     """Makes one row a value; for an argument of many values, one of the first and a row that counts the others.
 
     Rows that no card has room for are counted but not drawn: a hostile call has thousands.
@@ -190,7 +197,7 @@ def _entries(shown: Sequence[ArgumentLeaf], limit: int) -> list[_Entry]:
         room = ROWS - len(entries)
         # A bound of its own for each argument: one long list must not push the others off the card.
         drawn = values[:ROWS_PER_ARGUMENT]
-        entries += [_Entry(_row(leaf, limit) if at < room else _UNDRAWN, 1) for at, leaf in enumerate(drawn)]
+        entries += [_Entry(_row(leaf, limit, suspects) if at < room else _UNDRAWN, 1) for at, leaf in enumerate(drawn)]
         more = len(values) - ROWS_PER_ARGUMENT
         if more > 0:
             named = one_line(top, NAME_CHARS).text
@@ -198,15 +205,15 @@ def _entries(shown: Sequence[ArgumentLeaf], limit: int) -> list[_Entry]:
     return entries
 
 
-def _row(leaf: ArgumentLeaf, limit: int) -> CardRow:
-    line = value_line(leaf.value, limit)
+def _row(leaf: ArgumentLeaf, limit: int, suspects: Collection[str]) -> CardRow:
+    line = leaf_line(leaf, limit, suspects)
     text = _hidden_text(leaf.value) if leaf.secret else line.text
     label = one_line(leaf.label, NAME_CHARS).text
     name = one_line(leaf.name, NAME_CHARS)
     return CardRow(
         name=name.text,
         # Our own mark, behind a text in which none can be forged.
-        label=label if leaf.declared else f"{label} {UNDECLARED}",
+        label=label if leaf.declared else f"{mark_words(label, suspect_words([label]))} {UNDECLARED}",
         value=text,
         secret=leaf.secret,
         # A key is the call's as well as a value: one that is cut could say anything.

@@ -69,7 +69,8 @@ def missing_words(request: ApprovalRequest) -> str:
 
 
 def _bare(words: str) -> str:
-    return "".join(words.split()).casefold()
+    # A card puts a text in quotes where it would read as a number.
+    return "".join(words.split()).casefold().strip('"')
 
 
 def _amount(row: CardRow) -> Decimal | None:

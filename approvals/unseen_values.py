@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from signoff.approvals.argument_rows import ArgumentLeaf, leaves, value_line
+from signoff.approvals.argument_rows import ArgumentLeaf, leaf_line, leaves, suspects_of
 from signoff.approvals.redaction import redact_arguments, secret_values
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.limits import ARGUMENTS_BYTES, VALUES_PER_PAGE
@@ -48,7 +48,9 @@ def every_value(
     `texts` are values of secret arguments that no other value repeats, beside those of `args` themselves.
     """
     shown = redact_arguments(args, secrets, secret_values(args, secrets).union(texts))
-    return [_value(leaf) for leaf in leaves(shown, schema, secrets)]
+    found = list(leaves(shown, schema, secrets))
+    suspects = suspects_of(found)
+    return [_value(leaf, suspects) for leaf in found]
 
 
 def pages_of(values: Sequence[FullValue]) -> list[Sequence[FullValue]]:
@@ -64,11 +66,11 @@ def seen_hash(question_hash: str, shown: Any) -> str:
     return sha256_hex([question_hash, shown])
 
 
-def _value(leaf: ArgumentLeaf) -> FullValue:
+def _value(leaf: ArgumentLeaf, suspects: Collection[str]) -> FullValue:
     name, label = one_line(leaf.name, _ROOM).text, one_line(leaf.label, _ROOM).text
     if leaf.secret:
         return FullValue(name, label, "hidden", secret=True)
-    text = value_line(leaf.value, _ROOM).text.replace(NEWLINE, f"{NEWLINE}\n")
+    text = leaf_line(leaf, _ROOM, suspects).text.replace(NEWLINE, f"{NEWLINE}\n")
     if not isinstance(leaf.value, str) or len(leaf.value) < FILE_CHARS:
         return FullValue(name, label, text)
     raw = leaf.value.encode(errors="surrogatepass")

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from starlette.requests import Request
 
-from signoff.approvals.argument_rows import find
+from signoff.approvals.argument_rows import find, leaves, suspects_of
 from signoff.approvals.unseen_values import FullValue
 from signoff.contracts.approval import ApprovalRequest, CardRow
 from signoff.contracts.limits import ARGUMENTS_BYTES
+from signoff.formats.lookalikes import mark_words
 from signoff.formats.visible_text import ELLIPSIS, MARK, NEWLINE, scalar_line
 from signoff.gateway.approvals.secret_masks import masked_args
 from signoff.gateway.approvals.value_check import open_page, unopened_pages, value_pages
@@ -109,7 +110,10 @@ def _whole(row: CardRow, args: Any) -> str:
     # A name with a mark or a cut in it may be read as another argument's, whose text would stand here as this one's.
     plain = not row.name.endswith(ELLIPSIS) and NEWLINE not in row.name and MARK not in row.name
     found = find(args, row.name, _ABSENT) if plain and isinstance(args, dict) else _ABSENT
-    return scalar_line(found, ARGUMENTS_BYTES).text if isinstance(found, str) else ""
+    if not isinstance(found, str):
+        return ""
+    shown = scalar_line(found, ARGUMENTS_BYTES).text
+    return mark_words(shown, suspects_of(leaves(args, {}, ())))
 
 
 def _is_code(row: CardRow) -> bool:

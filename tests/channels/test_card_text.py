@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from signoff.approvals.card import render_card
+from signoff.approvals.card_notes import LOOKALIKES
 from signoff.approvals.machine import settled_receipt
 from signoff.channels.envelopes import ClosedCard, OutboundCard
 from signoff.channels.inbound.answer_parser import AnswerSender, parse_answer
@@ -25,6 +26,7 @@ from signoff.texts import catalogue
 from signoff.texts.catalogue import text
 from signoff.texts.endings import closing_words, receipt_words, where_words
 from signoff.texts.formatter import Formatter
+from signoff.texts.remarks import remark_words
 
 NOW = datetime(2026, 11, 22, 14, 2, tzinfo=UTC)
 SAO_PAULO = ZoneInfo("America/Sao_Paulo")
@@ -100,6 +102,14 @@ def test_a_card_says_what_would_happen_who_asks_and_until_when() -> None:
     assert words.whole
     assert words.decides
     assert words.subject == f"Approval needed: Pay 20 EUR to Bo ({SHOWN_CODE})"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_card_on_a_channel_marks_lookalikes_and_quotes_texts_that_read_as_numbers(language: str) -> None:
+    asked = request(card=card_of({"to": "p\u0430ypal", "seats": "5", "count": 5}))
+    written = card_words(notice(asked), Formatter(language, UTC, NOW), how="text").text
+    for line in ("To: p\u0430⟦U+0430⟧ypal", 'Seats: "5"', "Count: 5", remark_words(LOOKALIKES, language)):
+        assert line in written
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

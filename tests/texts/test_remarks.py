@@ -176,7 +176,7 @@ WRITERS: dict[str, tuple[str, ...]] = {
     "activities/gate_activity.py": ("_DOUBT_NOTE", "_ANOTHER_RAN", "_BEGUN_BEFORE", "GateActivity._ask_hooks"),
     "approvals/card.py": ("_repetition_note",),
     "approvals/card_notes.py": (
-        *("TOOL_CHANGED", "POLICY_CHANGED", "UNDECLARED_TOOL", "NOT_RUN"),
+        *("TOOL_CHANGED", "POLICY_CHANGED", "UNDECLARED_TOOL", "NOT_RUN", "LOOKALIKES"),
         *("editor_note", "fallback_note", "runner_note"),
     ),
     "engine/kill_switch.py": ("check_operator",),
