@@ -3,8 +3,8 @@
 from alembic import op
 from sqlalchemy import BigInteger, Column, Index, String, Text
 
-revision = "r0032"
-down_revision = "r0031"
+revision = "r0034"
+down_revision = "r0033"
 
 
 def upgrade() -> None:
