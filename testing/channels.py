@@ -618,6 +618,28 @@ class ChannelSuite:
         assert await rig.inbound_rows() == []
 
     @play_scenario
+    async def test_struck_words_are_asked_back(self, rig: ChannelRig) -> None:
+        """Read without its marks, such text would be part of the answer."""
+        self._answers(rig)
+        request = await rig.ask()
+        raw = rig.vendor.reply_struck(rig.card(rig.bo), rig.bo, "approve", "please")
+        if raw is None:
+            pytest.skip("nobody can strike text out there")
+        await rig.receive(raw)
+        assert rig.request(request.id).votes == ()
+        assert text("reply.not_understood", "en") in rig.text_read_by(rig.bo)
+
+    @play_scenario
+    async def test_yes_with_a_no_behind_it_is_denied(self, rig: ChannelRig) -> None:
+        """Both messages arrive before either is read."""
+        self._writes(rig)
+        request = await rig.ask()
+        code = show_code(request.code)
+        await rig.receive(*(rig.vendor.write(rig.bo, f"{word} {code}") for word in ("approve", "deny")))
+        assert rig.request(request.id).state == "denied"
+        assert all(vote.verdict == "denied" for vote in rig.request(request.id).votes)
+
+    @play_scenario
     async def test_answer_to_our_question_is_about_its_request(self, rig: ChannelRig) -> None:
         """Where several were asked about, a code names one of them."""
         self._writes(rig)

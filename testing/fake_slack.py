@@ -147,6 +147,17 @@ class FakeSlack(Vendor):
         message = next(each for each in self.messages if each.token == card.token)
         return self._make_event(identity, words, {"thread_ts": message.ts})
 
+    def reply_struck(self, card: VendorCard, identity: str, words: str, struck: str) -> InboundRequest:
+        """Returns a message whose blocks alone say that a part of it is struck out."""
+        message = next(each for each in self.messages if each.token == card.token)
+        parts = [
+            {"type": "text", "text": f"{words} "},
+            {"type": "text", "text": struck, "style": {"strike": True}},
+        ]
+        section = {"type": "rich_text_section", "elements": parts}
+        blocks = [{"type": "rich_text", "elements": [section]}]
+        return self._make_event(identity, f"{words} {struck}", {"thread_ts": message.ts, "blocks": blocks})
+
     def reply_to_latest(self, identity: str, words: str) -> InboundRequest:
         """Returns a message in the thread of the newest message of the conversation."""
         newest = next(each for each in reversed(self.messages) if _identity(each.user) == identity)

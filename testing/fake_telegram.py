@@ -165,15 +165,21 @@ class FakeTelegram(Vendor):
         """Sends words that answer a card."""
         return self._reply_to(self.message_of(card), identity, words)
 
+    def reply_struck(self, card: VendorCard, identity: str, words: str, struck: str) -> InboundRequest:
+        """Sends words, of which an entity strikes the last ones out."""
+        entity = {"type": "strikethrough", "offset": len(words) + 1, "length": len(struck)}
+        return self._reply_to(self.message_of(card), identity, f"{words} {struck}", entities=[entity])
+
     def reply_to_latest(self, identity: str, words: str) -> InboundRequest:
         """Sends words that answer the newest message in the chat."""
         newest = next(each for each in reversed(self.messages) if str(each.chat) == identity)
         return self._reply_to(newest, identity, words)
 
-    def _reply_to(self, message: TelegramMessage, identity: str, words: str) -> InboundRequest:
+    def _reply_to(self, message: TelegramMessage, identity: str, words: str, **more: Any) -> InboundRequest:
         about = {"message_id": message.number, "from": _BOT, "date": self._now(), "text": message.text}
         about["chat"] = {"id": message.chat, "type": "private"}
-        return self.update_request({"message": self.message_update(identity, text=words, reply_to_message=about)})
+        update = self.message_update(identity, text=words, reply_to_message=about, **more)
+        return self.update_request({"message": update})
 
     def message_update(self, identity: str, **content: Any) -> dict[str, Any]:
         """Makes any message of a person, in their chat with the bot unless it says another."""

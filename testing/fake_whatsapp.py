@@ -170,6 +170,10 @@ class FakeWhatsApp(Vendor):
         """Sends words, with the card swiped."""
         return self._swiped(self.bubble(card), identity, words)
 
+    def reply_struck(self, card: VendorCard, identity: str, words: str, struck: str) -> InboundRequest:
+        """Sends the marks that the app shows as a line through the words."""
+        return self.reply(card, identity, f"{words} ~{struck}~")
+
     def reply_to_latest(self, identity: str, words: str) -> InboundRequest:
         """Sends words, with the newest message of the conversation swiped."""
         newest = next(each for each in reversed(self.bubbles) if each.person == identity)

@@ -91,6 +91,13 @@ class Vendor(ABC):
         """Makes the request that reaches us when `identity` writes below a card; None where nobody can."""
         return None
 
+    def reply_struck(self, card: VendorCard, identity: str, words: str, struck: str) -> InboundRequest | None:
+        """Makes the request that reaches us when `identity` writes `words` below a card, then `struck` struck out.
+
+        None where nobody can strike text out.
+        """
+        return None
+
     def reply_to_latest(self, identity: str, words: str) -> InboundRequest | None:
         """Makes the request that reaches us when `identity` writes below our latest message; None where nobody can."""
         return None

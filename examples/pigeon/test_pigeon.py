@@ -95,6 +95,10 @@ class Loft(Vendor):
         name = next(name for name, each in self.messages.items() if each["token"] == card.token)
         return self.send("message", **{"from": identity, "text": words, "below": name})
 
+    def reply_struck(self, card: VendorCard, identity: str, words: str, struck: str) -> InboundRequest:
+        """A message below a card; a pigeon strikes out what stands between two waves."""
+        return self.reply(card, identity, f"{words} ~{struck}~")
+
     def reply_to_latest(self, identity: str, words: str) -> InboundRequest:
         """A message below the newest message to somebody."""
         name = [name for name, each in self.messages.items() if each["to"] == identity][-1]

@@ -174,6 +174,26 @@ class Arriving(pigeon.Pigeon):  # type: ignore[misc]
         return dataclasses.replace(received, actions=actions)
 
 
+class Smoothing(pigeon.Pigeon):  # type: ignore[misc]
+    """Drops the marks around struck text."""
+
+    def parse(self, raw: InboundRequest) -> InboundBatch:
+        """Only the letters."""
+        received = super().parse(raw)
+        actions = tuple(each.model_copy(update={"text": each.text.replace("~", "")}) for each in received.actions)
+        return dataclasses.replace(received, actions=actions)
+
+
+class Merging(pigeon.Pigeon):  # type: ignore[misc]
+    """Names a message by its author alone."""
+
+    def parse(self, raw: InboundRequest) -> InboundBatch:
+        """The second message is taken for the first one again."""
+        received = super().parse(raw)
+        actions = tuple(each.model_copy(update={"key": each.identity}) for each in received.actions)
+        return dataclasses.replace(received, actions=actions)
+
+
 class Nameless(pigeon.Pigeon):  # type: ignore[misc]
     """Does not tell the vendor's ids of its replies."""
 
@@ -240,6 +260,8 @@ class Wordless(pigeon.Pigeon):  # type: ignore[misc]
         (Arriving, "test_words_written_before_the_card_are_asked_back"),
         (Arriving, "test_a_late_code_approves_the_revision_that_it_was_written_about"),
         (Arriving, "test_words_of_an_implausible_time_are_asked_back"),
+        (Smoothing, "test_struck_words_are_asked_back"),
+        (Merging, "test_yes_with_a_no_behind_it_is_denied"),
         (Nameless, "test_answer_to_our_question_is_about_its_request"),
         (Adrift, "test_two_answers_in_a_row_decide_each_their_own_card"),
         (Regressing, "test_what_a_vendor_tells_of_a_card_never_leads_back"),
