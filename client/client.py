@@ -1,5 +1,6 @@
 """The client of a gateway: start turns, follow them, and decide what waits, from any Python program."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
@@ -29,6 +30,8 @@ from signoff.formats.nearest_name import quote_name
 T = TypeVar("T", bound=BaseModel)
 _WAIT_SECONDS: Final = 30
 """How long one answer with events is waited for."""
+_LEAST_WAIT_SECONDS: Final = 1.0
+"""Seconds between two requests that a gateway answers at once, as it does beyond its limit of waits."""
 
 
 class Client:
@@ -320,11 +323,21 @@ class Client:
 
     async def follow_events(self, *, after: int = 0, turn: str = "", tenant: str = "") -> AsyncGenerator[CloudEvent]:
         """Yields the events after a number as they happen, without an end. Raises as `events`."""
+        clock = asyncio.get_running_loop().time
         while True:
-            found = await self.events(after=after, wait=_WAIT_SECONDS, turn=turn, tenant=tenant)
-            for event in found.events:
-                yield event
-            after = found.next
+            began, found = clock(), None
+            try:
+                found = await self.events(after=after, wait=_WAIT_SECONDS, turn=turn, tenant=tenant)
+            except Refused as error:
+                # Others wait with the same token: the gateway answers at once, and once a second.
+                if error.code != "streams":
+                    raise
+            if found is not None:
+                for event in found.events:
+                    yield event
+                after = found.next
+            if found is None or not found.events:
+                await asyncio.sleep(max(0.0, began + _LEAST_WAIT_SECONDS - clock()))
 
     async def failed_events(self, *, tenant: str = "") -> list[FailedEvent]:
         """Lists the events that did not arrive at subscriptions and were given up, oldest first."""

@@ -45,6 +45,7 @@ from signoff.gateway.a2a.task_view import (
     task_of,
 )
 from signoff.gateway.approvals.secret_masks import masked_view
+from signoff.gateway.auth.streams import HeldSeconds
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps, turn_name
 from signoff.gateway.live import HEARTBEAT_SECONDS, Live
@@ -142,7 +143,7 @@ class PeerTasks:
             return await self._read_waiting(key)
         return await self._task(key, found, parts=parts)
 
-    async def wait_for(self, key: TurnKey, states: frozenset[str], seconds: float) -> PeerTask:
+    async def wait_for(self, key: TurnKey, states: frozenset[str], seconds: HeldSeconds) -> PeerTask:
         """Returns a task once it is in one of `states`, or as it stands after so many seconds."""
         task = self._base(key)
         async for update in self._watch(key, seconds):
@@ -158,9 +159,9 @@ class PeerTasks:
         except ServerUnavailable:
             return self._base(key)
 
-    async def wait_for_answer(self, key: TurnKey) -> PeerTask:
+    async def wait_for_answer(self, key: TurnKey, seconds: HeldSeconds) -> PeerTask:
         """Returns a task once it is over or waits for somebody, as an answer to its message has to (3.2.2)."""
-        return await self.wait_for(key, TERMINAL | INTERRUPTED, WAIT_SECONDS)
+        return await self.wait_for(key, TERMINAL | INTERRUPTED, seconds)
 
     async def follow(self, key: TurnKey) -> AsyncIterator[TaskUpdate]:
         """Yields a task now, then whenever it changed, until it is over; where nothing does, now and then nothing."""
@@ -172,13 +173,12 @@ class PeerTasks:
             yield TaskUpdate(update.now, before)
             before = update.now
 
-    async def cancel(self, key: TurnKey) -> PeerTask:
-        """Stops a task, and returns it as it stands then."""
+    async def stop(self, key: TurnKey) -> None:
+        """Stop a task. Raises `RpcError` for one that is over or has not begun."""
         task = await self.read(key)
         if task.is_over or task.state == SUBMITTED:
             raise RpcError(TASK_NOT_CANCELABLE, f"this task is {task.state}", taskId=task.id)
         await Conversations(self._deps).stop_turn(await self._last(key), self._person)
-        return await self.wait_for(key, TERMINAL, STOP_SECONDS)
 
     async def list_page(self, params: ListParams, scopes: Collection[str] = ()) -> tuple[list[PeerTask], str, int]:
         """Returns a page of tasks, those that changed last first, where the next one begins, and how many there are."""

@@ -11,7 +11,7 @@ from signoff.contracts.errors import NotFound, SignoffError
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.names import DEFAULT_ASKER
 from signoff.gateway.a2a.agent_card import CARD_PATH, CARD_SECONDS, AgentCards, consumed_types
-from signoff.gateway.a2a.peer_tasks import PeerTasks, TaskUpdate
+from signoff.gateway.a2a.peer_tasks import STOP_SECONDS, WAIT_SECONDS, PeerTasks, TaskUpdate
 from signoff.gateway.a2a.rpc_error import METHOD_NOT_FOUND, NO_PUSH, UNSUPPORTED, RpcError, rpc_error_of
 from signoff.gateway.a2a.rpc_request import (
     ListParams,
@@ -22,11 +22,12 @@ from signoff.gateway.a2a.rpc_request import (
     parse_params,
     parse_request,
 )
-from signoff.gateway.a2a.task_view import PeerTask
+from signoff.gateway.a2a.task_view import TERMINAL, PeerTask
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.auth.caller import SignInNeeded, acting_person, caller_of, own_tenant, scopes_of
 from signoff.gateway.auth.dependencies import OPEN, Deps, LiveUpdates, TokenPeer
-from signoff.gateway.auth.streams import Streams, stream_events
+from signoff.gateway.auth.streams import Streams, stream_events, streams_of, waiting
+from signoff.gateway.deps import turn_name
 from signoff.gateway.transport.middleware import PEERS
 
 router = APIRouter(tags=["peers"], responses=FAULTS)
@@ -118,7 +119,9 @@ class _PeerCall:
                 return self._result(named, self._json(await self._tasks.read(key)))
             case "CancelTask":
                 key = await self._tasks.find(parse_params(named, TaskParams).id)
-                return self._result(named, self._json(await self._tasks.cancel(key)))
+                await self._tasks.stop(key)
+                async with waiting(self._request, STOP_SECONDS, "") as seconds:
+                    return self._result(named, self._json(await self._tasks.wait_for(key, TERMINAL, seconds)))
             case "ListTasks":
                 wanted = parse_params(named, ListParams)
                 # Each asks for the state of up to as many tasks as are listed.
@@ -132,15 +135,15 @@ class _PeerCall:
 
     @property
     def _streams(self) -> Streams:
-        streams: Streams = self._request.app.state.streams
-        return streams
+        return streams_of(self._request)
 
     async def _first_state(self, params: SendParams) -> PeerTask:
+        key = await self._tasks.send(params)
         if params.configuration.return_immediately:
-            return await self._tasks.read_at_once(await self._tasks.send(params))
+            return await self._tasks.read_at_once(key)
         # Each asks a worker again and again for as long as it waits.
-        async with self._streams.hold(self._request):
-            return await self._tasks.wait_for_answer(await self._tasks.send(params))
+        async with waiting(self._request, WAIT_SECONDS, turn_name(key)) as seconds:
+            return await self._tasks.wait_for_answer(key, seconds)
 
     async def _list(self, params: ListParams) -> dict[str, Any]:
         found, following, total = await self._tasks.list_page(params, scopes_of(caller_of(self._request)))

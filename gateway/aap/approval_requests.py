@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+from starlette.requests import Request
+
 from signoff.contracts.canonical_json import same_arguments, sha256_hex
 from signoff.contracts.errors import Conflict, NotFound, Refused, ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey, is_id
@@ -17,6 +19,7 @@ from signoff.gateway.aap.approval_request import ApprovalRequestView, GivenReque
 from signoff.gateway.aap.problems import ApprovalProblem, ProblemCode
 from signoff.gateway.aap.request_body import CreateBody, OutcomeReport
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
+from signoff.gateway.auth.streams import NOT_HELD, HeldSeconds, waiting
 from signoff.gateway.calls.call_proposer import CALLS, LONGEST_SECONDS, agent_of, asker_of, propose
 from signoff.gateway.calls.call_reader import ExternalTurn, find_request, load_call, own_tickets, read_call
 from signoff.gateway.calls.call_refusals import note_refusal
@@ -54,15 +57,16 @@ class ApprovalRequests:
     tenant: str
     agent: str
     person: Person
+    request: Request
 
     @classmethod
     def of(
-        cls, deps: GatewayDeps, caller: AuthenticatedCaller | None, agent: str, user: str | None
+        cls, deps: GatewayDeps, caller: AuthenticatedCaller | None, agent: str, user: str | None, request: Request
     ) -> "ApprovalRequests":
         """Returns those of the agent whose token it is. Raises `Refused` (`not_allowed`), `NotFound`, `BadRequest`."""
         tenant = own_tenant(caller, None)
         name, declared = agent_of(deps, caller, agent)
-        return cls(deps, caller, tenant, name, asker_of(deps, declared, user, tenant))
+        return cls(deps, caller, tenant, name, asker_of(deps, declared, user, tenant), request)
 
     async def create(self, body: CreateBody, key: str) -> tuple[ApprovalRequestView, bool]:
         """Proposes a call, once for each key; returns its request, and whether it is new."""
@@ -79,7 +83,9 @@ class ApprovalRequests:
 
     async def show(self, request_id: str, wait: float = 0.0) -> ApprovalRequestView:
         """Returns a request as it stands, after `wait` seconds at the latest where it is pending."""
-        return await self._view(*await self._load(request_id), wait)
+        given, turn = await self._load(request_id)
+        async with waiting(self.request, wait, turn.name) as seconds:
+            return await self._view(given, turn, seconds)
 
     async def cancel(self, request_id: str) -> ApprovalRequestView:
         """Withdraws what is pending; nobody is asked any more."""
@@ -87,7 +93,7 @@ class ApprovalRequests:
         found = await self._view(given, turn)
         if found.status == "pending":
             try:
-                await withdraw(self.deps, turn)
+                await withdraw(self.deps, turn, self.request)
             except BadRequest as error:
                 raise ApprovalProblem("already_terminal", error.message) from None
             found = await self._view(given, turn)
@@ -185,7 +191,7 @@ class ApprovalRequests:
         taken = await joins.join(self._digest("edited request", turn.key.turn), request_id)
         return turn if taken.turn == request_id else None
 
-    async def _view(self, given: GivenRequest, turn: ExternalTurn, wait: float = 0.0) -> ApprovalRequestView:
+    async def _view(self, given: GivenRequest, turn: ExternalTurn, wait: HeldSeconds = NOT_HELD) -> ApprovalRequestView:
         answer = await read_call(self.deps, turn, wait)
         asked = await find_request(self.deps, turn)
         ticket = await self._find_ticket(turn) if answer.state in _HANDED_OUT else None

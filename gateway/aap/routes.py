@@ -24,11 +24,11 @@ Wait = Annotated[str | None, Query(description="How long to wait for people, as 
 
 
 async def _of_agent(agent: str, request: Request, deps: Deps, caller: TokenAgent) -> None:
-    request.state.approval_requests = ApprovalRequests.of(deps, caller, agent, None)
+    request.state.approval_requests = ApprovalRequests.of(deps, caller, agent, None, request)
 
 
 async def _of_agent_for_user(agent: str, user: str, request: Request, deps: Deps, caller: TokenAgent) -> None:
-    request.state.approval_requests = ApprovalRequests.of(deps, caller, agent, user)
+    request.state.approval_requests = ApprovalRequests.of(deps, caller, agent, user, request)
 
 
 async def _own_requests(request: Request) -> ApprovalRequests:

@@ -22,6 +22,7 @@ from signoff.gateway.api.events import (
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
 from signoff.gateway.auth.dependencies import Deps, LiveUpdates, TokenAgent
+from signoff.gateway.auth.streams import waiting
 from signoff.gateway.calls.call_proposer import agent_of, hand_out, propose
 from signoff.gateway.calls.call_reader import MOVING, ExternalTurn, confirm_call, load_call, make_used_answer, read_call
 from signoff.gateway.calls.call_refusals import naming
@@ -89,7 +90,8 @@ async def _propose(
     else:
         # It was begun by an earlier request, or is waited for.
         turn = await load_call(deps, turn.name, turn.given.actor, turn.key.tenant)
-        answer = await read_call(deps, turn, body.wait)
+        async with waiting(request, body.wait, turn.name) as seconds:
+            answer = await read_call(deps, turn, seconds)
     if body.use and answer.state == "permitted":
         answer = await _answer_used(deps, turn, await use_permit(deps, turn, use))
     elif own is not None and answer.state == "used":
@@ -105,7 +107,9 @@ async def show_call(
 ) -> CallAnswer:
     """Answers at once where it is settled; else when people have answered, after `wait` seconds at the latest."""
     turn = await _load(deps, call, caller, agent)
-    return await _handed_out(request, deps, turn, await read_call(deps, turn, wait))
+    async with waiting(request, wait, turn.name) as seconds:
+        answer = await read_call(deps, turn, seconds)
+    return await _handed_out(request, deps, turn, answer)
 
 
 @router.get("/{call}/events", response_model=EventList, summary="The steps of a call")
@@ -155,7 +159,7 @@ async def withdraw_call(call: str, deps: Deps, caller: TokenAgent, request: Requ
     """Nobody is asked any more, and its permit is worth nothing. 409 `used` where it was used before."""
     turn = await _load(deps, call, caller, agent)
     with naming("call", call):
-        return await _handed_out(request, deps, turn, await withdraw(deps, turn))
+        return await _handed_out(request, deps, turn, await withdraw(deps, turn, request))
 
 
 async def _load(deps: GatewayDeps, call: str, caller: AuthenticatedCaller | None, agent: str | None) -> ExternalTurn:

@@ -17,7 +17,7 @@ from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.audit_writer import record
 from signoff.gateway.auth.caller import acting_person, channel_of, own_tenant, person_of, scopes_of
 from signoff.gateway.auth.dependencies import OPEN, As, Deps, LiveUpdates, TokenDecider, TokenReader
-from signoff.gateway.auth.streams import Allowed, stream_events
+from signoff.gateway.auth.streams import Allowed, stream_events, waiting
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.events.event_reader import WAIT_SECONDS, EventFilter, EventReader, schema_address
@@ -47,7 +47,8 @@ async def answer_events(
 ) -> EventList | StreamingResponse:
     """Answers with events, or streams them where `request` accepts that. Raises as `EventReader.read`."""
     if SSE not in request.headers.get("accept", ""):
-        return await reader.wait(wanted, part.after, part.limit, part.wait)
+        async with waiting(request, part.wait, f"{wanted} after {part.after}") as seconds:
+            return await reader.wait(wanted, part.after, part.limit, seconds)
     # Before the stream begins: what is wrong with the number is answered by a status.
     await reader.read(wanted, part.after, 1)
     return stream_events(request, reader.follow(wanted, part.after, part.limit), still)

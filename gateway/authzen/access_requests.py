@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from starlette.requests import Request
+
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import Conflict, NotFound, Refused
 from signoff.contracts.limits import REASON_CHARS
@@ -79,13 +81,15 @@ async def read_task(deps: GatewayDeps, caller: AuthenticatedCaller | None, task:
     return await view_of(deps, await _load(deps, caller, task))
 
 
-async def cancel_task(deps: GatewayDeps, caller: AuthenticatedCaller | None, task: str) -> AccessTaskView:
+async def cancel_task(
+    deps: GatewayDeps, caller: AuthenticatedCaller | None, task: str, request: Request
+) -> AccessTaskView:
     """Withdraws the call of a task that is pending. Raises `AccessProblem`, `Unavailable`."""
     turn = await _load(deps, caller, task)
     if (await view_of(deps, turn)).status != "pending":
         raise AccessProblem("invalid_task_state", "the task is over")
     try:
-        await withdraw(deps, turn)
+        await withdraw(deps, turn, request)
     except BadRequest as error:
         raise AccessProblem("invalid_task_state", error.message) from None
     found = await view_of(deps, turn)

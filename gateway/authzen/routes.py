@@ -91,7 +91,7 @@ async def show_task(task: str, request: Request, deps: Deps, caller: TokenAgent)
 )
 async def cancel_request(task: str, request: Request, deps: Deps, caller: TokenAgent) -> Response:
     """Nobody is asked any more. 409 where it is over."""
-    return await _answer(request, deps, await cancel_task(deps, caller, task), 200)
+    return await _answer(request, deps, await cancel_task(deps, caller, task, request), 200)
 
 
 async def _answer(request: Request, deps: GatewayDeps, view: AccessTaskView, status: int) -> Response:

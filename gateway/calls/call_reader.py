@@ -14,6 +14,7 @@ from signoff.contracts.person import Principal
 from signoff.contracts.responses import CallAnswer
 from signoff.contracts.turn import CallView, TurnInput, TurnView
 from signoff.formats.nearest_name import quote_name
+from signoff.gateway.auth.streams import NOT_HELD, HeldSeconds
 from signoff.gateway.deps import GatewayDeps, turn_name
 from signoff.gateway.signed_start import SignedStart, signed_start_of
 from signoff.store.content_store import load_in
@@ -90,7 +91,7 @@ def make_external_turn(given: TurnInput, call: ProposedExternalCall) -> External
     return ExternalTurn(TurnKey(given.tenant_id, given.session_id, given.turn_id), given, call, given.principal)
 
 
-async def read_call(deps: GatewayDeps, turn: ExternalTurn, wait: float = 0.0) -> CallAnswer:
+async def read_call(deps: GatewayDeps, turn: ExternalTurn, wait: HeldSeconds = NOT_HELD) -> CallAnswer:
     """Returns how far a call has come, after `wait` seconds at the latest where people have not answered yet."""
     looks = iter(_LOOK_SECONDS)
     pause, until = 0.0, asyncio.get_running_loop().time() + wait

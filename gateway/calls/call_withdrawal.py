@@ -2,9 +2,12 @@
 
 from typing import Final
 
+from starlette.requests import Request
+
 from signoff.approvals.audit_events import stop_entry
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.audit_writer import record
+from signoff.gateway.auth.streams import waiting
 from signoff.gateway.calls.call_reader import ExternalTurn, read_call
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest
@@ -15,7 +18,7 @@ SETTLED: Final = ("denied", "ended")
 _STOP_SECONDS: Final = 5.0
 
 
-async def withdraw(deps: GatewayDeps, turn: ExternalTurn) -> CallAnswer:
+async def withdraw(deps: GatewayDeps, turn: ExternalTurn, request: Request) -> CallAnswer:
     """Has nobody asked about a call any more, and its permit worth nothing; returns how it stands then.
 
     Raises `BadRequest` (409, `used`) where its permit was used before.
@@ -27,7 +30,8 @@ async def withdraw(deps: GatewayDeps, turn: ExternalTurn) -> CallAnswer:
         raise BadRequest("this permit was used already; report what became of it", status=409, code="used")
     await deps.client.cancel_turn(turn.key)
     await record(deps.store, stop_entry(turn.key, f"{ACTOR}{turn.given.actor}", deps.clock()))
-    answer = await read_call(deps, turn, _STOP_SECONDS)
+    async with waiting(request, _STOP_SECONDS, "") as seconds:
+        answer = await read_call(deps, turn, seconds)
     if answer.state == "used":
         raise BadRequest("this permit was used meanwhile; report what became of it", status=409, code="used")
     return answer

@@ -11,6 +11,7 @@ from signoff.contracts.errors import Refused, SignoffError
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
 from signoff.engine.kill_switch import AUDITOR, OPERATOR
+from signoff.gateway.auth.streams import HeldSeconds
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest, fault_of
@@ -68,7 +69,7 @@ class EventReader:
             raise BadRequest(message, status=410, code="gone")
         return found.model_copy(update={"events": tuple(map(self._with_schema, found.events))})
 
-    async def wait(self, wanted: EventFilter, after: int, limit: int, seconds: float) -> EventList:
+    async def wait(self, wanted: EventFilter, after: int, limit: int, seconds: HeldSeconds) -> EventList:
         """Returns the events after a number as soon as there are any, or none after `seconds`. Raises as `read`."""
         over = time.monotonic() + seconds
         while True:
@@ -84,7 +85,7 @@ class EventReader:
         yield f"retry: {RETRY_MILLISECONDS}\n\n"
         while True:
             try:
-                found = await self.wait(wanted, after, limit, HEARTBEAT_SECONDS)
+                found = await self.wait(wanted, after, limit, HeldSeconds(HEARTBEAT_SECONDS))
             except SignoffError as error:
                 yield event("problem", fault_of(error).model_dump())
                 return

@@ -11,7 +11,7 @@ from signoff.contracts.errors import Conflict, Refused
 from signoff.contracts.requests import CallBody, OutcomeBody
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.auth.caller import AuthenticatedCaller
-from signoff.gateway.auth.streams import Streams
+from signoff.gateway.auth.streams import HeldSeconds, waiting
 from signoff.gateway.calls.call_proposer import find_call, hand_out, name_call, propose, unname_call
 from signoff.gateway.calls.call_reader import MOVING, ExternalTurn, confirm_call, load_call, make_used_answer, read_call
 from signoff.gateway.calls.permit_service import read_permit, use_id, use_permit
@@ -104,12 +104,12 @@ class HookCalls:
         return turn, await read_call(self.deps, turn)
 
     async def _wait(self, turn: ExternalTurn) -> CallAnswer:
-        streams: Streams = self.request.app.state.streams
         clock = asyncio.get_running_loop().time
-        until = clock() + self.hold
-        async with streams.hold(self.request):
+        async with waiting(self.request, self.hold, turn.name) as seconds:
+            until = clock() + seconds
             while True:
-                answer = await read_call(self.deps, turn, max(0.0, min(_LOOK_SECONDS, until - clock())))
+                left = HeldSeconds(max(0.0, min(_LOOK_SECONDS, until - clock())))
+                answer = await read_call(self.deps, turn, left)
                 over = answer.state not in MOVING or clock() >= until or not await self.live.pause(0)
                 if over or await self.request.is_disconnected():
                     return answer

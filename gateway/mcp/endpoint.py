@@ -16,7 +16,7 @@ from signoff.formats.json_reader import NotJson, read_json
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.auth.caller import own_tenant
 from signoff.gateway.auth.dependencies import OPEN, Deps, LiveUpdates, TokenAgent
-from signoff.gateway.auth.streams import Streams
+from signoff.gateway.auth.streams import streams_of
 from signoff.gateway.calls.call_proposer import agent_of
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.mcp.held_requests import HeldRequests, RequestName
@@ -81,9 +81,8 @@ async def answer_message(
     if method == "notifications/cancelled" and session.id:
         held.cancel(RequestName(session.id, str(params.get("requestId"))))
     if method == "tools/call":
-        # Before it is proposed: what is refused must not have begun.
-        streams: Streams = request.app.state.streams
-        streams.refuse_more(request)
+        # Now: the headers of the answer may be out before the call is held.
+        streams_of(request).check_room(request)
     begun = ""
     if method == "initialize" and not session.id:
         begun = new_session_id(key, tenant, agent, opens_urls=opens_urls(params.get("capabilities")))

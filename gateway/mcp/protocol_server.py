@@ -138,7 +138,9 @@ class _ToolRequest:
                 # At once: its user cannot decide while the request that shows them where is held.
                 return {**await self._next_round(turn, rounds), "inputRequests": input_requests(page)}
             answer = await self._hold(turn, page)
-        if answer.state not in SETTLED and self._is_modern and rounds + 1 < ROUNDS:
+        # A client would begin its next round at once.
+        is_last = rounds + 1 >= ROUNDS or calls.is_beyond_limit
+        if answer.state not in SETTLED and self._is_modern and not is_last:
             return await self._next_round(turn, rounds)
         await calls.hand_out(turn, answer)
         return CallToolResult.model_validate(result_of(answer))

@@ -18,7 +18,7 @@ from signoff.contracts.responses import CallAnswer
 from signoff.engine.call_client import CallClient
 from signoff.gateway.approvals.decisions import eligibility_for
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
-from signoff.gateway.auth.streams import Streams
+from signoff.gateway.auth.streams import HeldSeconds, waiting
 from signoff.gateway.calls.call_proposer import CHANNEL, agent_of, asker_of, hand_out, propose
 from signoff.gateway.calls.call_reader import MOVING, ExternalTurn, confirm_call, find_request, load_call, read_call
 from signoff.gateway.calls.call_withdrawal import SETTLED, withdraw
@@ -30,6 +30,7 @@ from signoff.gateway.mcp.held_requests import HeldRequests, RequestName
 from signoff.gateway.mcp.sealed_values import MCP_KEY, ClientSession, RequestBinding
 from signoff.gateway.mcp.tool_list import list_tools
 from signoff.gateway.mcp.url_elicitation import DecisionPage
+from signoff.gateway.transport.middleware import RETRY_SECONDS
 from signoff.people.directory import principal_of, turn_context
 
 SCOPE: Final = "signoff.mcp"
@@ -117,7 +118,7 @@ class ToolCalls:
         """Withdraws a call of this agent; one whose work has begun goes on."""
         turn, _ = await self.load(call)
         with contextlib.suppress(BadRequest):
-            await withdraw(self.deps, turn)
+            await withdraw(self.deps, turn, self.request)
 
     async def decision_page(self, turn: ExternalTurn) -> DecisionPage | None:
         """Returns the page on which the person in whose name a call is asked for may decide; None where others may."""
@@ -148,11 +149,10 @@ class ToolCalls:
         """
         # Without a session another client's request may have the same id.
         name = RequestName(self.session.id, str(request_id)) if self.session.id else None
-        streams: Streams = self.request.app.state.streams
-        async with streams.hold(self.request):
+        async with waiting(self.request, seconds, turn.name) as held:
             try:
                 with self.held.wait_for(turn.name), self.held.hold(name) as cancelled:
-                    answer = await self._look_on(turn, cancelled, seconds, progress)
+                    answer = await self._look_on(turn, cancelled, held, progress)
             except asyncio.CancelledError:
                 self.held.finish_later(self._leave(turn))
                 raise
@@ -175,12 +175,13 @@ class ToolCalls:
                 await self._calls.attend(turn.key, AWAY_SECONDS)
 
     async def _look_on(
-        self, turn: ExternalTurn, cancelled: asyncio.Event, seconds: float, progress: Progress
+        self, turn: ExternalTurn, cancelled: asyncio.Event, seconds: HeldSeconds, progress: Progress
     ) -> CallAnswer:
         clock = asyncio.get_running_loop().time
         last, until = clock(), clock() + seconds
         while True:
-            answer = await read_call(self.deps, turn, max(0.0, min(_LOOK_SECONDS, until - clock())))
+            left = HeldSeconds(max(0.0, min(_LOOK_SECONDS, until - clock())))
+            answer = await read_call(self.deps, turn, left)
             answer = await self.run_permitted(turn, answer)
             if answer.state in SETTLED or clock() >= until or cancelled.is_set() or not await self.live.pause(0):
                 return answer
@@ -192,6 +193,11 @@ class ToolCalls:
         """Lets nobody join a call any more whose result is about to be sent."""
         if answer.state in SETTLED:
             await hand_out(self.deps, turn)
+
+    @property
+    def is_beyond_limit(self) -> bool:
+        """Whether the agent had no stream left for this request, which is answered at once."""
+        return RETRY_SECONDS in self.request.scope
 
     @property
     def _calls(self) -> CallClient:

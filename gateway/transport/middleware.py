@@ -36,6 +36,8 @@ AAP: Final = "/aap/"
 """Begins the addresses at which adapters of the Agent Approval Protocol ask."""
 RESOURCE: Final = "/.well-known/oauth-protected-resource"
 """Begins the addresses at which clients are told who lets them in (RFC 9728)."""
+RETRY_SECONDS: Final = "signoff.retry_seconds"
+"""Where a request's scope says after how many seconds it may be sent again, for the header `Retry-After`."""
 _CONSUME: Final = "/consume"
 STATIC: Final = "/static/"
 # No inline script or style: text of a model that ever got past the escaping has nothing to run with.
@@ -85,7 +87,7 @@ class RequestGuard:
             return
         scope = {**scope, "path": _without_extra_slashes(scope["path"])}
         # Before anything is refused: refusals carry the headers, too.
-        sealed = _seal(send, scope["path"], secure=self._public.startswith("https:"))
+        sealed = _seal(send, scope, secure=self._public.startswith("https:"))
         refusal = self._refusal(scope["method"], scope["path"], Headers(scope=scope))
         if self._this_machine_alone and not _is_on_this_machine(scope):
             refusal = 403, "not_local", _NOT_LOCAL
@@ -144,7 +146,7 @@ def _is_on_this_machine(scope: Scope) -> bool:
     return peer is None or is_loopback_host(peer[0])
 
 
-def _seal(send: Send, path: str, *, secure: bool) -> Send:
+def _seal(send: Send, scope: Scope, *, secure: bool) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
@@ -153,8 +155,10 @@ def _seal(send: Send, path: str, *, secure: bool) -> Send:
             # Browsers disregard it over http (RFC 6797, 8.1), where a development machine stays.
             if secure:
                 headers["strict-transport-security"] = "max-age=31536000"
-            if not path.startswith(STATIC):
+            if not scope["path"].startswith(STATIC):
                 headers.setdefault("cache-control", "no-store")
+            if RETRY_SECONDS in scope:
+                headers.setdefault("retry-after", str(scope[RETRY_SECONDS]))
         await send(message)
 
     return sending

@@ -371,8 +371,10 @@ async def test_a_list_loads_no_answers_that_nobody_asked_for(peers: PeerRig) -> 
         assert ([len(each.parts) for each in found], total) == ([parts], 1)
 
 
-async def test_who_follows_too_much_begins_nothing(peers: PeerRig) -> None:
-    """Refused, a message has not become a turn: the answer says that it was not taken."""
+async def test_peer_without_a_stream_left_is_answered_at_once_and_follows_nothing(
+    peers: PeerRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message is answered with its task as it is; one that is to be followed has not become a turn."""
     headers = [(b"authorization", f"Bearer {await peers.token()}".encode())]
     app = peers.gateway.app
     request = Request({"type": "http", "method": "POST", "path": "/a2a/desk", "headers": headers, "app": app})
@@ -380,10 +382,18 @@ async def test_who_follows_too_much_begins_nothing(peers: PeerRig) -> None:
     async with peers.agent() as client, contextlib.AsyncExitStack() as held:
         for _ in range(STREAMS_OF_ONE):
             await held.enter_async_context(app.state.streams.hold(request))
+        # Long enough for a busy machine to ask twice within it.
+        monkeypatch.setattr("signoff.gateway.auth.streams._PAUSE_SECONDS", 600)
+        begun = {"message": MessageToDict(message("pay").message)}
+        async with httpx.AsyncClient(headers=bearer(await peers.token()), timeout=60) as http:
+            body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": begun}
+            sends = [await http.post(f"{peers.url}/a2a/desk", json=body, headers={"a2a-version": "1.0"}) for _ in "ab"]
+        assert [each.headers["retry-after"] for each in sends] == ["600", "600"]
+        assert "id" in sends[0].json()["result"]["task"]
+        assert "streams already" in sends[1].json()["error"]["message"]
         name = fresh_id()
-        for send in (client.send("small", message_id=name), anext(client.stream("small", message_id=name))):
-            with pytest.raises(A2AClientError, match="streams already"):
-                await send
+        with pytest.raises(A2AClientError, match="streams already"):
+            await anext(client.stream("small", message_id=name))
         with pytest.raises(A2AClientError, match="streams already"):
             await client.sdk.list_tasks(ListTasksRequest())
         await held.aclose()

@@ -12,6 +12,7 @@ from call_rig import second_gateway
 
 from signoff.contracts.limits import MIB
 from signoff.contracts.responses import CallAnswer
+from signoff.gateway.auth.streams import HeldSeconds
 from signoff.gateway.calls.call_reader import ExternalTurn, read_call
 from signoff.gateway.hooks.hook_answer import HookAnswer
 from signoff.gateway.hooks.hook_calls import HookCalls
@@ -281,7 +282,7 @@ async def test_a_hook_that_is_broken_off_uses_nothing(
     async def wait_and_decide(self: HookCalls, turn: ExternalTurn) -> CallAnswer:
         await wait(self, turn)
         await session.agent.decide(turn.name)
-        return await read_call(self.deps, turn, 600)
+        return await read_call(self.deps, turn, HeldSeconds(600))
 
     async def gate_and_tell(self: HookCalls, event: HookBody) -> HookAnswer:
         try:

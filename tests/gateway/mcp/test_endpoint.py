@@ -112,13 +112,26 @@ async def test_a_client_that_cancels_its_request_is_held_no_longer(mcp: McpRig) 
     assert "Waiting for approval" in (await held).text
 
 
-async def test_nobody_has_more_requests_held_than_one_may(mcp: McpRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """429 before anything of it is proposed."""
+@pytest.mark.parametrize("era", ["2025-11-25", MODERN])
+async def test_call_that_waits_is_answered_at_once_when_its_agent_has_no_stream_left(
+    mcp: McpRig, monkeypatch: pytest.MonkeyPatch, era: str
+) -> None:
+    """As a result: a modern client would begin its next round in the same moment."""
     monkeypatch.setattr("signoff.gateway.auth.streams.STREAMS_OF_ONE", 0)
-    call = {"name": "pay", "arguments": {"amount": 1}}
-    answer = await mcp.post({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": call})
-    assert (answer.status_code, answer.json()["code"]) == (429, "streams")
-    assert (await mcp.post(_LIST)).status_code == 200
+    monkeypatch.setattr("signoff.gateway.auth.streams._PAUSE_SECONDS", 600)
+    call: dict[str, Any] = {"name": "pay", "arguments": {"amount": 932 if era == MODERN else 933}}
+    headers = {"mcp-protocol-version": era}
+    if era == MODERN:
+        names = {"protocolVersion": MODERN, "clientCapabilities": {}}
+        call["_meta"] = {f"io.modelcontextprotocol/{name}": value for name, value in names.items()}
+        headers |= {"mcp-method": "tools/call", "mcp-name": "pay"}
+    message = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": call}
+    answer, again = await mcp.post(message, **headers), await mcp.post(message, **headers)
+    assert (answer.status_code, answer.headers["retry-after"]) == (200, "600")
+    assert "Waiting for approval" in answer.text
+    assert "streams already" in again.text
+    free = await mcp.post(_LIST)
+    assert (free.status_code, "retry-after" in free.headers) == (200, False)
 
 
 async def test_what_is_too_large_and_other_methods_are_refused(mcp: McpRig) -> None:
