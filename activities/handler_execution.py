@@ -10,7 +10,8 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from signoff.activities.capability_backends import grant_capabilities, handed_out_secrets
-from signoff.activities.handler_runner import HandlerEnded, run_handler, tool_context_of
+from signoff.activities.handler_runner import run_handler, tool_context_of
+from signoff.activities.hooks.hook_caller import HandlerEnded
 from signoff.activities.results.result_processor import ProcessedResult, ResultProcessor, plain_outcome
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import ToolTask

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from temporalio import activity
 
+from signoff.activities.hooks.hook_caller import HandlerEnded
 from signoff.contracts.call import Permit
 from signoff.people.directory import Directory
 from signoff.registry.capabilities import NOTHING_GRANTED, GrantedCapabilities
@@ -14,10 +15,6 @@ from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 
 _NO_SETTINGS: Final[Mapping[str, Any]] = MappingProxyType({})
-
-
-class HandlerEnded(Exception):
-    """A handler tried to end more than its own call: it left the process, or cancelled itself."""
 
 
 async def run_handler(tool: Tool, args: dict[str, Any], context: ToolContext) -> Any:

@@ -7,10 +7,13 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from signoff.activities.handler_runner import HandlerEnded
 from signoff.registry.hooks import Hook, is_async
 
 T = TypeVar("T")
+
+
+class HandlerEnded(Exception):
+    """A developer's function tried to end more than its own call: it left the process, or cancelled itself."""
 
 
 class NoAnswer(Exception):

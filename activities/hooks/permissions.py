@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from signoff.activities.hooks.hook_caller import NoAnswer, ask
 from signoff.approvals.redaction import redact_secrets, secret_values
@@ -20,8 +20,10 @@ from signoff.people.directory import Directory
 from signoff.registry.catalog import Catalog
 from signoff.registry.hooks import CHECK_PERMISSIONS, HookContext, Permission, PermissionCheck, hook_context
 from signoff.registry.tool import Tool
-from signoff.store.grants import Grants
-from signoff.store.store import Store
+
+# The store's libraries take half a second to import: commands that judge a call without a store do without.
+if TYPE_CHECKING:
+    from signoff.store.store import Store
 
 _REASON_CHARS: Final = 500
 _KEPT: Final = 1_000
@@ -106,7 +108,7 @@ class PermissionReader:
 
     catalog: Catalog
     """The worker's catalog."""
-    store: Store
+    store: "Store"
     """Where remembered answers lie."""
     directory_for: Callable[..., Awaitable[Directory]]
     """Finds the directory as it is now."""
@@ -136,6 +138,8 @@ class PermissionReader:
 
     async def _facts(self, tool: Tool, ctx: CallContext) -> tuple[object, ...] | None:
         """Returns people and remembered answers as they are now; None where nobody can say."""
+        from signoff.store.grants import Grants  # noqa: PLC0415
+
         try:
             people = await self.directory_for(ctx.tenant, ctx.user.user)
             everybody = self.cache.version_of(ctx.tenant, people.all(ctx.tenant))

@@ -4,21 +4,22 @@ import getpass
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from temporalio.client import Client
-from temporalio.envconfig import ClientConfig
+from typing import TYPE_CHECKING, Any
 
 from signoff.client.dev_process import DevProcess, read_running
 from signoff.contracts.errors import NotFound
 from signoff.contracts.names import DEFAULT_TENANT, RUNNING_FILE
 from signoff.contracts.person import Person
-from signoff.engine.connection import connect_installation
-from signoff.engine.turn_client import TurnClient
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.keys.secrets import SecretProvider
 from signoff.registry.installation import Installation, load_installation, provider_of_secrets
 from signoff.settings import Settings, load_settings
+
+# Temporal's client takes half a second to import: commands that read the manifest alone do without.
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from signoff.engine.turn_client import TurnClient
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,14 @@ class LocalInstallation(Installation):
             raise NotFound(f"there is no person {quote_name(person_id)}{where}{near}")
         return found
 
-    async def connect(self, address: str | None = None) -> TurnClient:
+    async def connect(self, address: str | None = None) -> "TurnClient":
         """Connects to the server at `address`, else as `TEMPORAL_*` says, else to that of the `signoff dev` that runs
         here.
 
         Raises `ServerUnavailable` or `ConfigError`.
         """
+        from signoff.engine.turn_client import TurnClient  # noqa: PLC0415
+
         client = await _reach(self.settings, self.secrets, self.running, address)
         return TurnClient(client, task_queue=self.task_queue)
 
@@ -78,7 +81,7 @@ def find_settings(manifest: Path | None = None, **overrides: Any) -> tuple[Setti
     return settings, running
 
 
-async def reach_server(settings: Settings, address: str | None = None) -> Client:
+async def reach_server(settings: Settings, address: str | None = None) -> "Client":
     """Connects to the server at `address`, else as `TEMPORAL_*` says, else to the one of the `signoff dev` that runs
     here, else to the local one.
 
@@ -89,7 +92,9 @@ async def reach_server(settings: Settings, address: str | None = None) -> Client
 
 async def _reach(
     settings: Settings, secrets: SecretProvider, running: DevProcess | None, address: str | None
-) -> Client:
+) -> "Client":
+    from signoff.engine.connection import connect_installation  # noqa: PLC0415
+
     if address or running is None or server_is_configured():
         return await connect_installation(settings, secrets, address)
     return await connect_installation(settings, secrets, running.address, running.namespace)
@@ -97,6 +102,8 @@ async def _reach(
 
 def server_is_configured() -> bool:
     """Returns whether `TEMPORAL_*` or Temporal's own file names a server; `connect` reports what cannot be read."""
+    from temporalio.envconfig import ClientConfig  # noqa: PLC0415
+
     try:
         return bool(ClientConfig.load_client_connect_config().get("target_host"))
     except (RuntimeError, ValueError, OSError):

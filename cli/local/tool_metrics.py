@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from signoff.audit.log import AuditLog
 from signoff.audit.record import moment_text
 from signoff.audit.tool_metrics import ENDINGS, ToolMetrics, tool_metrics
 from signoff.cli.terminal.inputs import read_duration
@@ -14,7 +13,6 @@ from signoff.cli.terminal.options import AsJson
 from signoff.cli.terminal.output import Output, run
 from signoff.contracts.clock import system_clock
 from signoff.settings import load_settings
-from signoff.store.store import working_store
 
 
 def metrics(
@@ -23,6 +21,10 @@ def metrics(
     as_json: AsJson = False,
 ) -> None:
     """Show how each tool did, failures as well: runs, what they ended with, time and cost; from the record."""
+    # The store's libraries take half a second to import: the other commands of `tools` do without.
+    from signoff.audit.log import AuditLog  # noqa: PLC0415
+    from signoff.store.store import working_store  # noqa: PLC0415
+
     begin = moment_text(system_clock() - timedelta(seconds=read_duration(since, "--since")))
 
     async def body(out: Output) -> int:

@@ -38,7 +38,7 @@ from signoff.registry.manifest.sections import (
     LimitsSection,
     ManifestSection,
 )
-from signoff.registry.manifest.server_sections import add_server_tools, read_servers
+from signoff.registry.manifest.server_sections import ServerFields, add_server_tools, read_servers
 from signoff.registry.manifest.subscription_sections import read_subscriptions
 from signoff.registry.manifest.tool_section import HANDLERS, NESTED, ToolSection
 from signoff.registry.mcp.tool_server import ToolServer, build_servers
@@ -58,8 +58,8 @@ def load_manifest(path: str | os.PathLike[str]) -> Catalog:
     """
     file, folder, top = _read(path)
     try:
-        file, top = add_server_tools(file, folder, top)
-        return _catalog(file, folder, top)
+        file, top, servers = add_server_tools(file, folder, top)
+        return _catalog(file, folder, top, servers)
     except ConfigError as error:
         raise _locate(file, error) from error
 
@@ -86,7 +86,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[YamlFile, Path, ManifestSection
     return file, folder, read_section(file, (), ManifestSection, file.data, "the manifest")
 
 
-def _catalog(file: YamlFile, folder: Path, top: ManifestSection) -> Catalog:
+def _catalog(file: YamlFile, folder: Path, top: ManifestSection, servers: ServerFields) -> Catalog:
     # Before tools and actors are read: reading them imports their handlers.
     extend_path((folder / each).resolve() for each in top.path)
     defaults = read_section(file, ("defaults",), Defaults, top.defaults, "`defaults`")
@@ -104,7 +104,7 @@ def _catalog(file: YamlFile, folder: Path, top: ManifestSection) -> Catalog:
         **read_distribution(file, top),
         **read_channels(file, top),
         **read_subscriptions(file, top),
-        **read_servers(file, folder, top),
+        **servers,
     )
 
 

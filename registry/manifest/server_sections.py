@@ -47,13 +47,18 @@ def read_server(file: YamlFile, folder: Path, name: str, data: Any) -> tuple[Too
     return dataclasses.replace(server, command=tuple(filter(None, server.command))), part
 
 
-def add_server_tools(file: YamlFile, folder: Path, top: ManifestSection) -> tuple[YamlFile, ManifestSection]:
-    """Adds the imported tools to those of the manifest, whose own keys come first. Raises `ConfigError`."""
-    if not top.mcp_servers:
-        return file, top
+def add_server_tools(
+    file: YamlFile, folder: Path, top: ManifestSection
+) -> tuple[YamlFile, ManifestSection, ServerFields]:
+    """Adds the imported tools to those of the manifest, whose own keys come first; returns their servers as well.
+
+    Raises `ConfigError`.
+    """
+    servers: list[ToolServer] = []
     tools, parts = dict(top.tools), dict(file.parts)
     for name, data in top.mcp_servers.items():
         section, (server, part) = _section(file, name, data), read_server(file, folder, name, data)
+        servers.append(server)
         for index, (key, imported) in enumerate(server.tools.items()):
             place: Place = ("tools", key)
             own = _own_keys(file, place, key, tools.get(key))
@@ -65,7 +70,11 @@ def add_server_tools(file: YamlFile, folder: Path, top: ManifestSection) -> tupl
                 near = did_you_mean(key, server.tools)
                 why = f"`{key}` is no tool that was imported of `{name}`{near}; run `signoff mcp import {name}`"
                 raise file.error(("tools", key), why, tool_name=key, field="handler")
-    return dataclasses.replace(file, parts=parts), top.model_copy(update={"tools": tools})
+    return (
+        dataclasses.replace(file, parts=parts),
+        top.model_copy(update={"tools": tools}),
+        ServerFields(mcp_servers=servers),
+    )
 
 
 def _section(file: YamlFile, name: str, data: Any) -> ToolServerSection:

@@ -1,5 +1,8 @@
 """Manifests as a whole: checked, drawn, compared, described and written down. Nothing here needs a server."""
 
+import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -205,3 +208,19 @@ async def test_tree_shows_what_peers_would_be_told_of(cli: Cli, tmp_path: Path) 
     path.write_text(ODD)
     nothing = await cli("manifest", "tree", "--peers", "--manifest", str(path))
     assert nothing.out == "no tool is for other agents; `peer_exposed: true` makes a generalist so\n"
+
+
+@pytest.mark.parametrize("command", [("manifest", "validate"), ("manifest", "show"), ("tools", "list")])
+async def test_a_command_that_reads_the_manifest_loads_neither_temporal_nor_a_database(
+    command: tuple[str, ...],
+) -> None:
+    """Their libraries cost more processor time than all the rest of such a command."""
+    code = (
+        "import sys; from signoff.cli.main import invoke; "
+        f"code = invoke({[*command, '--manifest', str(MANIFEST)]!r}); "
+        "print([each for each in ('temporalio', 'sqlalchemy') if each in sys.modules], code)"
+    )
+    ran = await asyncio.to_thread(
+        subprocess.run, (sys.executable, "-c", code), capture_output=True, text=True, check=False
+    )
+    assert ran.stdout.splitlines()[-1:] == ["[] 0"], ran.stderr

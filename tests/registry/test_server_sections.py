@@ -8,8 +8,9 @@ import pytest
 
 from signoff.contracts.errors import ConfigError
 from signoff.registry.catalog import Catalog
+from signoff.registry.manifest import server_sections
 from signoff.registry.manifest.loader import load_manifest, load_servers
-from signoff.registry.mcp.import_file import import_path, write_import
+from signoff.registry.mcp.import_file import import_path, read_import, write_import
 from signoff.registry.mcp.imported_tool import read_listing
 from signoff.registry.mcp.tool_server import run_on_server
 from signoff.registry.tool import Tool
@@ -163,3 +164,17 @@ def test_a_folder_of_files_has_its_imports_beside_them(folder: Path) -> None:
     (folder / "tools").mkdir()
     (folder / "tools" / f"{SEARCH}.yaml").write_text("requires_approval: false\n")
     assert tools_of(load_manifest(folder))[SEARCH].requires_approval is False
+
+
+def test_an_import_of_a_server_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+
+    def note(path: Path, *given: Any) -> Any:
+        read.append(path)
+        return read_import(path, *given)
+
+    monkeypatch.setattr(server_sections, "read_import", note)
+    write_import(import_path(tmp_path, "shop"), "shop", [])
+    (tmp_path / "signoff.yaml").write_text("version: 1\nmcp_servers: {shop: {url: 'https://shop.example/mcp'}}\n")
+    load_manifest(tmp_path / "signoff.yaml")
+    assert read == [import_path(tmp_path, "shop")]

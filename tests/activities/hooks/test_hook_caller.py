@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from signoff.activities.handler_runner import HandlerEnded
-from signoff.activities.hooks.hook_caller import NoAnswer, ask, await_within, call_function
+from signoff.activities.hooks.hook_caller import HandlerEnded, NoAnswer, ask, await_within, call_function
 from signoff.registry.hooks import Hook
 
 YES = Hook[bool](
