@@ -65,6 +65,7 @@ from signoff.settings import Settings, load_settings, require_ready
 from signoff.store.store import Store, working_store
 from signoff.temporal.converter import DATA_CONVERTER, encrypting_converter
 from signoff.temporal.encryption import Encryption, EncryptionCodec
+from signoff.temporal.junk_signals import quiet_junk_signals
 from signoff.temporal.query_fence import QueryFence, QueryFenceInterceptor
 from signoff.temporal.workflow_runner import Contexts, FencedBridge, FencedRunner
 from signoff.workflows.actor_turn import ActorTurn
@@ -314,6 +315,7 @@ class SignoffPlugin(SimplePlugin):
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
         """See `SimplePlugin`; stands between the worker and the SDK's core, and drops old replies meanwhile."""
+        quiet_junk_signals()
         worker._bridge_worker = FencedBridge(worker._bridge_worker, self._fence)
         sweeping = asyncio.create_task(self._sweep.run())
         try:
