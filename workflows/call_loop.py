@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,8 +115,7 @@ class CallLoop:
         # Its gate decisions hold every question a second time, and the turn may wait for months.
         del gate_reply, reply
         self._show()
-        pairs = zip(calls, gate_decisions, strict=True)
-        running = [asyncio.create_task(self._conclude(call, gate_decision, says)) for call, gate_decision in pairs]
+        running = self._begin(calls, gate_decisions, says)
         held = [task for task, goes_on in zip(running, going_on, strict=True) if not goes_on]
         try:
             if held:
@@ -126,6 +125,21 @@ class CallLoop:
             self._stop()
             await workflow.wait(running)
         return [self._take(call, task) for call, task in zip(calls, running, strict=True)]
+
+    def _begin(
+        self, calls: Sequence[CallPart], gate_decisions: Sequence[GateDecision], says: str
+    ) -> list[asyncio.Task[CallOutcome]]:
+        running: list[asyncio.Task[CallOutcome]] = []
+        for call, gate_decision in zip(calls, gate_decisions, strict=True):
+            conclusion = self._conclude(call, gate_decision, says)
+            try:
+                running.append(asyncio.create_task(conclusion))
+            except BaseException:
+                # The SDK interrupts a replay that takes too long, wherever it is. Python warns of a coroutine that
+                # no task runs unless it is closed.
+                conclusion.close()
+                raise
+        return running
 
     async def _judge(self, calls: tuple[CallPart, ...], says: str) -> GateReply:
         # Of several local activities at once nobody knows in which order a history that is read anew ends them.

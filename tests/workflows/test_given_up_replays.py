@@ -1,0 +1,54 @@
+"""A workflow task that takes too long is broken off by the SDK, in the middle of whatever it does."""
+
+import asyncio
+import inspect
+import time
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns
+
+from signoff import worker
+from signoff.store.store import Store
+from signoff.testing.scripted_model import calls, respond
+from signoff.workflows import call_loop
+
+_SECONDS = 0.5
+
+
+class _SlowOnce:
+    """The module `asyncio`, whose first `create_task` takes longer than a workflow may."""
+
+    def __init__(self) -> None:
+        self.given: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    def create_task(self, coroutine: Any) -> Any:
+        """As the module's. In steps, as the SDK interrupts no call of C."""
+        until = time.monotonic() + 6 * _SECONDS
+        self.given.append(coroutine)
+        while len(self.given) == 1 and time.monotonic() < until:
+            time.sleep(0.01)
+        return asyncio.create_task(coroutine)
+
+
+async def test_task_broken_off_between_calls_leaves_no_coroutine_unawaited(
+    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "DEADLOCK_SECONDS", _SECONDS)
+    slow = _SlowOnce()
+    monkeypatch.setattr(call_loop, "asyncio", slow)
+    script = [calls(("pay", {"amount": 20, "to": "Ana"}), ("pay", {"amount": 21, "to": "Bo"})), respond("done")]
+    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), script) as turns:
+        key = await turns.start()
+        await turns.waiting(key, 2)
+        for call in ("c1.1", "c1.2"):
+            await turns.signoff.decide(no(key, call))
+        result = await turns.signoff.result(key)
+    assert [each.code for each in result.calls] == ["denied", "denied"]
+    # One of the try that was broken off, then both calls.
+    assert len(slow.given) >= 3
+    assert {inspect.getcoroutinestate(each) for each in slow.given} == {inspect.CORO_CLOSED}
