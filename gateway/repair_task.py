@@ -137,16 +137,33 @@ class RequestSweep:
         return amiss
 
     async def _orphan(self, question: Question) -> bool:
-        """Ends a question whose turn has closed without ending it, as one that was terminated does."""
+        """Ends a question whose turn has closed without ending it, as one that was terminated does, or has gone on.
+
+        A turn has gone on where the store was restored from before the answer.
+        """
         key = TurnKey(question.tenant, question.session, question.turn)
         turn = await turn_row(self._deps.client.temporal, self._lists, key)
         # A turn that is not there at all may be another server's, so that its deadline ends it.
-        if turn is None or turn.closed_at is None:
+        if turn is None:
+            return False
+        # A turn that waits needs its questions. Only of one that does not is the worker asked.
+        if turn.closed_at is None and (turn.state == "suspended" or not await self._has_gone_on(key, question.call)):
             return False
         rows = await self._rows.read(question.id)
         if rows is None or rows.request(rows.latest).state != "pending":
             return False
         return await self._rows.end(question.id, question.revision, "not_asked")
+
+    async def _has_gone_on(self, key: TurnKey, call: str) -> bool:
+        """Returns whether an answer can change nothing of a call: its agent used the permit, or it has ended.
+
+        By the turn's own word. A false one ends a question, and lets nothing run.
+        """
+        try:
+            view = await self._deps.client.view(key)
+        except (NotFound, ServerUnavailable):
+            return False
+        return any(each.call == call and (each.state == "used" or each.outcome is not None) for each in view.calls)
 
     async def _reset_turns(self) -> None:
         """Owes answers again to suspended turns all of whose requests are settled: they were reset to before those."""

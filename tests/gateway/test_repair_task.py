@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
+from call_rig import call_rig
 from gateway_rig import SIGNER, GatewayRig, gateway_rig, react
+from sqlalchemy import Connection, delete, update
 from temporalio.client import Client
 from turn_fixtures import running_turns
 
@@ -25,6 +27,7 @@ from signoff.store.delivery_queue import DeliveryQueue, NewDelivery
 from signoff.store.questions.answers import Answers
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
+from signoff.store.tables import ANSWERS, QUESTIONS, TICKETS
 from signoff.testing.scripted_model import ScriptedModel
 
 
@@ -183,3 +186,27 @@ async def test_cards_of_what_is_over_are_closed(rig: GatewayRig) -> None:
     assert (rows[over].request.state, rows[over].request.decided_by) == ("denied", "approver")
     assert (rows[again].request.state, rows[again].request.reason) == ("cancelled", "This is asked again.")
     assert await sweep.step() == 0
+
+
+async def test_question_of_a_used_call_is_ended_where_the_restored_store_lacks_the_answer(
+    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repair_task, "SETTLED", timedelta(0))
+
+    def forget(connection: Connection) -> None:
+        """As in a backup of before the answer."""
+        connection.execute(delete(ANSWERS))
+        connection.execute(delete(TICKETS))
+        connection.execute(update(QUESTIONS).values(settled_at=None))
+
+    async with call_rig(client, store, task_queue) as agent:
+        used, waiting = [(await agent.propose(euro=each)).json()["id"] for each in (60, 61)]
+        await agent.decide(used)
+        assert (await agent.use(used)).status_code == 200
+        await agent.rig.turns.suspended(TurnKey(*waiting.split(".")))
+        await store.run(forget)
+        states = [(await agent.rig.request(f"{each}.c1.1")).state for each in (used, waiting)]
+        assert states == ["pending", "pending"]
+        assert await RequestSweep(agent.rig.deps, None).step() == 1
+        states = [(await agent.rig.request(f"{each}.c1.1")).state for each in (used, waiting)]
+        assert states == ["cancelled", "pending"]
