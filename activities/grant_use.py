@@ -111,18 +111,21 @@ class GrantUse:
         may_block = grant.like.where != ""
         if not sure or not await ask_rules(may_block, self._rules.applies, grant, ctx, found, args, people):
             return False
-        given = await self._find_proof(grant)
+        given = await self._find_proof(grant, found)
         if given is None or (self._rules.is_personal(grant, ctx) and not _is_of_asker(given[0], ctx, people)):
             return False
         return grant.verdict == "denied" or self._suffices_today(*given, ctx, found, people)
 
-    async def _find_proof(self, grant: Grant) -> tuple[Question, Sequence[Decision]] | None:
+    async def _find_proof(self, grant: Grant, judged: LocalGateDecision) -> tuple[Question, Sequence[Decision]] | None:
         """Returns the question and the answers that bear `grant` out; None where it is somebody's invention."""
         rows = await self._questions.read(grant.approval_id)
         question = None if rows is None else question_of(grant, rows.questions)
         if rows is None or question is None or not self._is_vouched(question):
             return None
-        found = check_grant(grant, question, rows.answers, rows.now, await load(self._deps.store, question.args))
+        args = await load(self._deps.store, question.args)
+        # By the tool of this call, whose definition is the grant's: another definition may compare other arguments.
+        args = args if judged.tool is None else judged.tool.without_remarks(args)
+        found = check_grant(grant, question, rows.answers, rows.now, args)
         if found is None:
             return None
         asked, decisions = question_hash(question), [vote.decision for vote in found.votes]

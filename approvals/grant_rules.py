@@ -56,7 +56,10 @@ def agreed_grant(request: ApprovalRequest) -> AgreedGrant | None:
 
 
 def scope_of_call(question: Question, wish: GrantRequest, args: Mapping[str, Any]) -> GrantScope:
-    """Returns the selection of calls like that of `question`, whose arguments are `args`. Raises `NotCanonical`."""
+    """Returns the selection of calls like that of `question`. Raises `NotCanonical`.
+
+    `args` are the question's arguments without the tool's `remarks`.
+    """
     where = wish.where.strip()
     return GrantScope(
         tenant=question.tenant,
@@ -79,10 +82,10 @@ def question_of(grant: Grant, questions: Iterable[Question]) -> Question | None:
 def check_grant(
     grant: Grant, question: Question, answers: Iterable[StoredAnswer], now: datetime, args: Mapping[str, Any]
 ) -> AgreedGrant | None:
-    """Returns the grant that the answers to `question`, whose arguments are `args`, agree on; None where `grant`
-    differs.
+    """Returns the grant that the answers to `question` agree on; None where `grant` differs.
 
-    The caller checks the signatures. Without this check, whoever can write grants could let any call run.
+    `args` are the question's arguments without the tool's `remarks`. The caller checks the signatures. Without this
+    check, whoever can write grants could let any call run.
     """
     # How the question ended later takes no answer back that was given before.
     found = agreed_grant(request_at(question.model_copy(update={"ended_at": None, "ended_as": None}), answers, now))

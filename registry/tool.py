@@ -115,6 +115,13 @@ class ToolOptions:
     secrets: Annotated[Names, DEFINITION] = ()
     """Arguments that are masked everywhere; schema `writeOnly` adds to them, also nested, in alternatives, items and
     references."""
+    # Of the definition where there are any, see `declaration`: an answer given with another list compared other values.
+    remarks: Annotated[Names, FieldSpec(hashed="no", shadow="same")] = ()
+    """Arguments that are only words about the call, such as a `description`. They are shown and signed like all others.
+    A remembered answer, the repeat guard and the joining of equal calls leave them out.
+
+    [approvals.md](approvals.md#arguments-that-are-only-words).
+    """
     version: Annotated[str, DEFINITION] = "1"
     """Yours. A new one makes approvals given before stale."""
     read_only: Annotated[bool, DEFINITION] = False
@@ -355,6 +362,7 @@ class Tool(ToolOptions):
             **({"settings": self.settings} if self.settings else {}),
             **({"runs": self.runs} if self.is_external else {}),
             **({"undeclared": True} if self.undeclared else {}),
+            **({"remarks": sorted(self.remarks)} if self.remarks else {}),
         }
 
     @property
@@ -418,6 +426,12 @@ class Tool(ToolOptions):
             raise RegistrationError(why, tool_name=self.name, field="input_schema", value="writeOnly")
         found = drop_covered(paths | {(name,) for name in self.secrets})
         return tuple(sorted(".".join(path) for path in found))
+
+    def without_remarks(self, args: Any) -> Any:
+        """Return the arguments by which two calls are equal: all but the `remarks`."""
+        if not self.remarks or not isinstance(args, Mapping):
+            return args
+        return {name: value for name, value in args.items() if name not in self.remarks}
 
     @property
     def masked_arguments(self) -> tuple[str, ...]:

@@ -173,6 +173,12 @@ def _arguments_named(tool: Tool) -> Iterator[FieldProblem]:
     properties = tool.schema.schema.get("properties", {})
     # A misspelt secret would mask nothing, and nobody would see that before the value stood on a card.
     yield from _unknown("secrets", tool.secrets, properties)
+    # A misspelt one would be compared all the same; without any other argument every call would be equal.
+    yield from _unknown("remarks", tool.remarks, properties)
+    if tool.remarks and not set(properties) - set(tool.remarks):
+        yield FieldProblem(
+            "remarks", tool.remarks, "has nothing but `remarks`: leave out an argument that says what it does"
+        )
     policy = tool.requires_approval
     if isinstance(policy, ApprovalPolicy):
         shown = (*policy.show.secret, *(policy.show.only or ()))

@@ -72,6 +72,14 @@ def call_catalog(ledger: Ledger, *more: Tool) -> Catalog:
         refund_tool(name="asked", timeout=1.0, unreported="ask", requires_approval=False),
         pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount < 50.0")),
         refund_tool(SHELL_RULES, name="Bash", description="Run a command", input_schema=SHELL, title="", effect=RUNS),
+        refund_tool(
+            ApprovalPolicy(allow_remember=True),
+            name="Shell",
+            input_schema=SHELL,
+            title="",
+            effect=RUNS,
+            remarks=("description",),
+        ),
         *more,
     ]
     actors = [

@@ -94,9 +94,9 @@ class DecisionWriter:
     ) -> Receipt:
         """Takes an answer to `request`, or the wish to withdraw it, and hands it to its turn.
 
-        `args` are the request's arguments; without them nothing is remembered. `arrived` is when a channel's answer
-        arrived by the store's clock; None for one that arrives now. What the turn cannot be given now it is
-        given later. Raises `StoreUnavailable`: then nothing was taken.
+        `args` are the request's arguments that later calls are compared with; without them nothing is remembered.
+        `arrived` is when a channel's answer arrived by the store's clock; None for one that arrives now. What the turn
+        cannot be given now it is given later. Raises `StoreUnavailable`: then nothing was taken.
         """
         with bind_log_fields(fields_of_request(request.id)):
             async with self._acts.decision(request, decision):

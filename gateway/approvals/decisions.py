@@ -81,7 +81,9 @@ async def _decide(deps: GatewayDeps, draft: DecisionDraft, author: DecisionAutho
         why = await ask_rules(True, GrantMatcher(deps.catalog).problem, request, decision, loaded.args)
         if why:
             return refusal(request, "malformed", why)
-    return await deps.decision_writer.write(request, decision, loaded.args, arrived=author.received_at)
+    tool = deps.catalog.find_definition(request.tool, request.definition)
+    compared = loaded.args if tool is None else tool.without_remarks(loaded.args)
+    return await deps.decision_writer.write(request, decision, compared, arrived=author.received_at)
 
 
 async def _unready(

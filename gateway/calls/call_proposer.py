@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -59,12 +60,20 @@ class _Proposal:
     callback: Callback | None
     use: str
     attended: bool = False
+    remarks: frozenset[str] = frozenset()
+    """Names of arguments that are only words about the call."""
+
+    def compared(self, args: Mapping[str, object]) -> dict[str, object]:
+        """Return the arguments by which two proposals are equal."""
+        return {name: value for name, value in args.items() if name not in self.remarks}
 
     @property
     def digest(self) -> str:
         """Says which proposals are equal: not the words beside a call, but in whose name it is."""
         body = self.body
-        return sha256_hex([self.tenant, self.agent, body.session or "", self.person.id, body.tool, self.args])
+        return sha256_hex(
+            [self.tenant, self.agent, body.session or "", self.person.id, body.tool, self.compared(self.args)]
+        )
 
     def name_digest(self, key: str) -> str:
         """Says which call a key names that joins calls."""
@@ -150,7 +159,14 @@ def _proposal(
     callback = _callback(body, name, agent)
     args, timeout = _arguments(body), _span("timeout", body.timeout)
     within = _span("ask_within", body.ask_within)
-    return _Proposal(body, tenant, name, person, args, timeout, within, callback, use, attended)
+    remarks = remarks_of(deps, body.tool)
+    return _Proposal(body, tenant, name, person, args, timeout, within, callback, use, attended, remarks)
+
+
+def remarks_of(deps: GatewayDeps, tool: str) -> frozenset[str]:
+    """Return the arguments of a tool that are only words; of several tools of this name those that all have."""
+    named = [frozenset(each.remarks) for each in deps.catalog.tools_named(tool)]
+    return frozenset.intersection(*named) if named else frozenset()
 
 
 async def _begin(
@@ -226,7 +242,9 @@ async def _join_named(deps: GatewayDeps, proposal: _Proposal, key: str) -> tuple
     if turn is not None:
         place = SessionKey(turn.key.tenant, turn.key.session)
         args = await load_in(deps.store, turn.call.args, place)
-        if turn.call.tool != proposal.body.tool or not same_arguments(args, proposal.args):
+        if turn.call.tool != proposal.body.tool or not same_arguments(
+            proposal.compared(args), proposal.compared(proposal.args)
+        ):
             raise Conflict(ID_CONFLICT)
         return turn, None
     turn, reply = await _join(deps, proposal, named.turn)

@@ -12,7 +12,7 @@ from signoff.contracts.requests import CallBody, OutcomeBody
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.auth.caller import AuthenticatedCaller
 from signoff.gateway.auth.streams import HeldSeconds, waiting
-from signoff.gateway.calls.call_proposer import find_call, hand_out, name_call, propose, unname_call
+from signoff.gateway.calls.call_proposer import find_call, hand_out, name_call, propose, remarks_of, unname_call
 from signoff.gateway.calls.call_reader import MOVING, ExternalTurn, confirm_call, load_call, make_used_answer, read_call
 from signoff.gateway.calls.permit_service import read_permit, use_id, use_permit
 from signoff.gateway.calls.report_service import report_outcome
@@ -127,7 +127,13 @@ class HookCalls:
         return used.model_copy(update=facts)
 
     async def _allow(self, event: HookBody, body: CallBody, turn: ExternalTurn, permit: CallAnswer) -> HookAnswer:
+        # A call that was joined may have other words: its agent runs it with its own.
+        remarks = remarks_of(self.deps, body.tool)
         args = permit.args or {}
+        if not permit.edited_by:
+            own = {name: value for name, value in body.args.items() if name in remarks}
+            args = {name: value for name, value in args.items() if name not in remarks} | own
+        permit = permit.model_copy(update={"args": args})
         changed = not same_arguments(args, body.args)
         if changed and not can_edit(self.host, event):
             await report_outcome(self.deps, turn, OutcomeBody(code="execution_failed", result="not run as approved"))

@@ -181,6 +181,6 @@ def _still_given(
 
 def _digest(tool: Tool, args: Mapping[str, Any]) -> str:
     try:
-        return exact_digest(tool.name, definition_hash(tool), args)
+        return exact_digest(tool.name, definition_hash(tool), tool.without_remarks(args))
     except NotCanonical:
         return ""

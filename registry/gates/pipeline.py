@@ -136,7 +136,9 @@ def next_tally(tally: Tally, call: CallPart, args: Any, found: LocalGateDecision
 def action_hash(call: CallPart, args: Any, found: LocalGateDecision) -> str:
     """Hashes a judged call's name and arguments; two calls that do the same have the same hash."""
     # What failed at the shape may be impossible to hash: what the model's own text was refused for stands for it.
-    return _action(call, args if found.gate != "shape" else call.malformed)
+    if found.gate == "shape":
+        return _action(call, call.malformed)
+    return _action(call, args if found.tool is None else found.tool.without_remarks(args))
 
 
 def shape(proposal: _Proposal) -> LocalGateDecision | None:
@@ -148,6 +150,8 @@ def shape(proposal: _Proposal) -> LocalGateDecision | None:
 def caps(proposal: _Proposal) -> LocalGateDecision | None:
     """Checks the loop caps of one turn (E48)."""
     tally, call = proposal.tally, proposal.call
+    tool = proposal.view.tool(call.tool)
+    args = proposal.args if tool is None else tool.without_remarks(proposal.args)
     # Before the counts: its arguments were dropped, and it must not be told that it repeats itself.
     if call.surplus:
         return proposal.settle("caps", "too_many_calls", "too many calls in one completion; propose fewer at a time")
@@ -158,11 +162,12 @@ def caps(proposal: _Proposal) -> LocalGateDecision | None:
         why = f"this turn has made its {calls} calls; answer with what you have"
     elif tally.per_tool.get(_tally_key(call), 0) >= MAX_CALLS_PER_TOOL:
         why = f"{quote_name(call.tool)} was called {MAX_CALLS_PER_TOOL} times in this turn; do without it"
-    elif (equal := tally.recent.count(_action(call, proposal.args)[:_MARK_CHARS])) >= MAX_IDENTICAL_CALLS:
+    elif (equal := tally.recent.count(_action(call, args)[:_MARK_CHARS])) >= MAX_IDENTICAL_CALLS:
         why = f"the same call was made {equal} times among the last {len(tally.recent)} calls; do something else"
     else:
         return None
-    return proposal.settle("caps", "too_many_calls", why)
+    # With its tool, so that `action_hash` marks it as this count did.
+    return proposal.settle("caps", "too_many_calls", why, tool if tool is not None and tool.remarks else None)
 
 
 def surface(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:

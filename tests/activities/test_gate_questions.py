@@ -105,6 +105,14 @@ async def test_calls_that_do_the_same_have_the_same_action(store: Store) -> None
     assert len(set(actions)) == 3
 
 
+async def test_calls_that_differ_in_words_alone_have_the_same_action(store: Store) -> None:
+    """The repeat guard and what people denied before go by it; a definition without `remarks` keeps its hash."""
+    deps = worker_deps(store, pay_tool(LEDGER, remarks=("to",)), pay_tool(LEDGER, name="wire"))
+    actions = [(await gate_decision(deps, {"amount": 20, "to": each})).action for each in ("Ana", "Ana Sousa")]
+    assert actions[0] == actions[1] != (await gate_decision(deps, {"amount": 21, "to": "Ana"})).action
+    assert "remarks" not in pay_tool(LEDGER).declaration
+
+
 EDITABLE = ApprovalPolicy(auto_approve_if="true", edit="approve")
 
 

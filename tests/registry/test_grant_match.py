@@ -413,3 +413,14 @@ def test_approval_for_everyone_serves_an_external_actor_only_in_the_name_of_its_
     matcher = GrantMatcher(build_catalog(tools=(a_tool(requires_approval=ALLOWED),), actors=(OWN, CODER)))
     approval = grant(found, like_actor="coder", requester="somebody")
     assert not matcher.applies(approval, pinned(actor="coder"), found, GOOD, FixedDirectory(PEOPLE))
+
+
+@pytest.mark.parametrize("remarks", [(), ("flight",)])
+def test_a_grant_leaves_out_the_arguments_that_are_only_words(remarks: tuple[str, ...]) -> None:
+    tool = a_tool(requires_approval=ALLOWED, remarks=remarks)
+    other = {**GOOD, "flight": "the same by other words"}
+    judged = judge(catalog(tool), pinned(), a_call(), other, Tally())
+    given = grant(judged, like_exact=exact_digest(tool.name, definition_hash(tool), tool.without_remarks(GOOD)))
+    people = FixedDirectory(PEOPLE)
+    assert GrantMatcher(catalog(tool)).applies(given, pinned(), judged, other, people) == bool(remarks)
+    assert not GrantMatcher(catalog(tool)).applies(given, pinned(), judged, {**GOOD, "totalCost": 421}, people)

@@ -334,3 +334,36 @@ async def test_a_conflict_names_the_id_that_the_hook_sent(
         "deny",
         True,
     )
+
+
+async def shell(session: Any, use: str, words: str, command: str = "npm test") -> dict[str, Any]:
+    """What is decided about a command of a tool whose `description` is only words."""
+    given = {"command": command, "description": words}
+    sent = session.body("PreToolUse", tool_name="Shell", tool_input=given, tool_use_id=use)
+    found: dict[str, Any] = (await session.send(sent, hold=0)).json()["hookSpecificOutput"]
+    return found
+
+
+async def test_a_remembered_answer_serves_a_call_with_another_description(hooks: Callable[..., Any]) -> None:
+    session = hooks()
+    await shell(session, "t1", "Run the tests")
+    call = await session.waiting()
+    request = await session.agent.rig.request(f"{call}.c1.1")
+    assert ("description", "Run the tests") in [(row.name, row.value) for row in request.card.rows]
+    await session.agent.decide(call, remember={"scope": "session"})
+    assert (await shell(session, "t1", "Run the tests"))["permissionDecision"] == "allow"
+    later = await shell(session, "t2", "Run the test suite again")
+    assert (later["permissionDecision"], later.get("updatedInput")) == ("allow", None)
+    assert (await shell(session, "t3", "Run the tests", "npm publish"))["permissionDecision"] == "deny"
+
+
+async def test_a_call_with_another_description_joins_the_one_that_waits(hooks: Callable[..., Any]) -> None:
+    session = hooks()
+    await shell(session, "t1", "Run the tests")
+    call = await session.waiting()
+    await shell(session, "t2", "Run the test suite")
+    assert await session.waiting() == call
+    await session.agent.decide(call)
+    # It runs with its own words, which nobody has changed.
+    joined = await shell(session, "t2", "Run the test suite")
+    assert (joined["permissionDecision"], joined.get("updatedInput")) == ("allow", None)
