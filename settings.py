@@ -131,6 +131,8 @@ class Settings(BaseSettings):
     """The port the gateway listens on."""
     unsafe_open: bool = False
     """Whether the development profile, which asks for no sign-in, serves other machines as well."""
+    raw_answers: bool = True
+    """Whether the development profile takes answers and starts that nobody signed, as from Temporal's own UI."""
     words_hold: float | None = Field(default=None, ge=0, le=60)
     """Seconds for which an approval in words on a channel waits for later words of its author; 5 in production and 0
     in development when not given."""

@@ -89,6 +89,7 @@ async def build_deps(
     *,
     people: Directory | None = None,
     profile: Profile = "development",
+    raw_answers: bool = True,
     model: str = "",
     verifier: Verifier | None = None,
     backends: Mapping[str, Backend] | None = None,
@@ -101,6 +102,7 @@ async def build_deps(
 ) -> WorkerDeps:
     """Builds the objects that the activities of a worker share; `model` answers for scripted models, not their scripts.
 
+    Without `raw_answers` the development profile takes no answer and no start that nobody signed.
     `verifier` checks what the gateway signed; without one no signature is believed. `backends` are for the
     capabilities that tools declare, by kind; left out, those that need no setting up. `secrets` reads secrets; left
     out, one without a source of one's own. `public_url` leads from what Temporal shows to the inbox.
@@ -131,6 +133,7 @@ async def build_deps(
         # A card shows its digest under this key: the bare one would let a masked argument be guessed by trying.
         mark_key=await store.secret_key(_MARK_KEY),
         profile=profile,
+        raw_answers=raw_answers,
         verifier=verifier,
         backends=found,
         secrets=secrets,
@@ -162,6 +165,7 @@ async def prepared_deps(installation: Installation, store: Store, where: str) ->
         store,
         people=installation.people,
         profile=settings.profile,
+        raw_answers=settings.raw_answers,
         model=settings.model,
         verifier=verifier,
         backends=built_in_backends(settings.state_dir / "storage"),

@@ -9,7 +9,6 @@ from signoff.contracts.call import CallContext, Permit
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.people.voter_set import VoterSet
-from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.policy.terms import Terms
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions
@@ -55,10 +54,6 @@ class ApprovalReader:
         named = [permit.ctx.user.user, *(each.subject for each in decisions)] if decisions else []
         people = await self._deps.directory_for(permit.ctx.tenant, *named)
         return voter_set(self._deps.catalog, people, permit.ctx, tool, terms, self._deps.clock(), questions)
-
-    def takes_unsigned(self, policy: CompiledPolicy) -> bool:
-        """Returns whether answers count that nobody signed: in the development profile, or where the policy says so."""
-        return self._deps.profile == "development" or (policy.policy is not None and policy.policy.accept_unsigned)
 
 
 def doubts_of(rows: ApprovalRows | None) -> tuple[Question, ...]:

@@ -10,51 +10,60 @@ from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts import names
 from signoff.contracts.activity_messages import Authority, IdentifyTask
 from signoff.contracts.decision import Decision
+from signoff.contracts.receipt import Receipt
+from signoff.decisions.answer_taker import refuse
+from signoff.decisions.raw_answer_taker import RawAnswerTaker
 from signoff.keys.signatures import Verifier
 from signoff.people.authority import SignatureEvidence, check_authority
 from signoff.store.questions.answers import Answers
 from signoff.store.questions.questions import Questions
+from signoff.store.questions.raw_answers import RawAnswers
 
-_UNKEPT: Final = "`remember`: only an answer given through the gateway is remembered"
+_WAITS: Final = "the answer is kept; a gateway takes it in"
 _log = logging.getLogger(__name__)
 
 
 class IdentifyActivity:
-    """Says whose answer it is: by what the gateway stored, else by the directory as it is now; never fails."""
+    """Says whose answer it is, by what the store has; stores a raw answer first. Never fails."""
 
     def __init__(self, deps: WorkerDeps) -> None:
         self._deps = deps
         self._rows = Questions(deps.store)
         self._answers = Answers(deps.store)
+        self._raw = RawAnswers(deps.store)
+        self._taker = RawAnswerTaker(
+            deps.store, deps.clock, deps.catalog.takes_unsigned, development=deps.believes_unsigned
+        )
 
     @activity.defn(name=names.IDENTIFY)
     async def identify(self, task: IdentifyTask) -> Authority:
         """Returns whether the author of this decision may decide this request, and as whom."""
         try:
-            evidence = evidence_of(task.decision, self._deps.verifier, self._deps.clock())
-            development = self._deps.profile == "development"
-            # Nobody is looked up on the word of a forger.
-            named = () if evidence.kind == "forged" else (task.decision.subject, task.requester)
-            people = await self._deps.directory_for(task.tenant, *named)
-            found = await self._find_stored(task.decision, evidence)
+            decision = task.decision
+            evidence = evidence_of(decision, self._deps.verifier, self._deps.clock())
+            if evidence.kind == "forged":
+                # Nobody is looked up on the word of a forger.
+                return Authority(allowed=False, code="assurance")
+            found = await self._find_stored(decision)
             if found is not None:
                 return found
-            if development:
-                return _refuse_unkept(task.decision, check_authority(task, evidence, people, development=True))
-            asked = await self._with_stored_terms(task)
-            return _discreet(_refuse_unkept(task.decision, check_authority(asked, evidence, people, development=False)))
+            if evidence.kind == "signed":
+                # The gateway decided who was first, and nothing signed leaves it that does not lie in the store.
+                return Authority(allowed=False, code="assurance", subject=decision.subject)
+            if decision.verdict == "withdrawn":
+                # Whoever can send this can stop the turn, so it needs no proof; a name counts in development alone.
+                people = await self._deps.directory_for(task.tenant, decision.subject, task.requester)
+                return check_authority(task, evidence, people, development=self._deps.believes_unsigned)
+            return await self._take_raw(decision, task.tenant)
         except Exception as error:
             # A directory can be anybody's code, and whatever escapes from here would leave the answer without receipt.
             _log.warning("who answered %s cannot be known now: %s", task.decision.approval_id, type(error).__name__)
             return Authority(allowed=False, code="unavailable")
 
-    async def _find_stored(self, decision: Decision, evidence: SignatureEvidence) -> Authority | None:
-        """Returns the gateway's finding on the author of a stored answer; None of one that never came by the gateway.
-
-        The gateway decided who was first, and nothing signed leaves it that does not lie in the store.
-        """
-        # The gateway stamps what it takes: whatever has no time, as from Temporal's own UI, came past it.
-        stamped = decision.received_at is not None and evidence.kind != "forged"
+    async def _find_stored(self, decision: Decision) -> Authority | None:
+        """Returns the finding on the author of a stored answer; None of one that does not lie in the store."""
+        # Whatever is stored has the time at which it came: what comes from Temporal's own UI has none.
+        stamped = decision.received_at is not None
         votes = await self._answers.votes_of(decision.approval_id, decision.delivery_id) if stamped else []
         for vote in votes:
             if _is_one(vote.decision, decision):
@@ -69,48 +78,39 @@ class IdentifyActivity:
                     entries=vote.entries,
                     received_at=vote.at,
                 )
-        if evidence.kind == "signed":
-            return Authority(allowed=False, code="assurance", subject=decision.subject)
         return None
 
-    async def _with_stored_terms(self, task: IdentifyTask) -> IdentifyTask:
-        """Returns `task` with the store's terms of its question: whom it asks, and whether unsigned answers count.
-
-        Else a turn that may write any role into its task would learn who has it.
-        """
-        decision = task.decision
+    async def _take_raw(self, decision: Decision, tenant: str) -> Authority:
+        """Stores a raw answer where it may count, and takes it in where this worker may write answers."""
         rows = await self._rows.read(decision.approval_id)
-        question = None if rows is None else rows.revision(decision.revision or rows.latest.revision)
-        if question is None:
-            return task.model_copy(update={"accept_unsigned": False})
-        asked = (*question.approvers, *question.escalate_to)
-        return task.model_copy(
-            update={
-                "approvers": tuple(each for each in task.approvers if each in asked),
-                "requester": question.requester.user,
-                "requester_person": question.requester.person_id,
-                "allow_self": question.allow_self,
-                # Without a say as long as what is unsigned is refused or waives it; never the turn's word all the same.
-                "min_assurance": question.min_assurance,
-                "accept_unsigned": task.accept_unsigned and question.accept_unsigned,
-                "proposers": question.proposers,
-                "groups": question.groups,
-            }
-        )
+        asked = None if rows is None else rows.latest
+        if asked is None or not self._taker.counts(asked.tool, asked.definition):
+            return Authority(allowed=False, code="assurance", unsigned=True)
+        raw = await self._raw.add(_key(), decision)
+        if raw is None:
+            return _refused(refuse("not_allowed", decision.approval_id, why="enough"))
+        if self._deps.store.role == "worker":
+            waits = Receipt(status="pending", approval_id=asked.id, state="pending", message=_WAITS)
+            return _refused(waits)
+        people = await self._deps.directory_for(tenant, decision.subject, asked.requester.user)
+        taken = await self._taker.take(raw, people, handed=True)
+        found = None if taken.decision is None else await self._find_stored(taken.decision)
+        if found is not None:
+            return found.model_copy(update={"taken": taken.decision})
+        # Of whom an answer names in vain, a turn learns nothing where people prove who they are.
+        author = taken.author if self._deps.believes_unsigned else None
+        return _refused(taken.receipt, author)
 
 
-def _discreet(found: Authority) -> Authority:
-    """Removes from `found` whom the answer names, where the answer does not count."""
-    if found.allowed:
-        return found
-    return found.model_copy(update={"person_id": "", "name": "", "on_behalf": "", "assurance": "none", "entries": ()})
+def _key() -> str:
+    """Returns the name of one message: its run and the number of its activity stay the same over all tries."""
+    info = activity.info()
+    return f"{info.workflow_run_id}/{info.activity_id}"
 
 
-def _refuse_unkept(decision: Decision, found: Authority) -> Authority:
-    """Refuses an answer that wishes to be remembered and came past the gateway, which alone remembers."""
-    if decision.remember is None or not found.allowed:
-        return found
-    return found.model_copy(update={"allowed": False, "code": "malformed", "note": _UNKEPT})
+def _refused(receipt: Receipt, author: Authority | None = None) -> Authority:
+    found = author or Authority(allowed=False, unsigned=True)
+    return found.model_copy(update={"allowed": False, "code": receipt.code, "receipt": receipt})
 
 
 def _is_one(stored: Decision, given: Decision) -> bool:

@@ -205,7 +205,7 @@ class OutcomeActivity:
         """Returns `permit` with who approved the call by the store, whatever it claims of that."""
         approvals, policy = ApprovalReader(self._deps), self._deps.catalog.policy(tool.activity)
         rows = await approvals.of(permit) if permit.kind == "approved" else None
-        approval = approval_of(permit, rows, accept_unsigned=approvals.takes_unsigned(policy))
+        approval = approval_of(permit, rows)
         return prove_for_probe(permit, approval, policy, self._deps.signature_policy)
 
 

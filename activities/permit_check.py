@@ -206,11 +206,10 @@ class StoredApproval:
     stale: str = ""
 
 
-def approval_of(permit: Permit, rows: ApprovalRows | None, *, accept_unsigned: bool) -> StoredApproval | None:
+def approval_of(permit: Permit, rows: ApprovalRows | None) -> StoredApproval | None:
     """Returns the approval that a permit claims, from the rows alone; None where nobody was ever asked.
 
-    Of the permit's own decisions only those count that claim no signature, and only where such are taken: whatever is
-    signed lies in the store.
+    The permit's own decisions count for nothing.
     """
     asked = [] if rows is None else [each for each in rows.questions if each.kind == "approval"]
     if rows is None or not asked:
@@ -219,31 +218,21 @@ def approval_of(permit: Permit, rows: ApprovalRows | None, *, accept_unsigned: b
     stale = ""
     if question.revision != permit.revision:
         stale = "this was asked again"
-    elif question.ended_at is not None and question.ended_as != "unsigned":
+    elif question.ended_at is not None:
         stale = "this is not asked any more"
     elif question.judging_delay > JUDGED_SECONDS:
         stale = "this was judged at another moment than it was asked"
     request = rows.request(question)
     if any(each.revision < question.revision for each in denied_questions(rows, question.digest)):
         return StoredApproval(question, request.question_hash, (), problem=_NOT_APPROVED["denied"], stale=stale)
-    if request.state in ("denied", "cancelled", "timed_out") and question.ended_as != "unsigned":
+    if request.state in ("denied", "cancelled", "timed_out"):
         return StoredApproval(question, request.question_hash, (), problem=_NOT_APPROVED[request.state], stale=stale)
     stored = tuple(vote.decision for vote in request.votes if vote.verdict == "approved")
     times = [each.answered_at for each in rows.answers if any(each.vote.decision is one for one in stored)]
-    raw = tuple(_whole(each, question) for each in permit.decisions if not (each.signature or each.key_id))
-    # Void ones as well: of a yes that was taken back its author was told that it does not count.
-    given = [each.vote.decision for each in rows.answers if each.revision == question.revision]
-    kept = {(each.subject, each.delivery_id) for each in given}
-    added = tuple(each for each in raw if accept_unsigned and (each.subject, each.delivery_id) not in kept)
     old = rows.revision(question.edit_of) if question.edit_of else None
     edited = "" if old is None else question_hash(old)
-    decisions, completed_at = (*stored, *added), max(times, default=None)
-    return StoredApproval(question, request.question_hash, decisions, completed_at, edited, stale=stale)
-
-
-def _whole(decision: Decision, question: Question) -> Decision:
-    """Returns a decision of a permit, which may leave out that it is about the permit's own call."""
-    return decision if decision.approval_id else decision.model_copy(update={"approval_id": question.id})
+    completed_at = max(times, default=None)
+    return StoredApproval(question, request.question_hash, stored, completed_at, edited, stale=stale)
 
 
 def denied_questions(rows: ApprovalRows | None, digest: str) -> list[Question]:
@@ -348,17 +337,16 @@ def _in_time(approval: StoredApproval, rules: ApprovalPolicy, now: datetime) -> 
     """Returns whether the approval may still be used: by the store's clock, from the answer that completed it."""
     span = min(approval.question.grant_ttl, rules.grant_ttl)
     done = approval.completed_at
-    # Of what nobody signed the store knows no time; the server's own limit holds for it.
     if done is None or now - done <= timedelta(seconds=span):
         return RUN
     return PermitCheck("again", f"it was approved more than {span:g} seconds ago and not begun", "policy")
 
 
 def words_on(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[Decision, ...]:
-    """Returns the answers about the try with ticket `number`: those of the store, and raw ones of the permit."""
+    """Returns the stored answers about the try with ticket `number`."""
     words: list[Decision] = []
     for question in _doubts(permit, rows, number):
-        words += [each for each in _words(permit, rows, question) if each not in words]
+        words += [each for each in _words(rows, question) if each not in words]
     return tuple(words)
 
 
@@ -374,7 +362,7 @@ def undone_by(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[D
     requests = [rows.request(each) for each in asked]
     if ending_of(requests, doubt_digest(permit.digest, number)) is not None or requests[-1].state == "timed_out":
         return ()
-    return tuple(_words(permit, rows, asked[-1]))
+    return tuple(_words(rows, asked[-1]))
 
 
 def _doubts(permit: Permit, rows: ApprovalRows | None, number: int) -> list[Question]:
@@ -384,12 +372,11 @@ def _doubts(permit: Permit, rows: ApprovalRows | None, number: int) -> list[Ques
     return [each for each in asked if each.kind == "in_doubt" and each.doubt_of == number and each.digest == digest]
 
 
-def _words(permit: Permit, rows: ApprovalRows | None, question: Question) -> list[Decision]:
+def _words(rows: ApprovalRows | None, question: Question) -> list[Decision]:
     asked = question_hash(question)
-    raw = (each for each in permit.doubts if not (each.signature or each.key_id) and each.question_hash == asked)
     # By their hash, and not by the row they lie in: a yes to the call says nothing of a try of it.
     stored = () if rows is None else (vote.decision for vote in rows.request(question).votes)
-    return [each for each in (*stored, *raw) if is_answer_to(each, question, asked) and each.approval_id == question.id]
+    return [each for each in stored if is_answer_to(each, question, asked) and each.approval_id == question.id]
 
 
 def is_given_up(

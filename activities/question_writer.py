@@ -128,10 +128,9 @@ class QuestionWriter:
         if rows is None or old is None or decision.approval_id != approval:
             return _NOT_THIS
         evidence = evidence_of(decision, self._deps.verifier, self._deps.clock())
-        signed = evidence.kind == "signed"
-        if evidence.kind == "forged" or not (signed or old.accept_unsigned or self._deps.profile == "development"):
-            return "nobody vouches for who changed this"
-        if decision.question_hash not in ((question_hash(old),) if signed else ("", question_hash(old))):
+        if evidence.kind == "forged":
+            return "the signature of this change does not hold"
+        if decision.question_hash != question_hash(old):
             return _NOT_THIS
         if old.edit == "off":
             return "arguments cannot be changed here; deny and say what to change"
@@ -143,9 +142,9 @@ class QuestionWriter:
             delivery,
         ):
             return _NOT_THIS
-        # Whatever is signed lies in the store: one that does not, or counts for nothing, is nobody's answer any more.
+        # Every answer lies in the store: one that does not, or counts for nothing, is nobody's answer any more.
         taken = [each for each in rows.answers if each.revision == old.revision and not each.void]
-        if signed and not any(each.vote.decision.delivery_id == delivery for each in taken):
+        if not any(each.vote.decision.delivery_id == delivery for each in taken):
             return _NOT_ANY_MORE
         people = await self._deps.directory_for(task.ctx.tenant, decision.subject)
         person = people.find(decision.subject, task.ctx.tenant)

@@ -159,7 +159,7 @@ class RunRights:
         if await self._was_denied(permit, args):
             return await self._refused.refuse(task, "somebody denied this")
         policy = self._deps.catalog.policy(self._tool.activity)
-        approval = approval_of(permit, rows, accept_unsigned=self._approvals.takes_unsigned(policy))
+        approval = approval_of(permit, rows)
         decisions = () if approval is None else approval.decisions
         asked = () if approval is None else (approval.question,)
         terms = await self._terms(permit, args, found, None if approval is None else approval.question)
@@ -206,9 +206,7 @@ class RunRights:
         rows = read_rows_anew(connection, approval_id, right.rows)
         if rows is not None and rows is right.rows:
             return True
-        policy = self._deps.catalog.policy(self._tool.activity)
-        takes = self._approvals.takes_unsigned(policy)
-        approval = approval_of(permit, rows, accept_unsigned=takes)
+        approval = approval_of(permit, rows)
         if approval is None or approval.problem or approval.stale:
             return False
         # An answer that was voided since is missing, and its author was told that it was not taken.

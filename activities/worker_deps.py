@@ -33,6 +33,8 @@ Profile = Literal["development", "production"]
 class WorkerDeps:
     """Holds one worker's catalog, store and directory; `mark_key` makes the short digest that cards show.
 
+    Without `raw_answers` the development profile takes no answer and no start that nobody signed.
+
     `people` are those declared; `directory_for` finds those as well for whom a login vouched. A worker without a
     `verifier` believes no signature. `backends` are by kind of capability; a tool that declares another does not run
     here. `secrets` reads what tools and models need, and hides it in all that is told here.
@@ -50,6 +52,7 @@ class WorkerDeps:
     drivers: Mapping[str, Driver]
     mark_key: bytes
     profile: Profile = "development"
+    raw_answers: bool = True
     verifier: Verifier = field(default_factory=Verifier)
     backends: Mapping[str, Backend] = field(default_factory=dict)
     secrets: SecretProvider = field(default_factory=SecretProvider, repr=False)
@@ -93,7 +96,12 @@ class WorkerDeps:
     @property
     def signature_policy(self) -> SignaturePolicy:
         """The policy by which signatures are checked here."""
-        return SignaturePolicy(self.verifier, development=self.profile == "development")
+        return SignaturePolicy(self.verifier, development=self.believes_unsigned)
+
+    @property
+    def believes_unsigned(self) -> bool:
+        """Whether starts and answers without a signature count for every tool: in development, unless switched off."""
+        return self.profile == "development" and self.raw_answers
 
     async def directory_for(self, tenant: str, *ids: str) -> Directory:
         """Returns the directory as it is now for a question about the people `ids`.

@@ -37,8 +37,7 @@ def repeat_note(
         return TOOL_CHANGED
     if before.policy_hash != policy_hash:
         return POLICY_CHANGED
-    # Whom a raw message was an answer by only the turn knows.
-    return NOT_RUN if before.state in ("approved", "lapsed") or before.ended_as == "unsigned" else ""
+    return NOT_RUN if before.state in ("approved", "lapsed") else ""
 
 
 def editor_note(name: str) -> str:

@@ -76,7 +76,7 @@ def decide(
         return request, receipt
     if decision.edited_args is not None:
         return request, refusal(request, "malformed", "`edited_args`: these make a new revision")
-    return _add_vote(request, decision, authority, now)
+    return _add_vote(request, decision, authority, authority.received_at or now)
 
 
 def apply_edit(
@@ -104,7 +104,7 @@ def apply_edit(
         return request, refusal(request, "stale")
     if authority.subject in revised.proposers:
         return revised, _counted_receipt(revised, "")
-    return _add_vote(revised, decision, authority, now)
+    return _add_vote(revised, decision, authority, authority.received_at or now)
 
 
 def cancel(request: ApprovalRequest, by: str, reason: str, now: datetime) -> ApprovalRequest:
@@ -279,9 +279,6 @@ def _decide(request: ApprovalRequest, vote: Vote, state: str) -> ApprovalRequest
 def _add_vote(
     request: ApprovalRequest, decision: Decision, authority: Authority, now: datetime
 ) -> tuple[ApprovalRequest, Receipt]:
-    if request.kind == "in_doubt" and not decision.signature:
-        # The tool is run again only by answers that name the try in question; what is signed names it by itself.
-        decision = decision.model_copy(update={"question_hash": request.question_hash})
     after = count_vote(request, vote_of(decision, authority, now))
     return after, receipt_after(request, after)
 

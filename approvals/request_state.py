@@ -65,9 +65,6 @@ def request_at(
             edited = {"edited_by": answer.vote.subject, "edited_name": answer.vote.name}
             request = request.model_copy(update=edited)
         request = machine.count_vote(request, answer.vote)
-    if question.ended_at is not None and question.ended_as == "unsigned":
-        # What the raw message said only the turn knows; the answers taken before it stand as they are.
-        return request
     if question.ended_at is not None and request.state in ("pending", "approved"):
         return _end(request, question)
     return deadlines.advance(request, moment)
@@ -77,8 +74,7 @@ def edit_stands(answers: Iterable[StoredAnswer], revision: int, delivery: str) -
     """Returns whether a change of the arguments that `revision` asks about may still be asked in its place.
 
     It may not where anything settled that revision, a denial or a withdrawal as well, nor where the author of the
-    change, brought as `delivery`, has answered again since. A raw message lies in no store: of it only the first is
-    known.
+    change, brought as `delivery`, has answered again since.
     """
     given = [each for each in answers if each.revision == revision and not each.void]
     if any(each.settles for each in given):

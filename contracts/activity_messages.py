@@ -20,7 +20,7 @@ from signoff.contracts.decision import Assurance, Decision
 from signoff.contracts.frozen_model import ActivityMessage, FrozenModel
 from signoff.contracts.limits import MAX_TOOLS_AT_ONCE
 from signoff.contracts.message import CallPart, Message
-from signoff.contracts.receipt import ReceiptCode
+from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.contracts.turn import Denial, ResponsePart, TokenUsage, WaitingCall
 
 
@@ -438,6 +438,10 @@ class Authority(ActivityMessage):
     """When the gateway received a decision whose signature holds; None for an unsigned one."""
     note: str = ""
     """A sentence for the author beside `code`: why their answer cannot be remembered."""
+    taken: Decision | None = None
+    """A raw answer as it was stored just now, with all that it left out."""
+    receipt: Receipt | None = None
+    """The receipt of a raw answer that was not stored, or that waits for a gateway."""
 
 
 class ModelTool(FrozenModel):

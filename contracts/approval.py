@@ -121,7 +121,7 @@ JUDGED_SECONDS: Final = 60.0
 """How far the instant at which a call was judged may lie from that at which its question was written."""
 
 
-Ending = Literal["cancelled", "lapsed", "superseded", "not_asked", "unsigned"]
+Ending = Literal["cancelled", "lapsed", "superseded", "not_asked"]
 """How a turn ended a question by its own word, always towards `does not run`; `unsigned`: answered by a raw message."""
 
 

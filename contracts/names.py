@@ -78,6 +78,7 @@ SETTING_NAMES: Final = (
     "temporal_ui", "temporal_binary", "durable", "event_days", "result_chars", "encryption", "encryption_keys",
     "codec_port", "codec_url", "trace", "log", "otel", "metrics_port", "metrics_host",
     "oidc_tenant_claim", "oidc_tenants", "deployment", "build_id", "versioning", "tenant_limits",
+    "raw_answers",
     "unsafe_open",
     "words_hold",
 )  # fmt: skip

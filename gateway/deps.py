@@ -14,6 +14,7 @@ from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
+from signoff.decisions.raw_answer_taker import RawAnswerTaker
 from signoff.engine.turn_client import TurnClient
 from signoff.engine.worker_watch import WorkerWatch
 from signoff.formats.tenant_limits import TenantLimits, parse_tenant_limits
@@ -73,7 +74,9 @@ class GatewayDeps:
     @cached_property
     def requests(self) -> RequestReader:
         """Returns the reader of requests."""
-        return RequestReader(self.store, self.verifier, development=self.development, declares=self.catalog.declares)
+        return RequestReader(
+            self.store, self.verifier, development=self.believes_unsigned, declares=self.catalog.declares
+        )
 
     @cached_property
     def decision_writer(self) -> DecisionWriter:
@@ -84,7 +87,8 @@ class GatewayDeps:
             self.people,
             self.signer,
             self.clock,
-            development=self.development,
+            development=self.believes_unsigned,
+            raw=RawAnswerTaker(self.store, self.clock, self.catalog.takes_unsigned, development=self.believes_unsigned),
             acts=self.acts,
         )
 
@@ -137,7 +141,7 @@ class GatewayDeps:
         """Says who asked for a turn and what it asks, without its word. Raises as `view`, but asks no worker."""
         given = await self.client.input_of(key)
         requests = await self.requests.list_of_turn(key)
-        return signed_start_of(key, given, requests, self.verifier(), development=self.development)
+        return signed_start_of(key, given, requests, self.verifier(), development=self.believes_unsigned)
 
     async def view(self, key: TurnKey) -> TurnView:
         """Returns a turn as it may be shown. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
@@ -165,6 +169,11 @@ class GatewayDeps:
         """Returns the turn's views as they may be shown, one whenever it changed, until it has its result."""
         async for view in self.client.watch(key):
             yield await self.prove(view, await self.read_start(key))
+
+    @property
+    def believes_unsigned(self) -> bool:
+        """Whether starts and answers without a signature count for every tool: in development, unless switched off."""
+        return self.development and self.settings.raw_answers
 
     @property
     def development(self) -> bool:

@@ -20,6 +20,7 @@ from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.opened_values import OpenedValues
 from signoff.store.questions.answers import OWED_SECONDS, Answers, OwedAnswer
 from signoff.store.questions.questions import Questions
+from signoff.store.questions.raw_answers import RawAnswers
 from signoff.store.questions.request_lists import RequestLists
 
 LOOK_SECONDS: Final = 2.0
@@ -29,6 +30,8 @@ _AT_ONCE: Final = 8
 """Turns that are waited for at the same time."""
 OWED_AT_ONCE: Final = 10_000
 """Answers that are looked at each time."""
+RAW_AT_ONCE: Final = 100
+"""Raw answers that are taken in each time."""
 SWEEP_SECONDS: Final = 120.0
 SETTLED: Final = timedelta(minutes=1)
 """What is younger may still be on its way."""
@@ -56,6 +59,7 @@ class AnswerDispatcher:
     def __init__(self, deps: GatewayDeps) -> None:
         self._deps = deps
         self._answers = Answers(deps.store)
+        self._raw = RawAnswers(deps.store)
         self._failed: dict[str, _Failed] = {}
 
     async def run(self) -> None:
@@ -68,10 +72,14 @@ class AnswerDispatcher:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def step(self, older_than: float = OWED_SECONDS) -> int:
-        """Hands over what is owed now; returns how many answers could not be. Raises `StoreUnavailable`.
+        """Takes in raw answers, then hands over what is owed; returns how many answers could not be.
+
+        Raises `StoreUnavailable`.
 
         With `older_than` 0 nothing is put off that could not be handed over before.
         """
+        for raw in await self._raw.list_untaken(RAW_AT_ONCE):
+            await self._deps.decision_writer.take_raw(raw)
         owed: dict[str, list[OwedAnswer]] = {}
         for each in await self._answers.list_owed(older_than, OWED_AT_ONCE):
             owed.setdefault(each.approval, []).append(each)

@@ -204,6 +204,13 @@ class Catalog:
         exact = (tool for tool in (*found, *undeclared) if tool.definition == definition)
         return next(exact, found[0] if found else None)
 
+    def takes_unsigned(self, name: str, definition: str) -> bool:
+        """Returns whether the present policy of a tool takes answers without a signature; False for a tool that is
+        gone.
+        """
+        tool = self.find_definition(name, definition)
+        return tool is not None and self.policy(tool.activity).rules.accept_unsigned
+
     def policy(self, tool: str) -> CompiledPolicy:
         """Returns the compiled policy of a tool, by its `activity`. Raises `ConfigError` for one that no tool has."""
         found = self.policies.get(tool)

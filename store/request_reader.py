@@ -160,10 +160,6 @@ class RequestReader:
         found = await self._lists.of_turn(turn)
         return found._replace(requests=[request for request in found.requests if self._is_vouched(request)])
 
-    def takes_unsigned(self, question: Question) -> bool:
-        """Returns whether unsigned answers to a question count."""
-        return self.development or question.accept_unsigned
-
     async def find_by_code(self, tenant: str, code: str) -> str | None:
         """Returns the approval id of a short code in a tenant, or None."""
         return await self._rows.find_by_code(tenant, code)

@@ -138,6 +138,30 @@ ANSWERS: Final = Table(
 `handed_at`: when its turn was given it. `voided_at`: since when a yes counts for nothing, because its turn did not take
 it; what it settled waits again."""
 
+RAW_ANSWERS: Final = Table(
+    "raw_answers",
+    METADATA,
+    Column("key", String(300), primary_key=True),
+    Column("approval", String(200), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("arrived_at", BigInteger, nullable=False, default=StoreClock()),
+    Index("raw_answers_of_approvals", "approval"),
+    Index("raw_answers_arrived", "arrived_at", "key"),
+)
+"""Unsigned answers that came by a Signal or an Update of Temporal's own. `body` is a `Decision` as JSON."""
+
+RAW_RECEIPTS: Final = Table(
+    "raw_receipts",
+    METADATA,
+    Column("key", String(300), primary_key=True),
+    Column("approval", String(200), nullable=False),
+    Column("delivery", String(300), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("taken_at", BigInteger, nullable=False, default=StoreClock()),
+    Index("raw_receipts_of_approvals", "approval"),
+)
+"""What became of each raw answer. `body` is a `Receipt` as JSON, `delivery` that of the row in `answers`, if any."""
+
 KEYS: Final = Table(
     "keys",
     METADATA,

@@ -58,6 +58,8 @@ async def ask(
     bound = doubt_digest(digest, doubt) if doubt else digest
     about = Subject(part, args, tool, found.verdict, bound, note, shown, found.at)
     writer = QuestionWriter(deps)
+    if edit is not None and not edit.signature:
+        await keep(deps.store, edit)
     change = None if edit is None else await writer.edit(task, edit, tool)
     if isinstance(change, str):
         raise ValueError(change)
@@ -67,6 +69,14 @@ async def ask(
     if isinstance(asked, str):
         raise ValueError(asked)
     return asked
+
+
+async def keep(store: Store, decision: Decision) -> None:
+    """Stores an answer, unless it is stored or nobody was asked what it answers."""
+    rows = await Questions(store).read(decision.approval_id)
+    stored = [] if rows is None else [(each.revision, each.vote.decision.delivery_id) for each in rows.answers]
+    if rows is not None and (decision.revision or 1, decision.delivery_id) not in stored:
+        await answer(store, decision)
 
 
 async def answer(

@@ -149,6 +149,9 @@ class ApprovalFlow:
                 if receipt is not None:
                     return receipt
                 authority = await _identify(identity.identify_task(decision, request))
+                if authority.receipt is not None:
+                    return self._untaken(decision, authority, authority.receipt)
+                decision = authority.taken or decision
                 # What follows looks again: while the author was identified, someone else may have been first.
                 if decision.edited_args is None:
                     return self._state.book.settle(decision, authority, workflow.now())
@@ -241,6 +244,12 @@ class ApprovalFlow:
             self._state.actions[call.call] = gate_decision.action
             self._show()
         return receipt
+
+    def _untaken(self, decision: Decision, authority: Authority, receipt: Receipt) -> Receipt:
+        """Returns the receipt of a raw answer that was not stored; one that waits for a gateway is recorded there."""
+        if receipt.status == "pending":
+            return receipt
+        return self._state.book.record_reply(decision, receipt, workflow.now(), authority)
 
     def _refuse(
         self, decision: Decision, authority: Authority, request: ApprovalRequest, code: Any, message: str

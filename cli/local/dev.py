@@ -83,6 +83,10 @@ def dev(
         typer.Option("--durable", help="Write every step through to the disk: survives a power cut, half as fast."),
     ] = False,
     unsafe_open: UnsafeOpen = False,
+    no_raw_answers: Annotated[
+        bool,
+        typer.Option("--no-raw-answers", help="Refuse answers and starts that come past the gateway, unsigned."),
+    ] = False,
     manifest: Manifest = None,
     address: Address = None,
     model: Model = "",
@@ -95,6 +99,7 @@ def dev(
         "ui_port": ui_port,
         "durable": durable or None,
         "unsafe_open": unsafe_open or None,
+        "raw_answers": False if no_raw_answers else None,
         "model": model or None,
     }
     run(lambda out: _dev(out, manifest, address, settings, not no_ui), as_json=as_json)

@@ -5,59 +5,38 @@ Who was first is decided here, by the rows of one approval under their lock: not
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from signoff.approvals import audit_events
 from signoff.approvals.identity import identify_task, withdrawal_task
-from signoff.approvals.machine import (
-    arrived_late,
-    count_vote,
-    examine,
-    receipt_after,
-    refusal,
-    settled_receipt,
-    stale_receipt,
-    vote_of,
-)
-from signoff.approvals.request_state import request_at, request_of
-from signoff.audit.log import entry_writer
+from signoff.approvals.machine import receipt_after, refusal, settled_receipt
+from signoff.approvals.request_state import request_of
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.canonical_json import NotCanonical, sha256_hex
+from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import StoreUnavailable, Unavailable
-from signoff.contracts.limits import ANSWERS_KEPT, ANSWERS_OF_ONE
-from signoff.contracts.receipt import Receipt, ReceiptCode, ReceiptReason
+from signoff.contracts.receipt import Receipt
+from signoff.decisions.answer_taker import AnswerTaker, NewAnswer, Taken, refuse
+from signoff.decisions.raw_answer_taker import RawAnswerTaker
 from signoff.engine.turn_client import TurnClient
 from signoff.gateway.act_spans import ActSpans
 from signoff.gateway.grant_rows import write_agreed_grant
 from signoff.keys.signatures import Signer
 from signoff.people.authority import SignatureEvidence, check_authority
 from signoff.people.directory import Directory
-from signoff.store.questions.answers import Answers, OwedAnswer, add_answer
+from signoff.store.questions.answers import Answers, OwedAnswer
 from signoff.store.questions.approval_rows import ApprovalRows
-from signoff.store.questions.questions import Questions, has_begun
+from signoff.store.questions.questions import Questions
+from signoff.store.questions.raw_answers import RawAnswer
 from signoff.store.store import Store
 from signoff.telemetry.json_log import bind_log_fields, fields_of_request
 
 _log = logging.getLogger(__name__)
-_DELIVERY_CHARS: Final = 32
-
-
-@dataclass(frozen=True)
-class _Taken:
-    """What the store says of an answer: its receipt, and the decision that was inserted, if one was; `change` is the
-    delivery of the change of arguments that made the question it answers.
-    """
-
-    receipt: Receipt
-    decision: Decision | None = None
-    change: str = ""
 
 
 class DecisionWriter:
@@ -72,8 +51,11 @@ class DecisionWriter:
         clock: Clock,
         *,
         development: bool,
+        raw: RawAnswerTaker,
         acts: ActSpans | None = None,
     ) -> None:
+        self._raw = raw
+        self._taker = AnswerTaker(store, clock)
         self._acts = acts or ActSpans(store)
         self._counts = store.counts
         self._rows = Questions(store)
@@ -115,6 +97,11 @@ class DecisionWriter:
             # 503 would say that nothing was taken. The answer is still owed, so the dispatcher hands it over.
             return taken.receipt if taken.decision is None else _make_pending(taken.receipt, taken.decision)
 
+    async def take_raw(self, raw: RawAnswer) -> Receipt:
+        """Takes an answer that came past the gateway, unsigned, and hands it to its turn. Raises `StoreUnavailable`."""
+        with bind_log_fields(fields_of_request(raw.decision.approval_id)):
+            return await self._hand_over(await self._raw.take(raw, self._people, handed=False))
+
     async def hand_over(self, owed: OwedAnswer) -> bool:
         """Hands a stored answer to its turn once more; returns whether the turn has it. Raises `StoreUnavailable`."""
         with bind_log_fields(fields_of_request(owed.vote.decision.approval_id)):
@@ -122,55 +109,24 @@ class DecisionWriter:
 
     async def _take(
         self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any] | None, arrived: datetime | None
-    ) -> _Taken:
+    ) -> Taken:
         """Inserts an answer, signed, where its question is the latest, waits, and the answers before leave it room."""
         received = decision.received_at or self._clock()
-        # Nothing lies in the store without the time at which it came: a turn looks there only for what has one.
-        first = decision.model_copy(update={"received_at": received})
+        new = NewAnswer(
+            # Nothing lies in the store without the time at which it came: a turn looks there only for what has one.
+            decision.model_copy(update={"received_at": received}),
+            request.question_hash,
+            partial(self._author, received),
+            self._sign,
+            None if args is None else partial(self._remember, args),
+            arrived=arrived,
+        )
+        return await self._taker.take(new)
 
-        def work(connection: Connection, rows: ApprovalRows | None) -> _Taken:
-            if rows is None:
-                return _Taken(_refuse("unknown", request.id))
-            decision = _with_own_delivery(rows, first)
-            repeated = _find_repeated(rows, decision)
-            if repeated is not None:
-                return _Taken(repeated)
-            asked = rows.request(rows.latest, received)
-            if asked.question_hash != request.question_hash:
-                return _Taken(stale_receipt(asked))
-            author = self._author(asked, decision, received)
-            objection = _objection(asked, decision, author, received) or _too_many(rows, decision, author)
-            if objection is None and arrived_late(asked, arrived or rows.now):
-                objection = refusal(asked, "expired")
-            if objection is None and _takes_back(decision) and has_begun(connection, rows.latest):
-                objection = refusal(asked, "already_decided", why="begun")
-            signed = objection or self._sign(decision)
-            if isinstance(signed, Receipt):
-                return _Taken(signed)
-            vote = vote_of(signed, author, received)
-            if decision.edited_args is not None:
-                # The gates judge what it makes of the call, so it settles nothing yet.
-                add_answer(connection, rows, vote, settles=False, arrived=arrived)
-                receipt = Receipt(status="pending", approval_id=request.id, state=asked.state, verdict=decision.verdict)
-                self._record(connection, signed, receipt, author)
-                return _Taken(receipt, signed, rows.latest.edit_delivery)
-            after = count_vote(asked, vote)
-            if after is asked:
-                return _Taken(receipt_after(asked, after))
-            add_answer(connection, rows, vote, settles=after.state != "pending", arrived=arrived)
-            if args is not None:
-                write_agreed_grant(connection, after, args, self._clock())
-            receipt = receipt_after(asked, after)
-            self._record(connection, signed, receipt, author)
-            return _Taken(receipt, signed, rows.latest.edit_delivery)
+    def _remember(self, args: Mapping[str, Any], connection: Connection, after: ApprovalRequest) -> None:
+        write_agreed_grant(connection, after, args, self._clock())
 
-        return await self._rows.run_locked(request.id, work)
-
-    def _record(self, connection: Connection, decision: Decision, receipt: Receipt, author: Authority) -> None:
-        """Records an answer with its row: the turn, which tells the same under the same key, may keep it back."""
-        entry_writer([audit_events.attempt_entry(decision, receipt, self._clock(), author)])(connection)
-
-    async def _hand_over(self, taken: _Taken) -> Receipt:
+    async def _hand_over(self, taken: Taken) -> Receipt:
         """Returns the receipt of an answer once its turn was given it, by what the store has then: never by the turn's
         word.
         """
@@ -217,7 +173,7 @@ class DecisionWriter:
         """Returns the receipt of a changed call, or of a yes that its turn refused. Of `receipt` only why counts."""
         rows = await self._rows.read(decision.approval_id)
         if rows is None:
-            return _refuse("unknown", decision.approval_id, "there is no such request")
+            return refuse("unknown", decision.approval_id, "there is no such request")
         request = rows.request(rows.latest)
         if decision.edited_args is not None and rows.latest.edit_delivery == decision.delivery_id:
             return _after_change(rows, request, decision)
@@ -230,7 +186,7 @@ class DecisionWriter:
     async def _send(self, decision: Decision) -> Receipt:
         return await (self._turns.withdraw if decision.verdict == "withdrawn" else self._turns.decide)(decision)
 
-    def _author(self, request: ApprovalRequest, decision: Decision, received: datetime) -> Authority:
+    def _author(self, received: datetime, request: ApprovalRequest, decision: Decision) -> Authority:
         evidence = SignatureEvidence("unsigned" if self._signer is None else "signed", received, received)
         ask = withdrawal_task if decision.verdict == "withdrawn" else identify_task
         return check_authority(ask(decision, request), evidence, self._people, development=self._development)
@@ -239,12 +195,12 @@ class DecisionWriter:
         """Returns `decision` with the gateway's signature, or why there is none."""
         if self._signer is None:
             message = "this gateway has no keys"
-            return decision if self._development else _refuse("unavailable", decision.approval_id, message)
+            return decision if self._development else refuse("unavailable", decision.approval_id, message)
         try:
             return self._signer.sign_decision(decision)
         except NotCanonical:
             message = "the answer holds a number or text that JSON cannot carry safely; send it as a string"
-            return _refuse("malformed", decision.approval_id, message)
+            return refuse("malformed", decision.approval_id, message)
 
 
 def _voids(receipt: Receipt, decision: Decision) -> bool:
@@ -253,13 +209,6 @@ def _voids(receipt: Receipt, decision: Decision) -> bool:
     Nor one that may be what approved its call: a turn that is over answers so to whatever is brought a second time.
     """
     return receipt.status == "refused" and decision.verdict == "approved" and receipt.state != "approved"
-
-
-def _takes_back(decision: Decision) -> bool:
-    """Returns whether a decision would keep its call from running as it was asked, which nothing does once it has
-    begun.
-    """
-    return decision.verdict in ("denied", "withdrawn") or decision.edited_args is not None
 
 
 def _after_change(rows: ApprovalRows, request: ApprovalRequest, decision: Decision) -> Receipt:
@@ -283,65 +232,6 @@ That it was decided already is not one of them: the store, which knows of every 
 """
 
 
-def _objection(request: ApprovalRequest, decision: Decision, author: Authority, received: datetime) -> Receipt | None:
-    if decision.verdict != "withdrawn":
-        return examine(request, decision, author, received)
-    if request.state != "pending":
-        return settled_receipt(request)
-    return None if author.allowed else refusal(request, "not_allowed", why="withdraw")
-
-
-def _too_many(rows: ApprovalRows, decision: Decision, author: Authority) -> Receipt | None:
-    """Says why no more is stored of a person, or of all, at one approval; None for a no, which is always heard.
-
-    Changes that the gates refuse are no revisions, and yet each stays in the store and in the turn's history.
-    """
-    if decision.verdict in ("denied", "withdrawn"):
-        return None
-    human = author.person_id or author.subject
-    own = sum((each.vote.person_id or each.vote.subject) == human for each in rows.answers)
-    if own < ANSWERS_OF_ONE and len(rows.answers) < ANSWERS_KEPT:
-        return None
-    return _refuse("not_allowed", decision.approval_id, why="enough")
-
-
-def _with_own_delivery(rows: ApprovalRows, decision: Decision) -> Decision:
-    """Returns `decision`, under a delivery id of its own where another answer, or a void one, came by its form, link
-    or key.
-
-    Whoever goes back to a page and says no has changed their mind; taken for the yes again, the no would be lost. And
-    an answer that its turn did not take can be given again, though a link has one key for ever.
-    """
-    for answer in rows.answers:
-        given = answer.vote.decision
-        if given.delivery_id == decision.delivery_id and (answer.void or _content_of(given) != _content_of(decision)):
-            other = sha256_hex([decision.delivery_id, *_content_of(decision)])[:_DELIVERY_CHARS]
-            decision = decision.model_copy(update={"delivery_id": other})
-    return decision
-
-
-def _content_of(decision: Decision) -> list[Any]:
-    return [decision.verdict, decision.edited_args, decision.result]
-
-
-def _find_repeated(rows: ApprovalRows, decision: Decision) -> Receipt | None:
-    """Returns the receipt of the same delivery, if it was taken before."""
-    for answer in rows.answers:
-        if answer.vote.decision.delivery_id != decision.delivery_id:
-            continue
-        question = rows.revision(answer.revision) or rows.latest
-        until = [each for each in rows.answers if each.number <= answer.number]
-        after = request_at(question, until, answer.vote.at)
-        if after.state == "pending":
-            return receipt_after(request_of(question), after).model_copy(update={"code": "duplicate"})
-        return settled_receipt(after).model_copy(update={"status": "accepted", "code": "duplicate"})
-    return None
-
-
 def _make_pending(receipt: Receipt, decision: Decision) -> Receipt:
     update = {"status": "pending", "code": "", "verdict": decision.verdict}
     return receipt.model_copy(update=update)
-
-
-def _refuse(code: ReceiptCode, approval_id: str, message: str = "", *, why: ReceiptReason = "") -> Receipt:
-    return Receipt(status="refused", code=code, approval_id=approval_id, message=message, why=why)

@@ -21,10 +21,6 @@ from signoff.store.tickets import Ticket, digest_of_key
 
 UNPROVED: Final = "The turn says that this ran; the store has no ticket of it."
 UNDENIED: Final = "The turn says that somebody denied this; the store has no such answer."
-_ANSWERED: Final = (
-    "state", "votes", "decided_by", "decided_name", "decided_at", "decided_channel", "reason", "edited_by",
-    "edited_name",
-)  # fmt: skip
 _NOBODY: Final = Principal(user="")
 _AGREED: Final = ("approved", "happened")
 _ON_THE_WAY: Final = ("proposed", "running", "waiting", "permitted", "used")
@@ -57,7 +53,6 @@ async def proved_view(
         catalog=catalog,
         asked=asked,
         done=tuple(each for each in tickets if each.state == "done" and _is_of(each, begun)),
-        unsigned={call.call: call.approval for call in all_calls if _by_turn(call, asked, requests)},
         earlier=await _earlier(begun.key, all_calls, requests),
         dry_run=begun.dry_run,
     )
@@ -72,16 +67,14 @@ async def proved_view(
 class CallProof:
     """Holds what the store has of the calls of a turn, by which what the turn says of them is judged.
 
-    `asked` has the latest revision of each question, by call; `done` the tickets of what ran. `unsigned` are the
-    requests to which an answer counts that only the turn knows; `earlier` those that a repeated denial may name.
-    `dry_run`: its calls are judged alone, so that nobody is asked and nothing runs.
+    `asked` has the latest revision of each question, by call; `done` the tickets of what ran; `earlier` the requests
+    that a repeated denial may name. `dry_run`: its calls are judged alone, so that nobody is asked and nothing runs.
     """
 
     turn: TurnKey
     catalog: Catalog
     asked: Mapping[str, LoadedRequest] = field(default_factory=dict)
     done: Sequence[Ticket] = ()
-    unsigned: Mapping[str, ApprovalRequest | None] = field(default_factory=dict)
     earlier: Mapping[str, ApprovalRequest] = field(default_factory=dict)
     dry_run: bool = False
 
@@ -132,16 +125,9 @@ class CallProof:
         return outcome.model_copy(update=credit)
 
     def request(self, call: str) -> ApprovalRequest | None:
-        """Returns the request of a call, by the store; of its answer by the turn where that counts though nobody
-        signed it.
-        """
+        """Returns the request of a call, by the store."""
         loaded = self.asked.get(call)
-        if loaded is None:
-            return None
-        of_turn = self.unsigned.get(call)
-        if of_turn is None:
-            return loaded.request
-        return loaded.request.model_copy(update={name: getattr(of_turn, name) for name in _ANSWERED})
+        return None if loaded is None else loaded.request
 
     def _is_done(self, outcome: CallOutcome) -> bool:
         if outcome.gate == "dry_run":
@@ -273,15 +259,6 @@ def _calls_of(view: TurnView) -> tuple[CallView, ...]:
     """Returns the calls of a result, as views."""
     outcomes = () if view.result is None else view.result.calls
     return tuple(CallView(call=each.call, tool=each.tool, state=each.code, outcome=each) for each in outcomes)
-
-
-def _by_turn(call: CallView, asked: Mapping[str, LoadedRequest], requests: RequestReader) -> bool:
-    """Returns whether the answer to a call's request is the turn's word: raw messages leave none in the store."""
-    request, loaded = call.approval, asked.get(call.call)
-    if request is None or loaded is None or request.revision != loaded.request.revision:
-        return False
-    open_here = loaded.request.ended_as == "unsigned" or loaded.request.state == "pending"
-    return open_here and requests.takes_unsigned(loaded.request)
 
 
 def _is_of(ticket: Ticket, begun: SignedStart) -> bool:

@@ -76,7 +76,7 @@ async def load_call(deps: GatewayDeps, name: str, agent: str, tenant: str) -> Ex
     except NotFound:
         raise missing from None
     # Whoever may start workflows could begin one under any id: it is a call of an agent where the gateway signed that.
-    begun = signed_start_of(key, given, (), deps.verifier(), development=deps.development)
+    begun = signed_start_of(key, given, (), deps.verifier(), development=deps.believes_unsigned)
     if given is None or given.external is None or begun.requester is None or given.actor != agent:
         raise missing
     if (given.tenant_id, given.session_id, given.turn_id) != key:

@@ -137,11 +137,18 @@ class Answers:
 
 
 def add_answer(
-    connection: Connection, rows: ApprovalRows, vote: Vote, *, settles: bool, arrived: datetime | None = None
+    connection: Connection,
+    rows: ApprovalRows,
+    vote: Vote,
+    *,
+    settles: bool,
+    arrived: datetime | None = None,
+    handed: bool = False,
 ) -> None:
     """Inserts an answer after those that `rows` has; only within `Questions.run_locked`.
 
-    `arrived` is when a channel's answer arrived by the store's clock; None for one that has just arrived.
+    `arrived` is when a channel's answer arrived by the store's clock; None for one that has just arrived. `handed`: its
+    turn has it.
     """
     decision = vote.decision
     row = insert(ANSWERS).values(
@@ -154,6 +161,7 @@ def add_answer(
         settles=settles,
         answered_at=StoreClock(),
         arrived_at=millis_from_time(arrived or rows.now),
+        handed_at=StoreClock() if handed else None,
     )
     connection.execute(row)
     if settles:

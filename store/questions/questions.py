@@ -258,10 +258,11 @@ def end_by_turn(
     if rows is None or question is None or question.ended_at is not None:
         return False
     stored = rows.request(question).state
-    if state == stored or (state != "lapsed" and stored != "pending") or state == "timed_out":
+    ending: Ending | None = "lapsed" if state == "lapsed" else "cancelled" if state == "cancelled" else None
+    # A turn's word that people answered counts for nothing: what they answered lies in the store.
+    if ending is None or state == stored or stored not in ("pending", "approved"):
         return False
-    ending: Ending = "lapsed" if state == "lapsed" else "cancelled" if state == "cancelled" else "unsigned"
-    if ending == "lapsed" and has_begun(connection, question):
+    if (ending == "lapsed" or stored == "approved") and has_begun(connection, question):
         return False
     return end_question(connection, approval, revision, ending)
 

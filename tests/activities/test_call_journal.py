@@ -48,6 +48,7 @@ from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions
 from signoff.store.refusal_counts import refusals_since
 from signoff.store.store import Store
+from signoff.testing.questions import answer, keep
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 FREE = ApprovalPolicy(auto_approve_if="true")
@@ -68,6 +69,8 @@ async def kinds(store: Store) -> list[str]:
 
 async def gated(deps: Any, *calls: CallPart, **fields: Any) -> GateReply:
     """The gates' reply to calls of the one turn."""
+    if "edit" in fields:
+        await keep(deps.store, fields["edit"])
     task = GateTask(ctx=pinned(), calls=calls, **fields)
     reply: GateReply = await environment("signoff.gate").run(GateActivity(deps).gate, task)
     return reply
@@ -107,8 +110,8 @@ async def test_an_approved_call_names_who_approved_it(store: Store) -> None:
     """The right to run is in the record: decisions, revision, keys."""
     tool = pay_tool(Ledger())
     deps = worker_deps(store, tool)
-    await asked(deps, tool)
-    permit = permit_for(tool, kind="approved", decisions=(decision(delivery_id="d1"),))
+    await answer(store, about(await asked(deps, tool), delivery_id="d1"))
+    permit = permit_for(tool, kind="approved")
     await run(deps, tool, task_for(tool, permit))
     _, began, ended = await written(store)
     assert began.facts["permit"] == "approved"

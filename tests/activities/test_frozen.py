@@ -24,7 +24,7 @@ from signoff.registry.tool import Tool
 from signoff.store.freezes import Freezes
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
-from signoff.testing.questions import answer
+from signoff.testing.questions import answer, keep
 
 POLICIES = (False, True, ApprovalPolicy(auto_approve_if="args.amount < 50.0"), ApprovalPolicy(allow_remember=True))
 
@@ -70,6 +70,8 @@ async def test_no_path_runs_a_tool_of_a_frozen_tenant(
     about = {"approval_id": f"{ctx.tenant}.{ctx.session}.{ctx.turn}.c1.1"}
     task = await prepared(store, tool, deps, before, ctx)
     decisions = tuple(each.model_copy(update=about) for each in task.permit.decisions)
+    for each in decisions:
+        await keep(store, each)
     task = task.model_copy(update={"permit": task.permit.model_copy(update={"decisions": decisions})})
     workflow_id = f"turn/{ctx.tenant}/{ctx.session}/{ctx.turn}"
     await Freezes(store).freeze("main", reason="drill", by="ana")

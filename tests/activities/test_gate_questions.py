@@ -42,7 +42,7 @@ from signoff.store.content_store import load
 from signoff.store.freezes import Freezes
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
-from signoff.testing.questions import answer
+from signoff.testing.questions import answer, keep
 
 LEDGER = Ledger()
 FORGED = "who asked, or for what, is not what the gateway signed for"
@@ -53,6 +53,8 @@ async def gate_decision(
 ) -> GateDecision:
     """The ruling on one call."""
     part = CallPart(call=call, tool=tool, args=Content(inline=args))
+    if "edit" in fields:
+        await keep(deps.store, fields["edit"])
     task = GateTask(**{"ctx": pinned(), "calls": (part,)} | fields)
     reply = await environment("signoff.gate", is_local=True).run(GateActivity(deps).gate, task)
     return reply.gate_decisions[0]
@@ -143,7 +145,7 @@ async def test_an_edit_is_always_asked(store: Store) -> None:
         ({"approval_id": "main.s.t.c1.2"}, "this was asked again; open it once more"),
         ({"question_hash": "0" * 64}, "this was asked again; open it once more"),
         ({"revision": 7}, "this was asked again; open it once more"),
-        ({"key_id": "k"}, "nobody vouches for who changed this"),
+        ({"key_id": "k"}, "the signature of this change does not hold"),
     ],
 )
 async def test_a_change_that_nobody_made_of_this_is_not_asked(store: Store, change: Any, why: str) -> None:

@@ -331,7 +331,8 @@ async def test_an_answer_past_the_gateway_is_not_remembered(store: Store) -> Non
     deps = deps_with(store, tool, people=APPROVERS, profile="production")
     why = "`remember`: only an answer given through the gateway is remembered"
     found = await denied(deps, request, remember=WISHES[0], signed=False)
-    assert (found.allowed, found.code, found.note) == (False, "malformed", why)
+    assert found.receipt is not None
+    assert (found.allowed, found.code, found.receipt.message) == (False, "malformed", why)
     assert await kept(store) == []
     assert (await denied(deps, request, remember=WISHES[0])).allowed
     assert len(await kept(store)) == 1

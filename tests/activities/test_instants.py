@@ -186,7 +186,7 @@ async def test_a_question_that_claims_another_instant_is_nobodys(store: Store) -
     assert rows is not None
     moved = rows.latest.model_copy(update={"judged_at": datetime.now(UTC) - timedelta(days=2)})
     forged = dataclasses.replace(rows, questions=(moved,))
-    approval = approval_of(permit_for(tool, kind="approved"), forged, accept_unsigned=True)
+    approval = approval_of(permit_for(tool, kind="approved"), forged)
     assert approval is not None
     assert approval.stale == "this was judged at another moment than it was asked"
 

@@ -28,7 +28,7 @@ from signoff.store.questions.answers import Answers
 from signoff.store.store import Store
 from signoff.store.vouched_people import vouched_writer
 from signoff.testing.builders import a_person
-from signoff.testing.questions import answer
+from signoff.testing.questions import answer, keep
 
 NOW = datetime.now(UTC)
 SIGNER = Signer(PrivateKeys(keys=(new_key(NOW - timedelta(days=1)),)))
@@ -77,6 +77,8 @@ async def first_of(deps: WorkerDeps, **fields: Any) -> ApprovalRequest:
 
 async def edit_of(deps: WorkerDeps, decision: Decision, **fields: Any) -> Edit | str:
     """What is found of a change of the arguments of the one call."""
+    if not decision.signature:
+        await keep(deps.store, decision)
     tool = deps.catalog.tool_view(pinned()).tool("pay")
     return await QuestionWriter(deps).edit(task_of(**fields), decision, tool)
 
@@ -167,7 +169,7 @@ async def test_an_answer_that_its_turn_has_yet_to_hear_of_is_not_asked_over(
     ("change", "signed", "found"),
     [
         ({}, False, None),
-        ({"question_hash": ""}, False, None),
+        ({"question_hash": ""}, False, AGAIN),
         ({"revision": None}, False, None),
         ({"question_hash": "0" * 64}, False, AGAIN),
         ({}, True, None),
@@ -177,7 +179,7 @@ async def test_an_answer_that_its_turn_has_yet_to_hear_of_is_not_asked_over(
 async def test_which_question_a_change_has_to_name(
     store: Store, change: dict[str, Any], signed: bool, found: str | None
 ) -> None:
-    """A signed one must name its hash, as nobody else may use it for another; without a revision it is the first."""
+    """It must name its hash, as nobody else may use it for another; without a revision it is the first."""
     deps = deps_of(store, EDITABLE)
     decision = change_of(await first_of(deps)).model_copy(update=change)
     if signed:

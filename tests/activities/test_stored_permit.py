@@ -134,17 +134,16 @@ def test_nothing_undoes_a_try_of_which_too_few_spoke_in_time() -> None:
 
 
 def test_a_yes_to_the_call_says_nothing_of_a_try_of_it() -> None:
-    """And neither does what names another question, wherever it lies; a raw word of the permit counts beside them."""
+    """And neither does what names another question, nor what only the permit says."""
     asked, call = doubt(1), a_question(revision=2)
-    raw, signed = word(asked, "bo"), word(asked, "eve", **SIGNED)
-    claimed = (raw, signed, word(asked, "ana", key_id="k"), word(asked, "ana", question_hash="0" * 64))
+    claimed = (word(asked, "bo"), word(asked, "eve", **SIGNED))
     permit = PERMIT.model_copy(update={"doubts": claimed})
     for wrong in (
         word(asked, "ana", question_hash=question_hash(call)),
         word(asked, "ana", approval_id="main.s.t.c2.1"),
     ):
         assert words_on(PERMIT, rows_of(asked, call, answered=((asked, wrong),)), 1) == ()
-    assert words_on(permit, rows_of(asked), 1) == (raw,)
+    assert words_on(permit, rows_of(asked), 1) == ()
     again = doubt(3)
     given = (asked, word(asked, "ana")), (again, word(again, "bo"))
     assert words_on(PERMIT, rows_of(asked, again, answered=given), 1) == (given[0][1], given[1][1])

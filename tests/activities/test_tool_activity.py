@@ -10,10 +10,10 @@ from activity_kit import (
     TURN,
     WHO,
     MoodyStore,
+    about,
     asked,
     begun,
     codes,
-    decision,
     environment,
     free,
     in_another_turn,
@@ -51,6 +51,8 @@ from signoff.store.freezes import Freezes
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.temporal.converter import DATA_CONVERTER
+from signoff.testing.builders import a_person
+from signoff.testing.questions import answer
 
 DONE = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="earlier"))
 
@@ -114,12 +116,14 @@ async def test_an_approved_call_knows_its_decision(store: Store) -> None:
         seen.append(ctx)
         return "done"
 
-    tool = pay_tool(Ledger(), handler=handler)
+    tool = pay_tool(Ledger(), ApprovalPolicy(quorum=2), handler=handler)
     ctx = pinned(route="billing", step="2", channel="web")
-    permit = permit_for(tool, kind="approved", ctx=ctx, decisions=(decision(), decision(subject="ana", reason="ok")))
+    permit = permit_for(tool, kind="approved", ctx=ctx, decisions=())
     task = task_for(tool, permit, budget_chars=77)
-    deps = worker_deps(store, tool)
-    await asked(deps, tool, ctx=ctx)
+    deps = worker_deps(store, tool, people=[a_person("approver"), a_person("ana"), a_person("guest", roles=())])
+    request = await asked(deps, tool, ctx=ctx)
+    await answer(store, about(request))
+    await answer(store, about(request, subject="ana", reason="ok"))
     assert summary(await run(deps, tool, task, environment(attempt=3))) == ("ok", "done")
     assert seen == [
         ToolContext(
@@ -221,7 +225,7 @@ async def test_a_catalog_that_changed_while_people_were_asked(
     before = pay_tool(ledger)
     after = pay_tool(ledger, **({"requires_approval": True} | change))
     permit = permit_for(before, kind="approved")
-    await asked(worker_deps(store, before), before)
+    await answer(store, about(await asked(worker_deps(store, before), before)))
     reply = await run(worker_deps(store, after, **fields), after, task_for(after, permit))
     assert (reply.outcome.code if reply.outcome and not reply.again else "", reply.again) == expected
     assert len(ledger.rows) == (expected[0] == "ok")

@@ -87,7 +87,7 @@ async def tried(
 ) -> tuple[ToolReply, Ledger]:
     """What the tool's activity answers when these people's signed answers lie in the store.
 
-    `raw` is what the turn says that others answered, `doubts` what people said of a first try that nobody knows of,
+    `raw` are stored answers that nobody signed, `doubts` what people said of a first try that nobody knows of,
     `before` the policy under which people were asked.
     """
     ledger = Ledger()
@@ -106,8 +106,10 @@ async def tried(
     request = await asked(old_deps, old_tool, ctx=ctx)
     for each in stored:
         await answer(store, signed(each, request))
-    raw = tuple(each.model_copy(update={"revision": request.revision}) for each in raw)
-    permit = permit_for(tool, kind="approved", ctx=ctx, decisions=raw, revision=request.revision)
+    for each in raw:
+        unsigned = {"revision": request.revision, "question_hash": request.question_hash}
+        await answer(store, each.model_copy(update=unsigned))
+    permit = permit_for(tool, kind="approved", ctx=ctx, decisions=(), revision=request.revision)
     if ticket > 1:
         await store.claim(permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
         tried = await asked(old_deps, old_tool, ctx=ctx, doubt=1)

@@ -27,7 +27,6 @@ def asked(revision: int = 1, state: Any = "pending", **fields: Any) -> ApprovalR
         ((asked(state="approved"),), NOT_RUN),
         ((asked(state="lapsed"),), NOT_RUN),
         ((asked(state="cancelled"),), ""),
-        ((asked(ended_at=NOW, ended_as="unsigned"),), NOT_RUN),
         ((asked(definition="old"), asked(2)), TOOL_CHANGED),
         ((asked(state="lapsed"), asked(2)), NOT_RUN),
         ((asked(call="c1.2", definition="old"),), ""),
@@ -42,7 +41,7 @@ def test_why_it_is_asked_again(before: tuple[ApprovalRequest, ...], note: str) -
 @pytest.mark.parametrize("state", ["pending", "approved", "denied"])
 def test_what_was_asked_since_the_reply_was_kept_is_this_very_question(state: Any) -> None:
     """An attempt that judges it again finds it word for word, whatever was answered meanwhile; not what is older."""
-    before, later = asked(ended_at=NOW, ended_as="unsigned"), asked(2, state, opened_at=NOW)
+    before, later = asked(state="lapsed", ended_at=NOW, ended_as="lapsed"), asked(2, state, opened_at=NOW)
     assert repeat_note((before, later), "c1.1", "d", "p", NOW) == NOT_RUN
     assert repeat_note((later,), "c1.1", "d", "p", NOW) == ""
     assert repeat_note((before, later), "c1.1", "d", "p", NOW, 1) == NOT_RUN

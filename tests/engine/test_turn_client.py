@@ -7,18 +7,15 @@ from typing import Any
 
 import pytest
 from session_rig import message
-from temporalio import activity
 from temporalio.client import Client
 from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns, withdrawn
 
-from signoff.contracts import names
+from signoff.contracts.approval import Vote
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import SessionKey
-from signoff.contracts.names import DEFAULT_TENANT
-from signoff.contracts.person import Person
 from signoff.engine.turn_client import TurnClient
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
-from signoff.people.directory import DEVELOPMENT_PEOPLE, FixedDirectory
+from signoff.store.questions.answers import Answers
 from signoff.store.store import Store
 from signoff.testing.questions import answer
 from signoff.testing.scripted_model import calls, respond
@@ -66,34 +63,26 @@ async def test_a_message_that_no_worker_takes_leaves_no_error_in_the_log(client:
     assert left == []
 
 
-class _AwayFor(FixedDirectory):
-    """Does not know, at the first `tries` looks, who answers."""
-
-    def __init__(self, tries: int) -> None:
-        super().__init__(DEVELOPMENT_PEOPLE)
-        self._left = tries
-
-    def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
-        """See `Directory`."""
-        if self._left and activity.in_activity() and activity.info().activity_type == names.IDENTIFY:
-            self._left -= 1
-            raise StoreUnavailable("away for a moment")
-        return super().find(person_id, tenant)
-
-
 @pytest.mark.parametrize("way", ["decide", "withdraw"])
 async def test_what_could_not_be_judged_is_judged_when_it_is_sent_again(
-    way: str, client: Client, store: Store, task_queue: str
+    way: str, client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody could be looked up twice: the same answer counts at the third try.
+    """The store was away twice: the same answer counts at the third try.
 
     Under one and the same update id the server gave the first receipt again, for as long as the turn waited.
     """
     signer = Signer(PrivateKeys(keys=(new_key(datetime.now(UTC)),)))
-    people, catalog = _AwayFor(2), catalog_of([pay_tool(Ledger())])
-    async with running_turns(
-        client, store, task_queue, catalog, SCRIPT, people=people, verifier=signer.verifier()
-    ) as turns:
+    catalog, left = catalog_of([pay_tool(Ledger())]), [1, 2]
+    votes_of = Answers.votes_of
+
+    async def moody(answers: Answers, approval: str, delivery: str) -> list[Vote]:
+        if left:
+            left.pop()
+            raise StoreUnavailable("away for a moment")
+        return await votes_of(answers, approval, delivery)
+
+    monkeypatch.setattr(Answers, "votes_of", moody)
+    async with running_turns(client, store, task_queue, catalog, SCRIPT, verifier=signer.verifier()) as turns:
         key = await turns.start()
         asked = (await turns.waiting(key)).calls[0].approval
         assert asked is not None

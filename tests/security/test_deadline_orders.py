@@ -145,7 +145,7 @@ async def test_what_the_model_was_told_is_not_undone(
     assert result.calls[0].denied.source == "timeout"
     assert ledger.rows == []
     (attempt,) = [record for record in records if record.kind == "attempt"]
-    assert (attempt.subject, attempt.facts["receipt"]) == ("approver", "expired")
+    assert (attempt.facts["claimed_subject"], attempt.facts["receipt"]) == ("approver", "expired")
     assert attempt.facts.get("why", "") == why
 
 

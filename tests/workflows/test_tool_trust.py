@@ -92,6 +92,10 @@ class Forge:
         assert tool is not None
         await ask(self.turns.deps, self.permit(call=call, ctx={"user": user}).ctx, tool, ARGS, call=call)
 
+    async def approve(self, **fields: Any) -> None:
+        """Stores an approval of call `c1.1`, as the gateway would."""
+        await answer(self.turns.deps.store, self.decision(**fields))
+
     def decision(self, **fields: Any) -> Decision:
         """A decision that approves call `c1.1` of the forged turn."""
         return yes(self.key, **fields)
@@ -152,9 +156,10 @@ def refused(reply: ToolReply) -> str:
 
 
 async def test_a_permit_that_holds_does_reach_the_handler(client: Client, store: Store, task_queue: str) -> None:
-    """The forger of these tests can reach the tool at all: in development an unsigned decision is believed."""
+    """The forger of these tests can reach the tool at all, once somebody has approved the call."""
     async with forging(client, store, task_queue) as forge:
-        reply = await forge.run(forge.permit(decisions=(forge.decision(),)))
+        await forge.approve()
+        reply = await forge.run(forge.permit())
     assert reply.outcome is not None
     assert reply.outcome.code == "ok"
     assert len(forge.ledger.rows) == 1
@@ -237,9 +242,13 @@ async def test_one_person_twice_is_no_quorum(client: Client, store: Store, task_
         twice = (forge.decision(), forge.decision())
         reply = await forge.run(forge.permit(decisions=twice, quorum=1))
         other = await forge.run(forge.permit(decisions=twice, quorum=1, policy_hash="another"))
+        await forge.approve()
+        await forge.approve(delivery_id="again")
+        more = await forge.run(forge.permit(quorum=1))
         assert forge.ledger.rows == []
-        both = (forge.decision(), forge.decision(subject="ana"))
-        allowed = await forge.run(forge.permit(decisions=both, quorum=2))
+        await forge.approve(subject="ana", delivery_id="of ana")
+        allowed = await forge.run(forge.permit(quorum=2))
+    assert "too few" in refused(more)
     assert "too few" in refused(reply)
     assert "too few" in refused(other)
     assert allowed.outcome is not None
@@ -307,7 +316,8 @@ async def test_a_turn_started_with_a_raised_tier_asks_a_person(client: Client, s
 async def test_a_second_ticket_needs_the_first_to_be_given_up(client: Client, store: Store, task_queue: str) -> None:
     """Nobody runs a call twice by asking for ticket 2; after the first is void it may run once."""
     async with forging(client, store, task_queue) as forge:
-        permit = forge.permit(decisions=(forge.decision(),))
+        await forge.approve()
+        permit = forge.permit()
         early = await forge.run(permit, ticket=2)
         first = await forge.run(permit)
         again = await forge.run(permit)
@@ -322,7 +332,8 @@ async def test_a_second_ticket_needs_the_first_to_be_given_up(client: Client, st
 async def test_a_foreign_workflow_cannot_void_a_ticket(client: Client, store: Store, task_queue: str) -> None:
     """Looking up an outcome gives up an unclaimed ticket, so only the call's own turn may do it."""
     async with forging(client, store, task_queue) as forge:
-        permit = forge.permit(decisions=(forge.decision(),))
+        await forge.approve()
+        permit = forge.permit()
         task = OutcomeTask(permit=permit, tool="pay")
         reply = ToolReply.model_validate(await forge.schedule(names.OUTCOME, task, "Intruder", "x"))
         ticket = await store.read_ticket(ticket_key(permit.digest, 1))

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, asked, environment, permit_for, pinned, run, sent, summary, task_for, worker_deps
+from activity_kit import ARGS, about, asked, environment, permit_for, pinned, run, sent, summary, task_for, worker_deps
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
@@ -28,6 +28,7 @@ from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict
 from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
+from signoff.testing.questions import keep
 
 RULE = "handler:test_policy_handlers:answer"
 SEEN: list[tuple[HandlerCall, dict[str, Any]]] = []
@@ -375,14 +376,14 @@ async def test_a_call_that_its_handler_denies_now_is_denied(store: Store) -> Non
     assert ledger.rows == []
 
 
-@pytest.mark.parametrize("answer", ["auto", "ask", ValueError()])
-async def test_what_people_approved_needs_no_handlers_consent(store: Store, answer: Any) -> None:
+@pytest.mark.parametrize("says", ["auto", "ask", ValueError()])
+async def test_what_people_approved_needs_no_handlers_consent(store: Store, says: Any) -> None:
     """It asked people, and they have answered; only a denial is more."""
-    SAYS.append(answer)
+    SAYS.append(says)
     ledger = Ledger()
     tool = handled(ledger)
     deps = worker_deps(store, tool)
-    await asked(deps, tool)
+    await keep(store, about(await asked(deps, tool)))
     assert summary(await run(deps, tool, task_for(tool, permit_for(tool, kind="approved"))))[0] == "ok"
 
 

@@ -39,6 +39,7 @@ from signoff.registry.hooks import Correction, HookContext, Permission, hook_con
 from signoff.registry.tool import Tool
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
+from signoff.testing.questions import keep
 from signoff.testing.scripted_model import ScriptedModel, calls
 
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
@@ -164,7 +165,7 @@ async def test_what_went_away_since_is_seen_at_the_gate_and_where_it_runs(store:
     switch = Switch(False)
     declared = tool(available=switch, requires_approval=True)
     deps = worker_deps(store, declared)
-    await asked(deps, declared)
+    await keep(store, about(await asked(deps, declared)))
     settled = (await gated(deps, "pay")).gate_decisions[0].outcome
     assert settled is not None
     assert (settled.code, settled.gate) == ("not_available", "available")
@@ -350,14 +351,14 @@ async def test_an_approved_override_runs_and_one_that_nobody_gave_does_not(store
     # The permit's own word for what was shown is nothing: the row of the question says it.
     for revision, override in enumerate(("", override_hash("too late")), 1):
         request = await asked(deps, declared, override=override)
-        decision = about(request)
-        permit = permit_for(declared, kind="approved", revision=revision, decisions=(decision,), **claims)
+        await keep(store, about(request))
+        permit = permit_for(declared, kind="approved", revision=revision, **claims)
         other = await run(deps, declared, task_for(declared, permit))
         assert other.again == "policy"
         assert "overrides" in other.note
         await Questions(store).end(request.id, revision, "superseded")
-    decision = about(await asked(deps, declared))
-    approved = permit_for(declared, kind="approved", revision=3, decisions=(decision,))
+    await keep(store, about(await asked(deps, declared)))
+    approved = permit_for(declared, kind="approved", revision=3)
     guard.says = Permission.deny("not yours at all")
     stopped = await run(deps, declared, task_for(declared, approved))
     assert stopped.outcome is not None

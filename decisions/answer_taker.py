@@ -1,0 +1,202 @@
+"""Takes answers into the store in their order. Gateways and workers use the same rules under the same lock.
+
+The rows of one approval decide who was first, not clocks and not a workflow.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from signoff.approvals import audit_events
+from signoff.approvals.machine import (
+    arrived_late,
+    count_vote,
+    examine,
+    receipt_after,
+    refusal,
+    settled_receipt,
+    stale_receipt,
+    vote_of,
+)
+from signoff.approvals.request_state import request_at, request_of
+from signoff.audit.log import entry_writer
+from signoff.contracts.activity_messages import Authority
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.canonical_json import sha256_hex
+from signoff.contracts.clock import Clock
+from signoff.contracts.decision import Decision
+from signoff.contracts.limits import ANSWERS_KEPT, ANSWERS_OF_ONE
+from signoff.contracts.receipt import Receipt, ReceiptCode, ReceiptReason
+from signoff.store.questions.answers import add_answer
+from signoff.store.questions.approval_rows import ApprovalRows
+from signoff.store.questions.questions import Questions, has_begun
+from signoff.store.store import Store
+
+_DELIVERY_CHARS: Final = 32
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Says what became of an answer in the store."""
+
+    receipt: Receipt
+    """The receipt for its author."""
+    decision: Decision | None = None
+    """The decision that was inserted; None where none was."""
+    author: Authority | None = None
+    """The author; None where they were not looked up."""
+    change: str = ""
+    """The delivery id of the change of arguments that made the question it answers."""
+
+
+@dataclass(frozen=True)
+class NewAnswer:
+    """An answer with what the rules need to know of its origin."""
+
+    decision: Decision
+    """The answer. It has the time at which it was received."""
+    question_hash: str
+    """The hash of the question that its author saw; "" for a raw answer that names none."""
+    author: Callable[[ApprovalRequest, Decision], Authority]
+    """Says whose answer it is and whether they may decide."""
+    sign: Callable[[Decision], Decision | Receipt]
+    """Signs it, or says why it cannot."""
+    beside: Callable[[Connection, ApprovalRequest], object] | None = None
+    """Writes more in the transaction of an answer that was counted."""
+    arrived: datetime | None = None
+    """When it arrived by a channel or as a raw answer, by the store's clock; None for one that has just arrived."""
+    handed: bool = False
+    """Whether its turn reads the result of this very activity, so that it need not be handed the answer."""
+
+
+class AnswerTaker:
+    """Takes answers into one store. All methods raise `StoreUnavailable`: then nothing was taken."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._rows = Questions(store)
+        self._clock = clock
+
+    async def take(self, new: NewAnswer) -> Taken:
+        """Inserts an answer where its question is the latest, waits, and the answers before leave it room."""
+
+        def work(connection: Connection, rows: ApprovalRows | None) -> Taken:
+            return self.take_locked(connection, rows, new)
+
+        return await self._rows.run_locked(new.decision.approval_id, work)
+
+    def take_locked(self, connection: Connection, rows: ApprovalRows | None, new: NewAnswer) -> Taken:
+        """Does the same within `Questions.run_locked`."""
+        if rows is None:
+            return Taken(refuse("unknown", new.decision.approval_id))
+        received = new.decision.received_at or self._clock()
+        decision = _with_own_delivery(rows, new.decision)
+        repeated = _find_repeated(rows, decision)
+        if repeated is not None:
+            return Taken(repeated)
+        asked = rows.request(rows.latest, received)
+        if new.question_hash not in ("", asked.question_hash):
+            return Taken(stale_receipt(asked))
+        author = new.author(asked, decision)
+        objection = _objection(asked, decision, author, received) or _too_many(rows, decision, author)
+        if objection is None and arrived_late(asked, new.arrived or rows.now):
+            objection = refusal(asked, "expired")
+        if objection is None and _takes_back(decision) and has_begun(connection, rows.latest):
+            objection = refusal(asked, "already_decided", why="begun")
+        if not new.question_hash:
+            # A raw answer may name no question: it means the one that is asked now.
+            named = {"revision": asked.revision, "question_hash": asked.question_hash}
+            decision = decision.model_copy(update=named)
+        signed = objection or new.sign(decision)
+        if isinstance(signed, Receipt):
+            return Taken(signed, author=author)
+        vote = vote_of(signed, author, received)
+        if decision.edited_args is not None:
+            # The gates judge what it makes of the call, so it settles nothing yet.
+            add_answer(connection, rows, vote, settles=False, arrived=new.arrived, handed=new.handed)
+            receipt = Receipt(status="pending", approval_id=asked.id, state=asked.state, verdict=decision.verdict)
+            return self._added(connection, rows, signed, receipt, author)
+        after = count_vote(asked, vote)
+        if after is asked:
+            return Taken(receipt_after(asked, after), author=author)
+        settles = after.state != "pending"
+        add_answer(connection, rows, vote, settles=settles, arrived=new.arrived, handed=new.handed)
+        if new.beside is not None:
+            new.beside(connection, after)
+        return self._added(connection, rows, signed, receipt_after(asked, after), author)
+
+    def _added(
+        self, connection: Connection, rows: ApprovalRows, decision: Decision, receipt: Receipt, author: Authority
+    ) -> Taken:
+        """Records an answer with its row: the turn, which tells the same under the same key, may keep it back."""
+        entry_writer([audit_events.attempt_entry(decision, receipt, self._clock(), author)])(connection)
+        return Taken(receipt, decision, author, rows.latest.edit_delivery)
+
+
+def refuse(code: ReceiptCode, approval_id: str, message: str = "", *, why: ReceiptReason = "") -> Receipt:
+    """Returns a receipt that changes nothing, without a request to tell of."""
+    return Receipt(status="refused", code=code, approval_id=approval_id, message=message, why=why)
+
+
+def _takes_back(decision: Decision) -> bool:
+    """Returns whether a decision would keep its call from running as it was asked, which nothing does once it has
+    begun.
+    """
+    return decision.verdict in ("denied", "withdrawn") or decision.edited_args is not None
+
+
+def _objection(request: ApprovalRequest, decision: Decision, author: Authority, received: datetime) -> Receipt | None:
+    if decision.verdict != "withdrawn":
+        return examine(request, decision, author, received)
+    if request.state != "pending":
+        return settled_receipt(request)
+    return None if author.allowed else refusal(request, "not_allowed", why="withdraw")
+
+
+def _too_many(rows: ApprovalRows, decision: Decision, author: Authority) -> Receipt | None:
+    """Says why no more is stored of a person, or of all, at one approval; None for a no, which is always heard.
+
+    Changes that the gates refuse are no revisions, and yet each stays in the store and in the turn's history.
+    """
+    if decision.verdict in ("denied", "withdrawn"):
+        return None
+    human = author.person_id or author.subject
+    own = sum((each.vote.person_id or each.vote.subject) == human for each in rows.answers)
+    if own < ANSWERS_OF_ONE and len(rows.answers) < ANSWERS_KEPT:
+        return None
+    return refuse("not_allowed", decision.approval_id, why="enough")
+
+
+def _with_own_delivery(rows: ApprovalRows, decision: Decision) -> Decision:
+    """Returns `decision`, under a delivery id of its own where another answer, or a void one, came by its form, link
+    or key.
+
+    Whoever goes back to a page and says no has changed their mind; taken for the yes again, the no would be lost. And
+    an answer that its turn did not take can be given again, though a link has one key for ever.
+    """
+    for answer in rows.answers:
+        given = answer.vote.decision
+        if given.delivery_id == decision.delivery_id and (answer.void or _content_of(given) != _content_of(decision)):
+            other = sha256_hex([decision.delivery_id, *_content_of(decision)])[:_DELIVERY_CHARS]
+            decision = decision.model_copy(update={"delivery_id": other})
+    return decision
+
+
+def _content_of(decision: Decision) -> list[Any]:
+    return [decision.verdict, decision.edited_args, decision.result]
+
+
+def _find_repeated(rows: ApprovalRows, decision: Decision) -> Receipt | None:
+    """Returns the receipt of the same delivery, if it was taken before."""
+    for answer in rows.answers:
+        if answer.vote.decision.delivery_id != decision.delivery_id:
+            continue
+        question = rows.revision(answer.revision) or rows.latest
+        until = [each for each in rows.answers if each.number <= answer.number]
+        after = request_at(question, until, answer.vote.at)
+        if after.state == "pending":
+            return receipt_after(request_of(question), after).model_copy(update={"code": "duplicate"})
+        return settled_receipt(after).model_copy(update={"status": "accepted", "code": "duplicate"})
+    return None

@@ -1,0 +1,91 @@
+"""Takes raw answers: unsigned Signals and Updates that came past the gateway, as from Temporal's own interfaces."""
+
+from collections.abc import Callable
+from typing import Final
+
+from sqlalchemy import Connection
+
+from signoff.approvals.identity import identify_task
+from signoff.contracts.activity_messages import Authority
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.canonical_json import sha256_hex
+from signoff.contracts.clock import Clock
+from signoff.contracts.decision import Decision
+from signoff.decisions.answer_taker import AnswerTaker, NewAnswer, Taken
+from signoff.people.authority import SignatureEvidence, check_authority
+from signoff.people.directory import Directory
+from signoff.store.questions.approval_rows import ApprovalRows
+from signoff.store.questions.questions import Questions
+from signoff.store.questions.raw_answers import RawAnswer, RawReceipt, add_receipt, find_receipt
+from signoff.store.store import Store
+
+_UNKEPT: Final = "`remember`: only an answer given through the gateway is remembered"
+_DELIVERY_CHARS: Final = 32
+
+
+class RawAnswerTaker:
+    """Takes raw answers into one store, each once.
+
+    `takes_unsigned` says of a tool's name and definition whether its present policy takes them. With `development` they
+    count for every tool.
+    """
+
+    def __init__(
+        self, store: Store, clock: Clock, takes_unsigned: Callable[[str, str], bool], *, development: bool
+    ) -> None:
+        self._rows = Questions(store)
+        self._taker = AnswerTaker(store, clock)
+        self._takes_unsigned = takes_unsigned
+        self._development = development
+
+    def counts(self, question_tool: str, definition: str) -> bool:
+        """Returns whether a raw answer about a tool counts at all."""
+        return self._development or self._takes_unsigned(question_tool, definition)
+
+    async def take(self, raw: RawAnswer, people: Directory, *, handed: bool) -> Taken:
+        """Takes an answer by the people of `people`; of one that was taken before, returns its receipt.
+
+        With `handed` the turn of the answer reads the result.
+
+        Raises `StoreUnavailable`.
+        """
+        given = raw.decision
+        delivery = given.delivery_id or sha256_hex(raw.key)[:_DELIVERY_CHARS]
+        decision = given.model_copy(update={"received_at": raw.arrived_at, "delivery_id": delivery})
+
+        def author(asked: ApprovalRequest, decision: Decision) -> Authority:
+            return self._author(asked, decision, raw, people)
+
+        def work(connection: Connection, rows: ApprovalRows | None) -> Taken:
+            earlier = find_receipt(connection, raw.key)
+            if earlier is not None:
+                return _find_taken(rows, earlier)
+            new = NewAnswer(
+                decision, given.question_hash, author, _leave_unsigned, arrived=raw.arrived_at, handed=handed
+            )
+            taken = self._taker.take_locked(connection, rows, new)
+            inserted = "" if taken.decision is None else taken.decision.delivery_id
+            add_receipt(connection, raw, RawReceipt(taken.receipt, inserted))
+            return taken
+
+        return await self._rows.run_locked(given.approval_id, work)
+
+    def _author(self, asked: ApprovalRequest, decision: Decision, raw: RawAnswer, people: Directory) -> Authority:
+        # By the policy of now: a worker writes the question's row, and could write there that unsigned answers count.
+        accepts = self._takes_unsigned(asked.tool, asked.definition)
+        task = identify_task(decision, asked).model_copy(update={"accept_unsigned": accepts})
+        evidence = SignatureEvidence("unsigned", raw.arrived_at)
+        found = check_authority(task, evidence, people, development=self._development)
+        if decision.remember is not None and found.allowed:
+            return found.model_copy(update={"allowed": False, "code": "malformed", "note": _UNKEPT})
+        return found
+
+
+def _find_taken(rows: ApprovalRows | None, earlier: RawReceipt) -> Taken:
+    answers = () if rows is None or not earlier.delivery else rows.answers
+    votes = (each.vote.decision for each in answers if each.vote.decision.delivery_id == earlier.delivery)
+    return Taken(earlier.receipt, next(votes, None))
+
+
+def _leave_unsigned(decision: Decision) -> Decision:
+    return decision

@@ -1,0 +1,112 @@
+"""Keeps answers that came past the gateway, and the receipts that they were given. Rows never change."""
+
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from pydantic import ValidationError
+from sqlalchemy import Connection, Row, func, select
+
+from signoff.contracts.decision import Decision
+from signoff.contracts.limits import ANSWERS_KEPT
+from signoff.contracts.receipt import Receipt
+from signoff.store.claim_conditions import insert_new
+from signoff.store.questions.approval_rows import lock_approval
+from signoff.store.store import Store
+from signoff.store.tables import RAW_ANSWERS, RAW_RECEIPTS, time_from_millis
+
+_MALFORMED: Final = Receipt(status="refused", code="malformed", message="this is no answer to its approval")
+_UNTAKEN: Final = (
+    select(RAW_ANSWERS)
+    .where(~select(RAW_RECEIPTS.c.key).where(RAW_RECEIPTS.c.key == RAW_ANSWERS.c.key).exists())
+    .order_by(RAW_ANSWERS.c.arrived_at, RAW_ANSWERS.c.key)
+)
+
+
+class RawAnswer(NamedTuple):
+    """An unsigned answer as it came to its turn."""
+
+    key: str
+    """The run of the turn and the number of its activity: one message has one key, however often it is tried."""
+    decision: Decision
+    """The answer."""
+    arrived_at: datetime
+    """When it was stored, by the store's clock."""
+
+
+class RawReceipt(NamedTuple):
+    """The receipt of a raw answer."""
+
+    receipt: Receipt
+    """The receipt."""
+    delivery: str
+    """The delivery id of the answer in `answers`; "" where none was added."""
+
+
+class RawAnswers:
+    """Reads and writes raw answers in a store.
+
+    All methods raise `StoreUnavailable` when the database fails.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def add(self, key: str, decision: Decision) -> RawAnswer | None:
+        """Inserts a raw answer once, and returns its row; None where `ANSWERS_KEPT` of its approval are kept."""
+        approval = decision.approval_id
+        counted = select(func.count()).select_from(RAW_ANSWERS).where(RAW_ANSWERS.c.approval == approval)
+
+        def write(connection: Connection) -> RawAnswer | None:
+            lock_approval(connection, approval)
+            own = connection.execute(select(RAW_ANSWERS).where(RAW_ANSWERS.c.key == key)).first()
+            if own is None and (connection.scalar(counted) or 0) >= ANSWERS_KEPT:
+                return None
+            if own is None:
+                body = decision.model_dump_json()
+                insert_new(connection, RAW_ANSWERS, {"key": key, "approval": approval, "body": body})
+                own = connection.execute(select(RAW_ANSWERS).where(RAW_ANSWERS.c.key == key)).one()
+            return _answer(own)
+
+        return await self._store.run(write)
+
+    async def list_untaken(self, limit: int) -> list[RawAnswer]:
+        """Returns the raw answers without a receipt, the earliest first.
+
+        A row that holds no answer to its approval gets the receipt `malformed`: workers write these rows.
+        """
+
+        def read(connection: Connection) -> list[RawAnswer]:
+            found: list[RawAnswer] = []
+            for row in connection.execute(_UNTAKEN.limit(limit)).all():
+                try:
+                    answer = _answer(row)
+                except ValidationError:
+                    answer = None
+                if answer is not None and answer.decision.approval_id == row.approval:
+                    found.append(answer)
+                else:
+                    _add_receipt(connection, row.key, row.approval, RawReceipt(_MALFORMED, ""))
+            return found
+
+        return await self._store.run(read)
+
+
+def find_receipt(connection: Connection, key: str) -> RawReceipt | None:
+    """Returns the receipt of a raw answer, or None while it has none."""
+    row = connection.execute(select(RAW_RECEIPTS).where(RAW_RECEIPTS.c.key == key)).first()
+    return None if row is None else RawReceipt(Receipt.model_validate_json(row.body), row.delivery)
+
+
+def add_receipt(connection: Connection, answer: RawAnswer, given: RawReceipt) -> None:
+    """Inserts the receipt of a raw answer; only within `Questions.run_locked`."""
+    _add_receipt(connection, answer.key, answer.decision.approval_id, given)
+
+
+def _add_receipt(connection: Connection, key: str, approval: str, given: RawReceipt) -> None:
+    body = given.receipt.model_dump_json()
+    row = {"key": key, "approval": approval, "delivery": given.delivery, "body": body}
+    insert_new(connection, RAW_RECEIPTS, row)
+
+
+def _answer(row: Row[Any]) -> RawAnswer:
+    return RawAnswer(row.key, Decision.model_validate_json(row.body), time_from_millis(row.arrived_at))
