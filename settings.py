@@ -308,7 +308,7 @@ def _config_error(detail: ErrorDetails, given: Mapping[str, Any]) -> ConfigError
     name = str(detail["loc"][0])
     if detail["type"] == "extra_forbidden":
         near = difflib.get_close_matches(name, list(Settings.model_fields), n=1)
-        remedy = f"did you mean `{near[0]}`?" if near else f"it may hold {', '.join(Settings.model_fields)}"
+        remedy = f"did you mean `{near[0]}`?" if near else "docs/settings.md lists all settings"
         where = "there is no setting" if name in given else f"`{SETTINGS_FILE}` has an unknown key"
         return ConfigError(f"{where} `{name}`: {remedy}", field=name)
     value = detail["input"]

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
@@ -107,6 +107,7 @@ class Asker(Section):
 class EvaluationCase(Section):
     """A finished turn as it is played again, and which differences from it are an error."""
 
+    keys_in_help: ClassVar[bool] = False
     name: str = Field(description="A sentence.")
     recorded: RecordedTurn = Field(description="The turn that it was made of.")
     prompt_hash_mismatch: HashMismatch = Field("warn", description="What other instructions than the turn's are.")

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 _CUTOFF = 0.7
 SHOWN_CHARS = 64
+KEYS_LISTED = "`signoff manifest schema --help` lists the keys"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

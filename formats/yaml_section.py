@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
-from signoff.formats.nearest_name import did_you_mean
+from signoff.formats.nearest_name import KEYS_LISTED, did_you_mean
 from signoff.formats.yaml_file import Place, YamlFile
 
 _EXPECTED: Final = {
@@ -30,6 +30,9 @@ class Section(BaseModel):
 
     key_aliases: ClassVar[Mapping[str, str]] = {}
     """Other names of its fields, and the field of each."""
+
+    keys_in_help: ClassVar[bool] = True
+    """Whether `signoff manifest schema --help` lists its keys."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=True, loc_by_alias=False
@@ -69,15 +72,17 @@ def check_keys(
 
     Raises `ConfigError` for unknown keys, and for two keys of one field whose values differ (X20).
     """
-    fields, known = model.model_fields, spellings(model)
+    known = spellings(model)
     written: dict[str, str] = {}
     for key in data:
         field = known.get(key)
         if field is None:
             # In the spelling in which it was written, snake_case or camelCase.
             near = did_you_mean(key, [name for name in known if (name.islower() if key.islower() else "_" not in name)])
-            allowed = ", ".join(f"`{name}`" for name in fields)
-            raise file.error((*place, key), f"unknown key `{key}` of {what}; allowed: {allowed}{near}", field=key)
+            hint = f"{near} {KEYS_LISTED}" if near else f"; {KEYS_LISTED}"
+            if issubclass(model, Section) and not model.keys_in_help:
+                hint = near or f"; allowed: {', '.join(f'`{name}`' for name in model.model_fields)}"
+            raise file.error((*place, key), f"unknown key `{key}` of {what}{hint}", field=key)
         first = written.setdefault(field, key)
         if data[first] != data[key]:
             raise file.error(

@@ -28,6 +28,7 @@ from signoff.contracts.approval import AppliedTerm, ApproverGroup, EditMode
 from signoff.contracts.decision import ASSURANCES, Assurance
 from signoff.contracts.errors import ConfigError
 from signoff.formats.durations import Seconds
+from signoff.formats.nearest_name import KEYS_LISTED
 
 # `\Z`, not `$`: that would take a newline at the end as well.
 APPROVER: Final = re.compile(r"(?:role|user):[A-Za-z0-9_-]{1,48}\Z")
@@ -115,7 +116,7 @@ def _config_error(cls: type[BaseModel], error: ValidationError) -> ConfigError:
     if first["type"] == "extra_forbidden":
         name = str(first["loc"][-1])
         near = difflib.get_close_matches(name, [*cls.model_fields, *map(to_camel, cls.model_fields)], n=1)
-        hint = f"did you mean `{near[0]}`?" if near else "allowed are " + ", ".join(f"`{n}`" for n in cls.model_fields)
+        hint = f"did you mean `{near[0]}`?" if near else KEYS_LISTED
         return ConfigError(f"unknown key `{name}`; {hint}", field=field, value=first["input"])
     message = first["msg"].removeprefix("Value error, ")
     return ConfigError(f"`{field}` {message[:1].lower()}{message[1:]}", field=field, value=first["input"])

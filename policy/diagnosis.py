@@ -53,6 +53,14 @@ _MISSING: Final[Mapping[str, str]] = {
 }
 """Functions of CEL's and Kubernetes' extensions, and what to write in their place."""
 _OPTIONAL: Final = re.compile(r"\.\?|\[\s*\?|\{\s*\?")
+_FOREIGN: Final[Mapping[str, str]] = {
+    **{"and": "&&", "&": "&&", "or": "||", "|": "||", "not": "!(...)", "=": "=="},
+    **{"True": "true", "False": "false", "None": "null"},
+}
+"""Operators and constants of other languages, and CEL's own."""
+_FOREIGN_WORD: Final = re.compile(
+    r"(?<![\w.])(?:[Aa][Nn][Dd]|[Oo][Rr]|[Nn][Oo][Tt]|True|False|None)(?!\w)|(?<![=!<>])=(?!=)|(?<!&)&(?!&)|(?<!\|)\|(?!\|)"
+)
 _STRING: Final = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
 _INT_AND_POINT: Final = frozenset({"int, double", "double, int", "wrapper(int), double", "double, wrapper(int)"})
 
@@ -69,6 +77,8 @@ def read_error(report: str, place: ErrorPlace) -> tuple[str, int]:
     """Converts a report of the type checker to one sentence and its column (from 1; 0 when unknown)."""
     if column := _optional_column(place):
         return _MISSING["optional"], column
+    if foreign := _foreign_operator(report, place):
+        return foreign
     # The checker gives its findings as text only; of a report in another form its first line is shown.
     found = [_locate(match, place) for match in _LINE.finditer(report)]
     if not found:
@@ -94,9 +104,23 @@ def single_engine_problem(error: Exception) -> tuple[str, int]:
 
 def _optional_column(place: ErrorPlace) -> int:
     """Return the column of an optional selection outside texts; 0 for none."""
-    without_texts = _STRING.sub(lambda found: "'" * len(found[0]), place.text)
-    found = _OPTIONAL.search(without_texts)
+    found = _OPTIONAL.search(_blank_texts(place.text))
     return found.start() + 1 if found else 0
+
+
+def _blank_texts(text: str) -> str:
+    return _STRING.sub(lambda found: "'" * len(found[0]), text)
+
+
+def _foreign_operator(report: str, place: ErrorPlace) -> tuple[str, int] | None:
+    """Name CEL's spelling of the first operator or constant of another language that the parser stopped at."""
+    undeclared = {match[1] for match in _UNDECLARED.finditer(report)}
+    for found in _FOREIGN_WORD.finditer(_blank_texts(place.text)):
+        written = found[0]
+        if "Syntax error" in report or written in undeclared:
+            spelled = _FOREIGN.get(written) or _FOREIGN[written.lower()]
+            return f"CEL has no `{written}`; write `{spelled}`", found.start() + 1
+    return None
 
 
 def _sentence(message: str, place: ErrorPlace, column: int) -> str:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.text import Text
@@ -20,7 +20,7 @@ from signoff.registry.catalog import Catalog
 from signoff.registry.catalog_diff import CatalogDiff, catalog_diff
 from signoff.registry.gates.inventory import InventoryRow, inventory
 from signoff.registry.manifest.loader import load_manifest
-from signoff.registry.manifest.schema_export import ManifestPart, manifest_schema
+from signoff.registry.manifest.schema_export import ManifestPart, keys_by_part, manifest_schema
 from signoff.registry.normal_form import normal_text
 from signoff.registry.peer_view import PeerTool, peer_view
 from signoff.registry.scopes.route import Level, tool_uses
@@ -30,6 +30,12 @@ app = typer.Typer(
 )
 
 _BAD_INVOCATION = 2
+_KEYS: Final = "\n\n".join(
+    (
+        "Keys of each part, which may be written in camelCase, too:",
+        *(f"{part}: {', '.join(keys)}" for part, keys in keys_by_part().items()),
+    )
+)
 
 
 @app.command()
@@ -107,7 +113,7 @@ def diff(
     run(body, as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=_KEYS)
 def schema(
     part: Annotated[
         str, typer.Option(help="Of what: `manifest`, or of one file of a folder: tool, actor, policies, people.")

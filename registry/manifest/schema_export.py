@@ -2,15 +2,16 @@
 
 import copy
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
+from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from signoff.formats.json_schema import DIALECT
 from signoff.formats.yaml_section import spellings
 from signoff.people.people_file import DelegationSection, PersonSection, ReachSection
-from signoff.policy.approval_policy import APPROVER, MAX_QUORUM, ApprovalPolicy, GlobalRule, TermRule
+from signoff.policy.approval_policy import APPROVER, MAX_QUORUM, ApprovalPolicy, GlobalRule, ShownArguments, TermRule
 from signoff.registry.manifest.channel_sections import INBOX
 from signoff.registry.manifest.sections import (
     ActorSection,
@@ -29,28 +30,30 @@ from signoff.registry.manifest.tool_section import RUN_KEYS, OwnToolSection, Ser
 
 ManifestPart = Literal["manifest", "tool", "actor", "policies", "people"]
 
-_MODELS: Final = (
-    ManifestSection,
-    Defaults,
-    LimitsSection,
-    ActorSection,
-    RouteSection,
-    StepSection,
-    UseSection,
-    ToolSection,
-    OwnToolSection,
-    ServerToolSection,
-    DestinationSection,
-    RoutingSection,
-    SubscriptionSection,
-    ToolServerSection,
-    ApprovalPolicy,
-    TermRule,
-    GlobalRule,
-    PersonSection,
-    DelegationSection,
-    ReachSection,
-)
+_MODELS: Final[Mapping[type[BaseModel], str]] = {
+    ManifestSection: "manifest",
+    Defaults: "`defaults`",
+    LimitsSection: "`limits` of an actor",
+    ActorSection: "actor",
+    RouteSection: "route",
+    StepSection: "step",
+    UseSection: "entry of a route's or step's `tools`",
+    ToolSection: "tool",
+    OwnToolSection: "own tool",
+    ServerToolSection: "tool of an MCP server",
+    DestinationSection: "destination",
+    RoutingSection: "`routing`",
+    SubscriptionSection: "subscription",
+    ToolServerSection: "MCP server",
+    ApprovalPolicy: "`requires_approval`",
+    ShownArguments: "`show`",
+    TermRule: "entry of `terms`",
+    GlobalRule: "rule of `policies`",
+    PersonSection: "person",
+    DelegationSection: "delegation",
+    ReachSection: "`reach` of a person",
+}
+"""The models of a manifest's parts, and the name of each part for people."""
 _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "ApprovalPolicy": {
         "auto_approve_if": "CEL: ask nobody when it is true.",
@@ -118,6 +121,24 @@ _KIND: Final = {
     "pattern": r"^([a-z][a-z0-9_]*|[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+)$",
     "description": "`email`, `slack` and the like, or `package.module`; all other keys are its options.",
 }
+
+
+def keys_by_part() -> dict[str, tuple[str, ...]]:
+    """Return the keys of each part of a manifest, in the spelling of snake_case."""
+    parts = {part: tuple(model.model_fields) for model, part in _MODELS.items()}
+    models = list(_MODELS)
+    for model in models:
+        for field, info in model.model_fields.items():
+            found = [each for each in _models_in(info.annotation) if each not in models]
+            parts.update({f"`{field}`": tuple(each.model_fields) for each in found})
+            models.extend(found)
+    return parts
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for each in get_args(annotation) for model in _models_in(each)]
 
 
 class _Untitled(GenerateJsonSchema):

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -24,6 +24,7 @@ _HEAD: Final = (
 class ImportSection(Section):
     """The whole file."""
 
+    keys_in_help: ClassVar[bool] = False
     version: Literal[1] = Field(description="Of the file's format: `1`.")
     tools: list[Any] = Field([], description="The tools, by their names.")
 
@@ -31,6 +32,7 @@ class ImportSection(Section):
 class ImportedToolSection(Section):
     """One tool, as its server described it."""
 
+    keys_in_help: ClassVar[bool] = False
     name: str = Field(description="What the server calls it.")
     title: str = Field("", description="A short name for people.")
     description: str = Field("", description="The server's words for the model.")

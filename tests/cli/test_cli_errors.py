@@ -89,13 +89,16 @@ async def test_an_address_or_a_token_that_cannot_be_one_is_named(
 
 
 async def test_a_taken_port_names_the_setting(cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle) -> None:
-    """The gateway's port and the server's port are taken: each says which, and how to choose another."""
+    """Also the port of Temporal's UI, which `dev` opens after the server."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         message = assert_one_sentence(await cli("dev", "--temporal-port", port))
         assert "SIGNOFF_TEMPORAL_PORT" in message
         assert port in message
+        own_port = str(free_port())
+        message = assert_one_sentence(await cli("dev", "--temporal-port", own_port, "--ui-port", port))
+        assert "SIGNOFF_UI_PORT" in message
         message = assert_one_sentence(await cli("gateway", "--address", server.address, "--port", port))
         assert "SIGNOFF_PORT" in message
 

@@ -1,6 +1,7 @@
 """Manifests as a whole: checked, drawn, compared, described and written down. Nothing here needs a server."""
 
 import asyncio
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from jsonschema import Draft202012Validator
 from served_stack import MANIFEST, PROJECT
 
 from signoff.registry.manifest.loader import load_manifest
+from signoff.registry.manifest.schema_export import manifest_schema
+from signoff.registry.manifest.tool_section import ToolSection
 from signoff.registry.normal_form import normal_text
 
 ODD = f"""\
@@ -195,6 +198,16 @@ async def test_a_wrong_manifest_is_one_sentence_and_exit_code_1(cli: Cli, tmp_pa
     for command in ("validate", "tree", "show"):
         message = assert_one_sentence(await cli("manifest", command, "--manifest", str(tmp_path / "wrong.yaml")))
         assert "wrong.yaml:2: unknown key `tols`" in message
+
+
+async def test_unknown_key_message_names_the_help_that_lists_every_key(cli: Cli, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("version: 1\nzzz: {}\n")
+    message = assert_one_sentence(await cli("manifest", "validate", "--manifest", str(wrong)))
+    assert message.endswith("unknown key `zzz` of the manifest; `signoff manifest schema --help` lists the keys")
+    listed = (await cli("manifest", "schema", "--help")).out
+    keys = {key for part in manifest_schema()["$defs"].values() for key in part["properties"] if key.islower()}
+    assert keys - set(re.findall(r"\w+", listed)) <= set(ToolSection.key_aliases)
 
 
 async def test_tree_shows_what_peers_would_be_told_of(cli: Cli, tmp_path: Path) -> None:

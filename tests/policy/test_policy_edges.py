@@ -270,3 +270,23 @@ def test_rules_over_arguments_see_those_of_the_call() -> None:
     assert found.why == "rule `a` could not be evaluated (a number that is not finite)"
     with pytest.raises(ConfigError, match="args"):
         compile_rules([rule("a", "args.totalCost > 50.0")])
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "words"),
+    [
+        ("args.flag and args.totalCost < 50", 11, "CEL has no `and`; write `&&`"),
+        ("args.flag or args.totalCost < 50", 11, "CEL has no `or`; write `||`"),
+        ("not args.flag", 1, "CEL has no `not`; write `!(...)`"),
+        ("not(args.flag)", 1, "CEL has no `not`; write `!(...)`"),
+        ("args.flag AND args.flag", 11, "CEL has no `AND`; write `&&`"),
+        ("'a and b' == 'or' or args.flag", 19, "CEL has no `or`; write `||`"),
+        ("args.flag & args.flag", 11, "CEL has no `&`; write `&&`"),
+        ("args.flag = true", 11, "CEL has no `=`; write `==`"),
+        ("args.flag == True", 14, "CEL has no `True`; write `true`"),
+    ],
+)
+def test_operator_of_another_language_names_the_operator_of_cel(text: str, column: int, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compiled(auto_approve_if=text)
+    assert f"column {column}: {words} (in `" in caught.value.message

@@ -34,7 +34,7 @@ def test_both_spellings_of_a_field_are_one() -> None:
     [
         ({"autoApproveIf": "true", "auto_approve_if": "false"}, "given twice", "auto_approve_if"),
         ({"autoAproveIf": "true"}, "did you mean `autoApproveIf`", "auto_aprove_if"),
-        ({"zzz": 1}, "allowed are", "zzz"),
+        ({"zzz": 1}, "`signoff manifest schema --help` lists the keys", "zzz"),
         ({"autoApproveIf": True}, "valid string", "auto_approve_if"),
         ({"denyIf": ""}, "at least 1 character", "deny_if"),
         ({"timeout": "3x"}, "write `24h`", "timeout"),

@@ -183,7 +183,7 @@ def test_an_explanation_as_json_has_every_field() -> None:
         ),
         (
             {"show": {"zzz": 1}},
-            ("unknown key `zzz`; allowed are `only`, `secret`", "zzz", 1),
+            ("unknown key `zzz`; `signoff manifest schema --help` lists the keys", "zzz", 1),
         ),
         (
             {"timeout": "3x"},

@@ -276,8 +276,16 @@ BAD: dict[str, tuple[str, int | None, str]] = {
     "other version": ("version: 2\n", 1, "`version` of the manifest must be 1"),
     "broken yaml": ("version: 1\nactors: [\n", 3, "not valid YAML"),
     "tab": ("version: 1\nactors:\n\ta: 1\n", 3, "not valid YAML"),
-    "unknown key": (HEAD + "actor: {}\n", 3, "unknown key `actor` of the manifest; allowed: `version`, `path`"),
-    "nearest key": (HEAD + "toools: {}\n", 3, "did you mean `tools`?"),
+    "unknown key": (
+        HEAD + "zzz: {}\n",
+        3,
+        "unknown key `zzz` of the manifest; `signoff manifest schema --help` lists the keys",
+    ),
+    "nearest key": (
+        HEAD + "toools: {}\n",
+        3,
+        "`toools` of the manifest; did you mean `tools`? `signoff manifest schema --help` lists the keys",
+    ),
     "duplicate key": (HEAD + "actors: {}\nactors: {}\n", 4, "given twice (first on line 3)"),
     "duplicate tool": (TOOL + "  search: {}\n", 7, "the key `search` is given twice (first on line 4)"),
     "variable": (HEAD + "defaults:\n  model: ${MODEL}\n", 4, "`${MODEL}`: variables are not read"),
