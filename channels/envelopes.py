@@ -116,7 +116,12 @@ class InboundAction(FrozenModel):
     form: Literal["chat", "mail"] = "chat"
     """How `text` is read: in a `chat` all of it is the answer, a `mail` has a sign-off too."""
     unclear: str = ""
-    """Why nothing in it may decide, such as `reaction` or `group`; "" where something may."""
+    """Why nothing in it may decide, such as `reaction` or `group`; "" where something may.
+
+    `edited` and `deleted` are for a message that `changes` an earlier one.
+    """
+    changes: str = ""
+    """The key of the earlier message of the same author that was edited or deleted."""
     name: str = ""
     """What the writer calls themselves; nobody is known by it."""
     said_at: AwareDatetime | None = None

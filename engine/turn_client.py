@@ -43,6 +43,7 @@ from signoff.contracts.session_messages import LateResult, MailboxMessage, Sessi
 from signoff.contracts.turn import CallView, ModelRetry, TurnInput, TurnResult, TurnView
 from signoff.engine.model_retry import read_model_retry
 from signoff.engine.shared_query import SharedQueries
+from signoff.engine.watched_service import watch_server
 from signoff.formats.bounds import bounds_problem
 from signoff.keys.signature_form import new_nonce, unsigned_principal
 from signoff.workflows import start_options
@@ -93,7 +94,7 @@ class TurnClient:
     def __init__(
         self, client: Client, *, task_queue: str = names.DEFAULT_TASK_QUEUE, patience: timedelta = PATIENCE
     ) -> None:
-        self.temporal = client
+        self.temporal = watch_server(client)
         self._task_queue = task_queue
         self._patience = patience
         self._queries = SharedQueries()

@@ -11,7 +11,7 @@ from signoff.approvals.confirmation import needs_typing
 from signoff.channels.base import Channel
 from signoff.channels.envelopes import ChannelReply, InboundAction
 from signoff.channels.inbound.answer_parser import AnswerSender, ParsedAnswer, parse_answer
-from signoff.channels.inbound.later_words import HELD, SAID, hold_seconds, is_held, later_actions
+from signoff.channels.inbound.later_words import CHANGES, HELD, SAID, hold_seconds, is_held, later_actions
 from signoff.channels.inbound.message_time import MessageTime, time_of_message
 from signoff.channels.inbound.outcome import Outcome, drop_empty, in_words
 from signoff.channels.inbound.receiver import Record
@@ -116,6 +116,8 @@ class AnswerHandler:
             words = formatter.text("reply.sender", sender=action.sender, person=person.name or person.id)
             reply = ChannelReply(text=words, language=formatter.language)
             return Outcome({"what": "sender", "person": person.id}, reply, in_words(action.where))
+        if action.changes:
+            return await self._note_change(channel, action, person)
         when = time_of_message(action.said_at, row.received_at)
         answer = _read(action, await self._sender(channel, action, person, when))
         by_words = answer.verdict == "approved" and action.verdict is None
@@ -163,7 +165,7 @@ class AnswerHandler:
         self, channel: Channel, action: InboundAction, person: Person, asked: AskedRevision, row: InboundRow
     ) -> bool:
         """Return whether later words of an approval's author deny it, or leave it in doubt."""
-        waiting, asked_back = later_actions(row, action, await self._arrivals.others_of_author(row))
+        waiting, is_doubtful = later_actions(row, action, await self._arrivals.others_of_author(row))
         for other, written in waiting:
             when = time_of_message(written.said_at, other.received_at)
             answer = _read(written, await self._sender(channel, written, person, when))
@@ -173,7 +175,7 @@ class AnswerHandler:
             named = {each.request.id for each in about.asked}
             if not named or asked.request.id in named:
                 return True
-        return asked_back
+        return is_doubtful
 
     async def _target(
         self, channel: Channel, person: Person, action: InboundAction, code: str, when: MessageTime, *, denies: bool
@@ -186,6 +188,21 @@ class AnswerHandler:
         words = formatter.text("reply.taken_back", code=show_code(asked.request.code))
         reply = ChannelReply(text=words, language=formatter.language)
         return Outcome({"what": "taken back", "person": person.id}, reply, in_words(action.where), about=(asked,))
+
+    async def _note_change(self, channel: Channel, action: InboundAction, person: Person) -> Outcome:
+        """Handle an edited or deleted message. A held approval finds this when its hold is over."""
+        earlier = await self._arrivals.read(channel.name, "action", action.changes)
+        language = formatter_for(person, self._clock()).language
+        result = {"what": "changed", "person": person.id, CHANGES: action.changes}
+        where = in_words(action.where)
+        if earlier is not None and _has_counted(earlier):
+            return Outcome(result, ChannelReply(text=text("reply.changed_late", language), language=language), where)
+        if action.unclear == "deleted" and (earlier is None or earlier.state != "new"):
+            # What is deleted had decided nothing.
+            return Outcome(result)
+        said = action.said_at.isoformat() if action.said_at else ""
+        asked = drop_empty({**result, "what": "asked", "why": "more", SAID: said})
+        return Outcome(asked, ChannelReply(text=text("reply.changed", language), language=language), where)
 
     def _held(self, action: InboundAction, person: Person, asked: AskedRevision, seconds: float) -> Outcome:
         formatter = formatter_for(person, self._clock())
@@ -329,6 +346,13 @@ def _read(action: InboundAction, sender: AnswerSender) -> ParsedAnswer:
         above, below, quoted = (each.split("\n") for each in (action.text, action.below, action.quoted))
         return read_mail_answer(above, below, sender, quoted)
     return parse_answer(action.text, sender)
+
+
+def _has_counted(row: InboundRow) -> bool:
+    """Return whether a message decided something, or its decision is on its way."""
+    if row.state == "new":
+        return row.about is not None and not is_held(row.about)
+    return (row.result or {}).get("status") in ("accepted", "counted")
 
 
 def _draft(asked: AskedRevision, verdict: Verdict, reason: str, row: InboundRow) -> DecisionDraft:

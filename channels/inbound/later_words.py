@@ -15,6 +15,10 @@ HELD: Final = "held"
 """The mark in an arrival's note: its hold is over when it is claimed again."""
 SAID: Final = "said_at"
 """The time of writing in the result of a message that was asked back."""
+CHANGES: Final = "changes"
+"""The key of the edited or deleted message in the result of a change."""
+_UNCLEAR: Final = ("asked", "unreadable", "failed")
+"""The results of messages that may have been meant to take an approval back."""
 BEFORE_DEADLINE: Final = timedelta(seconds=1)
 
 
@@ -29,28 +33,34 @@ def hold_seconds(hold: float, request: ApprovalRequest, now: datetime) -> float:
 def later_actions(
     row: InboundRow, action: InboundAction, others: Sequence[InboundRow]
 ) -> tuple[list[tuple[InboundRow, InboundAction]], bool]:
-    """Return the later messages that were not read yet, and whether a later one that was read decided nothing.
+    """Return the later messages that were not read yet, and whether another one leaves the approval in doubt.
 
-    A message is later if it was written later. The arrival decides where a time of writing is unknown, and between two
+    That is a later message that decided nothing or cannot be read, and any edit or deletion of the approval. A message
+    is later if it was written later. The arrival decides where a time of writing is unknown, and between two
     messages of one moment.
     """
     waiting: list[tuple[InboundRow, InboundAction]] = []
-    asked_back = False
+    is_doubtful = False
     own = time_of_message(action.said_at, row.received_at)
     for other in others:
         if other.state != "new":
             result = other.result or {}
             said = datetime.fromisoformat(result[SAID]) if SAID in result else None
             is_later = _is_later(time_of_message(said, other.received_at), own)
-            asked_back = asked_back or (result.get("what") == "asked" and is_later)
+            is_unclear = result.get("what") in _UNCLEAR and is_later
+            is_doubtful = is_doubtful or is_unclear or result.get(CHANGES) == action.key
             continue
         try:
             written = InboundAction.model_validate_json(other.body)
         except ValidationError:
+            # It may take the approval back.
+            is_doubtful = is_doubtful or _is_later(MessageTime(other.received_at, None), own)
             continue
+        if written.changes == action.key:
+            is_doubtful = True
         if _is_later(time_of_message(written.said_at, other.received_at), own):
             waiting.append((other, written))
-    return waiting, asked_back
+    return waiting, is_doubtful
 
 
 def is_held(about: Mapping[str, Any] | None) -> bool:

@@ -62,7 +62,7 @@ class ReplyLimit:
 
 def _decides_nothing(result: dict[str, Any]) -> bool:
     is_refused = result["what"] == "decided" and result.get("status") not in ("accepted", "counted")
-    return is_refused or result["what"] in ("asked", "link", "sender")
+    return is_refused or result["what"] in ("asked", "changed", "link", "sender")
 
 
 def _fingerprint(action: InboundAction, outcome: Outcome) -> str:

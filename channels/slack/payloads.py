@@ -18,6 +18,8 @@ _FORM: Final = "application/x-www-form-urlencoded"
 _TOKEN_CHARS: Final = 32
 _WRITTEN: Final = ("", "file_share", "me_message", "thread_broadcast")
 """The subtypes of messages that a person writes."""
+_CHANGES: Final = ("message_changed", "message_deleted")
+"""The subtypes of events about an earlier message."""
 _TO_US: Final = ("im", "mpim")
 """The conversations in which the app takes part: with one person, or with several."""
 
@@ -47,7 +49,9 @@ def event(body: Mapping[str, Any]) -> InboundBatch:
     if body.get("type") == "url_verification":
         return InboundBatch(body=_text(body, "challenge").encode())
     inner = _map(body, "event")
-    # What the app says comes back as an event, and we would answer ourselves; edits and removals have a subtype.
+    if body.get("type") == "event_callback" and _text(inner, "subtype") in _CHANGES:
+        return _parse_change(body, inner)
+    # What the app says comes back as an event, and we would answer ourselves.
     ours = "bot_id" in inner or _text(inner, "subtype") not in _WRITTEN or inner.get("channel_type") not in _TO_US
     if body.get("type") != "event_callback" or inner.get("type") != "message" or ours:
         return InboundBatch()
@@ -61,8 +65,8 @@ def event(body: Mapping[str, Any]) -> InboundBatch:
     return InboundBatch(
         actions=(
             InboundAction(
-                # Slack brings an event up to four times, under this one name, where it is not answered within 3 s.
-                key=_text(body, "event_id") or f"{channel}:{_text(inner, 'ts')}",
+                # Slack brings an event up to four times, where it is not answered within 3 s.
+                key=f"{channel}:{_text(inner, 'ts')}",
                 # The writer's workspace before that of the app: a guest of Slack Connect has another one.
                 identity=_who(inner.get("team") or body.get("team_id"), inner.get("user")),
                 vendor_ids=(f"{channel}:{thread}",) if thread else (),
@@ -73,6 +77,31 @@ def event(body: Mapping[str, Any]) -> InboundBatch:
             ),
         )
     )
+
+
+def _parse_change(body: Mapping[str, Any], inner: Mapping[str, Any]) -> InboundBatch:
+    """Parses the edit or deletion of a person's message to the app."""
+    message, earlier = _map(inner, "message"), _map(inner, "previous_message")
+    deleted = _text(inner, "subtype") == "message_deleted" or _text(message, "subtype") == "tombstone"
+    stamp = _text(inner, "deleted_ts") or _text(earlier, "ts") or _text(message, "ts")
+    edited = _text(_map(message, "edited"), "ts")
+    # Slack also changes a message by itself, as when it adds the preview of a link.
+    by_slack = not deleted and edited == _text(_map(earlier, "edited"), "ts")
+    if by_slack or "bot_id" in earlier or inner.get("channel_type") not in _TO_US or not _text(earlier, "user"):
+        return InboundBatch()
+    channel, thread = _text(inner, "channel"), _text(earlier, "thread_ts")
+    thread = thread or ("" if deleted else stamp)
+    where = {"channel": channel, "user": _text(earlier, "user")}
+    action = InboundAction(
+        key=f"{channel}:{stamp}:{'deleted' if deleted else edited}",
+        identity=_who(earlier.get("team") or body.get("team_id"), earlier.get("user")),
+        changes=f"{channel}:{stamp}",
+        unclear="deleted" if deleted else "edited",
+        text=written_text(message) if not deleted else "",
+        said_at=time_from_seconds(inner.get("event_ts") or inner.get("ts")),
+        where=where | ({"thread": thread} if thread and inner.get("channel_type") == "im" else {}),
+    )
+    return InboundBatch(actions=(action,))
 
 
 def _parse_press(payload: Mapping[str, Any], action: Any) -> InboundAction | None:

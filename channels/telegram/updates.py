@@ -9,8 +9,7 @@ from signoff.channels.json_body import read_object
 from signoff.channels.telegram.cards import read_button
 from signoff.channels.vendor_time import time_from_seconds
 
-# Without `edited_message`: what somebody decided does not change with their words.
-ALLOWED: Final = ("message", "callback_query")
+ALLOWED: Final = ("message", "edited_message", "callback_query")
 """The kinds of update that are asked for."""
 _ELSEWHERE: Final = "elsewhere"
 _CONTENT: Final = (
@@ -39,6 +38,8 @@ def read_update(raw: InboundRequest) -> InboundBatch:
     update = read_object(raw.body)
     if isinstance(update.get("callback_query"), dict):
         return _press(update["callback_query"])
+    if isinstance(update.get("edited_message"), dict):
+        return _parse_edit(update["edited_message"])
     return _parse_message(update["message"]) if isinstance(update.get("message"), dict) else InboundBatch()
 
 
@@ -88,6 +89,24 @@ def _parse_message(message: Mapping[str, Any]) -> InboundBatch:
             where={"chat": chat, "message": number},
         )
     )
+
+
+def _parse_edit(message: Mapping[str, Any]) -> InboundBatch:
+    """Reads the new form of an earlier message. Telegram tells no bot of a deletion."""
+    actions = _parse_message(message).actions
+    edited = message.get("edit_date")
+    changes = [
+        action.model_copy(
+            update={
+                "key": f"edit:{action.key}:{edited}",
+                "changes": action.key,
+                "unclear": "edited",
+                "said_at": time_from_seconds(edited),
+            }
+        )
+        for action in actions
+    ]
+    return InboundBatch(actions=tuple(changes))
 
 
 def _about(message: Mapping[str, Any], chat: int) -> tuple[str, ...]:

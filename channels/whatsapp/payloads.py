@@ -21,6 +21,8 @@ _WORDLESS: Final = frozenset(
     ("audio", "contacts", "document", "image", "location", "order", "sticker", "unsupported", "video")
 )
 """The types of messages in which nothing can be read: their author is asked back."""
+_CHANGES: Final = {"edit": "edited", "revoke": "deleted"}
+"""Meta tells of these only for a number that a WhatsApp Business app uses, too."""
 _GROUP: Final = "group"
 _REACTION: Final = "reaction"
 _STATES: Final[Mapping[str, Literal["sent", "delivered", "read", "failed"]]] = {
@@ -82,6 +84,17 @@ def _message(
     # Whatever they sent opens the window, also what says nothing to us.
     for name in filter(None, sender):
         window.note_message(name, float(_number(message, "timestamp")))
+    original = _text(_map(message, kind), "original_message_id") if kind in _CHANGES else ""
+    if original:
+        return InboundAction(
+            key=key,
+            identity=identity,
+            changes=original,
+            unclear=_CHANGES[kind],
+            text=_text(_map(_map(_map(message, kind), "message"), "text"), "body"),
+            said_at=time_from_seconds(message.get("timestamp")),
+            where={"to": phone or scoped},
+        )
     content = _parse_content(message, kind)
     if content is None:
         return DeliveryStatus(key=key, vendor_id=key, state="unknown", code=_unknown_code(message, kind))

@@ -35,7 +35,8 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> Op
     loaded = await Conversations(deps).load(approval, visitor.person)
     request, args = loaded.request, loaded.args
     language = visitor.formatter.language
-    line = await _line(deps, key, language)
+    # A request that waits is drawn from the store alone: its turn has nothing to add, and its server may be away.
+    line = None if request.state == "pending" else await _line(deps, key, language)
     rows = await DeliveryQueue(deps.store).of_request(request.id, request.revision) if request.notify else []
     deliveries = delivery_lines(rows, deps.catalog.channels.declared, deps.people, language)
     left = await unopened_pages(deps.store, loaded, visitor.person) if request.state == "pending" else 0

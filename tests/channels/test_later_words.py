@@ -4,10 +4,14 @@ import itertools
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import update
 from test_processor import Rig
 
 from signoff.channels.inbound.later_words import hold_seconds
+from signoff.store.inbound_queue import InboundQueue
 from signoff.store.store import Store
+from signoff.store.tables import ARRIVALS
+from signoff.texts import catalogue
 
 KEYS = itertools.count()
 
@@ -128,3 +132,65 @@ async def test_hold_ends_a_second_before_the_deadline(rig: Rig, left: float, hel
     assert request.expires_at is not None
     now = request.expires_at - timedelta(seconds=left)
     assert hold_seconds(5.0, request, now) == pytest.approx(held)
+
+
+@pytest.mark.parametrize("change", ["edited", "deleted"])
+async def test_change_of_a_held_approval_takes_it_back(rig: Rig, change: str) -> None:
+    rig.processor = rig.another(hold=5.0)
+    request = await rig.ask()
+    await rig.hear(key="first", text="yes")
+    reply = await rig.hear(key="second", changes="first", unclear=change, text="yes")
+    assert reply is not None
+    assert reply.text == catalogue.text("reply.changed", "en")
+    await (await rig.hurried()).processor.step()
+    assert rig.decisions.answers == []
+    assert rig.decisions.request(request.id).state == "pending"
+
+
+async def test_change_that_arrives_with_its_approval_takes_it_back(rig: Rig) -> None:
+    await rig.ask()
+    await rig.receiver.take("chat", rig.channel.raw(key="first", identity="bo-1", text="yes"))
+    await rig.receiver.take("chat", rig.channel.raw(key="second", identity="bo-1", changes="first", unclear="edited"))
+    await rig.processor.step()
+    assert rig.decisions.answers == []
+
+
+@pytest.mark.parametrize("change", ["edited", "deleted"])
+@pytest.mark.parametrize("words", ["yes", "no"])
+async def test_change_of_a_message_that_decided_changes_nothing_and_its_author_reads_so(
+    rig: Rig, words: str, change: str
+) -> None:
+    request = await rig.ask()
+    await rig.hear(key="first", text=words)
+    decided = rig.decisions.request(request.id)
+    reply = await rig.hear(key="second", changes="first", unclear=change, text="no" if words == "yes" else "yes")
+    assert reply is not None
+    assert reply.text == catalogue.text("reply.changed_late", "en")
+    assert rig.decisions.request(request.id) == decided
+
+
+async def test_edit_of_a_message_that_decided_nothing_is_asked_back(rig: Rig) -> None:
+    request = await rig.ask()
+    await rig.hear(key="first", text="hm")
+    reply = await rig.hear(key="second", changes="first", unclear="edited", text="yes")
+    assert reply is not None
+    assert reply.text == catalogue.text("reply.changed", "en")
+    assert await rig.hear(key="third", changes="first", unclear="deleted") is None
+    assert rig.decisions.request(request.id).state == "pending"
+
+
+@pytest.mark.parametrize("is_read_first", [True, False], ids=["read first", "read together"])
+async def test_later_words_that_cannot_be_read_leave_an_approval_in_doubt(rig: Rig, is_read_first: bool) -> None:
+    rig.processor = rig.another(hold=5.0 if is_read_first else 0.0)
+    request = await rig.ask()
+    await queue(rig, "yes")
+    if is_read_first:
+        await rig.processor.step()
+    await rig.receiver.take("chat", rig.channel.raw(key="broken", identity="bo-1", text="no"))
+    broken = update(ARRIVALS).where(ARRIVALS.c.key == "chat:broken").values(body="{}")
+    await rig.store.run(lambda connection: connection.execute(broken).rowcount)
+    await rig.processor.step()
+    assert await InboundQueue(rig.store).read("chat", "action", "broken") is not None
+    await (await rig.hurried()).processor.step()
+    assert rig.decisions.answers == []
+    assert rig.decisions.request(request.id).state == "pending"

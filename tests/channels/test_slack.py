@@ -283,6 +283,43 @@ def test_message_is_read_only_if_its_text_is_whole_and_never_dropped(more: dict[
     assert ("thread" in action.where) == (unclear != "group")
 
 
+def _change(subtype: str, message: dict[str, Any], more: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    earlier = {"type": "message", "user": "U1", "text": "yes", "ts": "2.0", "team": "T1"}
+    inner = {
+        "type": "message",
+        "subtype": subtype,
+        "channel_type": "im",
+        "channel": "D1",
+        "previous_message": earlier | (more or {}),
+        "message": message,
+        "event_ts": "9.0",
+        "ts": "9.0",
+    }
+    actions = event({"type": "event_callback", "team_id": "T1", "event_id": "E1", "event": inner}).actions
+    return [each.model_dump() for each in actions]
+
+
+def test_edited_and_deleted_messages_name_the_message_that_they_change() -> None:
+    first = {"type": "message", "channel_type": "im", "channel": "D1", "user": "U1", "text": "yes", "ts": "2.0"}
+    (action,) = event({"type": "event_callback", "team_id": "T1", "event_id": "E1", "event": first}).actions
+    edited = {"user": "U1", "text": "no", "ts": "2.0", "edited": {"user": "U1", "ts": "8.0"}}
+    changes = (
+        _change("message_changed", edited),
+        _change("message_deleted", {}),
+        _change("message_changed", {"subtype": "tombstone", "ts": "2.0"}),
+    )
+    for (change,), unclear in zip(changes, ("edited", "deleted", "deleted"), strict=True):
+        assert (change["changes"], change["identity"], change["unclear"]) == (action.key, "T1:U1", unclear)
+        assert change["said_at"].timestamp() == 9.0
+
+
+def test_changes_that_the_author_did_not_make_are_left_out() -> None:
+    preview = {"user": "U1", "text": "yes", "ts": "2.0", "attachments": [{"title": "a page"}]}
+    assert _change("message_changed", preview) == []
+    edited = {"text": "over", "ts": "2.0", "edited": {"ts": "8.0"}}
+    assert _change("message_changed", edited, {"bot_id": "B1"}) == []
+
+
 def test_denial_window_speaks_the_language_of_the_person(tmp_path: Path) -> None:
     async def play() -> None:
         async with open_rig(TestSlack(), tmp_path, "de") as rig:

@@ -190,7 +190,7 @@ class TestTelegram(ChannelSuite):
         await rig.channel.listen(never)
         assert vendor.calls[-1][1]["secret_token"] == WEBHOOK_SECRET
         assert vendor.webhook["url"] == "https://signoff.example/channels/channel"
-        assert vendor.webhook["allowed_updates"] == ["message", "callback_query"]
+        assert vendor.webhook["allowed_updates"] == ["message", "edited_message", "callback_query"]
         after = await rig.channel.check()
         assert [finding.ok for finding in after] == [True, True]
         vendor.webhook["last_error_message"] = "Wrong response from the webhook: 502 Bad Gateway"
@@ -246,7 +246,7 @@ class TestFetching:
             assert len(taken) == 3
             asked = [body for method, body in vendor.calls if method == "getUpdates"]
             assert [body["offset"] for body in asked[:2]] == [0, 4]
-            assert asked[0]["allowed_updates"] == ["message", "callback_query"]
+            assert asked[0]["allowed_updates"] == ["message", "edited_message", "callback_query"]
             for forged in (dataclasses.replace(taken[0], body=taken[0].body + b" "), InboundRequest(taken[0].body, {})):
                 with pytest.raises(Forged):
                     channel.verify(forged)
@@ -445,3 +445,22 @@ def test_service_message_says_nothing() -> None:
     }
     body = json.dumps({"update_id": 1, "message": message}).encode()
     assert read_update(InboundRequest(body, {"content-type": "application/json"})) == InboundBatch()
+
+
+def test_edited_message_names_the_message_that_it_changes() -> None:
+    message = {
+        "message_id": 7,
+        "from": {"id": 1002},
+        "chat": {"id": 1002, "type": "private"},
+        "date": 100,
+        "text": "yes",
+    }
+    found = []
+    for update in ({"message": message}, {"edited_message": {**message, "text": "no", "edit_date": 160}}):
+        body = json.dumps({"update_id": 1, **update}).encode()
+        found += read_update(InboundRequest(body, {"content-type": "application/json"})).actions
+    first, second = found
+    assert (second.changes, second.unclear, second.identity) == (first.key, "edited", first.identity)
+    assert second.key != first.key
+    assert second.said_at is not None
+    assert second.said_at.timestamp() == 160

@@ -352,6 +352,15 @@ def _read(messages: list[Mapping[str, Any]], contacts: Any = ()) -> InboundBatch
     )
 
 
+@pytest.mark.parametrize(("kind", "unclear"), [("edit", "edited"), ("revoke", "deleted")])
+def test_edited_and_revoked_messages_name_the_message_that_they_change(kind: str, unclear: str) -> None:
+    change = {"original_message_id": "wamid.1", "message": {"type": "text", "text": {"body": "no"}}}
+    message = {"id": "wamid.2", "from": "15550000002", "timestamp": "100", "type": kind, kind: change}
+    (action,) = _read([message]).actions
+    assert (action.key, action.changes, action.unclear) == ("wamid.2", "wamid.1", unclear)
+    assert action.where == {"to": "15550000002"}
+
+
 def _heard(message: Mapping[str, Any], contacts: Any = ()) -> tuple[str, str]:
     received = _read([message], contacts)
     return next(((each.identity, each.where["to"]) for each in received.actions), ("", ""))

@@ -116,7 +116,14 @@ TEXTS: Final[Mapping[str, str]] = {
     ),
     "reply.which": "Mehrere Anfragen warten auf Ihre Antwort, also wurde nichts entschieden. Welche meinen Sie?",
     "reply.held": "{code}: Ihre Genehmigung zählt in {span}. Um sie zu stoppen, schreiben Sie vorher „nein“.",
-    "reply.taken_back": "{code}: nicht genehmigt, weil Sie noch einmal geschrieben haben. Antworten Sie erneut zum Genehmigen.",
+    "reply.taken_back": (
+        "{code}: nicht genehmigt, weil Sie noch einmal geschrieben oder Ihre Nachricht geändert haben. "
+        "Antworten Sie erneut zum Genehmigen."
+    ),
+    "reply.changed": (
+        "Eine bearbeitete oder gelöschte Nachricht entscheidet nichts. Schreiben Sie Ihre Antwort als neue Nachricht."
+    ),
+    "reply.changed_late": "Ihre Antwort galt bereits. Die Nachricht zu bearbeiten oder zu löschen, ändert nichts.",
     "reply.sender": "Die E-Mail nennt {sender} als Absender; von dort darf nicht für {person} geantwortet werden. Antworten "
     "Sie von Ihrem eigenen Konto, oder tragen Sie {sender} als Vertretung von {person} ein.",
     "reply.before": (

@@ -108,7 +108,11 @@ TEXTS: Final[Mapping[str, str]] = {
     ),
     "reply.which": "Several requests wait for your answer, so nothing was decided. Which one do you mean?",
     "reply.held": "{code}: your approval counts in {span}. To stop it, write “no” before then.",
-    "reply.taken_back": "{code}: not approved, because you wrote again. Answer once more to approve.",
+    "reply.taken_back": (
+        "{code}: not approved, because you wrote again or changed your message. Answer once more to approve."
+    ),
+    "reply.changed": "An edited or deleted message decides nothing. Write your answer as a new message.",
+    "reply.changed_late": "Your answer had already counted. Editing or deleting the message changes nothing.",
     "reply.sender": "The mail names {sender} as its sender, who may not answer for {person}. Answer "
     "from your own account, or add {sender} to the delegations of {person}.",
     "reply.before": (

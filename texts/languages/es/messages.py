@@ -113,7 +113,11 @@ TEXTS: Final[Mapping[str, str]] = {
     ),
     "reply.which": "Varias solicitudes esperan su respuesta, así que no se decidió nada. ¿A cuál se refiere?",
     "reply.held": "{code}: su aprobación cuenta dentro de {span}. Para detenerla, escriba «no» antes.",
-    "reply.taken_back": "{code}: no aprobado, porque usted volvió a escribir. Responda otra vez para aprobar.",
+    "reply.taken_back": (
+        "{code}: no aprobado, porque usted volvió a escribir o cambió su mensaje. Responda otra vez para aprobar."
+    ),
+    "reply.changed": "Un mensaje editado o borrado no decide nada. Escriba su respuesta en un mensaje nuevo.",
+    "reply.changed_late": "Su respuesta ya contaba. Editar o borrar el mensaje no cambia nada.",
     "reply.sender": "El correo indica {sender} como remitente, que no puede responder por {person}. Responda "
     "desde su propia cuenta o añada {sender} a las delegaciones de {person}.",
     "reply.before": (

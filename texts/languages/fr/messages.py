@@ -116,7 +116,12 @@ TEXTS: Final[Mapping[str, str]] = {
     ),
     "reply.which": "Plusieurs demandes attendent votre réponse, rien n’a donc été décidé. Laquelle voulez-vous dire ?",
     "reply.held": "{code} : votre approbation compte dans {span}. Pour l’arrêter, écrivez « non » avant.",
-    "reply.taken_back": "{code} : non approuvé, car vous avez écrit de nouveau. Répondez encore une fois pour approuver.",
+    "reply.taken_back": (
+        "{code} : non approuvé, car vous avez écrit de nouveau ou modifié votre message. "
+        "Répondez encore une fois pour approuver."
+    ),
+    "reply.changed": "Un message modifié ou supprimé ne décide rien. Écrivez votre réponse dans un nouveau message.",
+    "reply.changed_late": "Votre réponse comptait déjà. Modifier ou supprimer le message ne change rien.",
     "reply.sender": "L’e-mail indique {sender} comme expéditeur, qui ne peut pas répondre pour {person}. Répondez "
     "depuis votre propre compte ou ajoutez {sender} aux délégations de {person}.",
     "reply.before": (

@@ -113,7 +113,13 @@ TEXTS: Final[Mapping[str, str]] = {
     "reply.footer": "Quello che scrivi con le stesse parole sotto il tuo nome vale come tua firma non appena avrai risposto così.",
     "reply.which": "Più richieste attendono la tua risposta, quindi non è stato deciso nulla. Quale intendi?",
     "reply.held": "{code}: la tua approvazione conta tra {span}. Per fermarla, scrivi «no» prima.",
-    "reply.taken_back": "{code}: non approvato, perché hai scritto di nuovo. Rispondi ancora per approvare.",
+    "reply.taken_back": (
+        "{code}: non approvato, perché hai scritto di nuovo o modificato il messaggio. Rispondi ancora per approvare."
+    ),
+    "reply.changed": (
+        "Un messaggio modificato o eliminato non decide nulla. Scrivi la tua risposta in un nuovo messaggio."
+    ),
+    "reply.changed_late": "La tua risposta contava già. Modificare o eliminare il messaggio non cambia nulla.",
     "reply.sender": "L’e-mail indica {sender} come mittente, che non può rispondere per {person}. "
     "Risponda dal suo account o aggiunga {sender} alle deleghe di {person}.",
     "reply.before": (

@@ -114,7 +114,11 @@ TEXTS: Final[Mapping[str, str]] = {
     ),
     "reply.which": "Vários pedidos esperam a sua resposta, por isso nada foi decidido. A qual deles se refere?",
     "reply.held": "{code}: a sua aprovação conta dentro de {span}. Para a parar, escreva “não” antes.",
-    "reply.taken_back": "{code}: não aprovado, porque escreveu de novo. Responda outra vez para aprovar.",
+    "reply.taken_back": (
+        "{code}: não aprovado, porque escreveu de novo ou alterou a mensagem. Responda outra vez para aprovar."
+    ),
+    "reply.changed": "Uma mensagem editada ou apagada não decide nada. Escreva a sua resposta numa mensagem nova.",
+    "reply.changed_late": "A sua resposta já contava. Editar ou apagar a mensagem não muda nada.",
     "reply.sender": "O e-mail indica {sender} como remetente, que não pode responder por {person}. Responda "
     "da sua própria conta ou acrescente {sender} às delegações de {person}.",
     "reply.before": (
