@@ -177,6 +177,9 @@ class InboundBatch:
 class ChannelReply(FrozenModel):
     """The answer to what somebody did, in their language."""
 
+    id: str = ""
+    """Names this reply each time it is sent, and no other; at most 32 of `[a-z0-9]`. The gateway sets it."""
+
     text: str
     """The answer, whole by itself."""
     language: str = "en"

@@ -4,7 +4,6 @@ Out goes `{"type", "timestamp", "data"}` with the types `approval.asked`, `appro
 `approval.closed` and `answer.receipt`. In come `decision` (with a verdict), `message` (free text) and `status`.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from datetime import datetime
@@ -180,9 +179,7 @@ class Webhook(Channel):
             "state": receipt.state if receipt else "",
             "choices": list(reply.choices),
         }
-        # An answer has no number of its own: by what it says, one that is told again has the same id.
-        digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:32]
-        await self._post(f"answer.{digest}", "answer.receipt", data)
+        await self._post(f"answer.{reply.id}", "answer.receipt", data)
 
     def verify(self, raw: InboundRequest) -> None:
         """See `Channel`."""

@@ -28,8 +28,10 @@ DeliveryState = Literal["planned", "sent", "delivered", "read", "failed", "close
 Reported = Literal["sent", "delivered", "read", "failed", "unknown"]
 _OUT: Final = ("sent", "delivered", "read")
 _CLOSABLE: Final = ("planned", *_OUT)
-_TRIED: Final = and_(DELIVERIES.c.state == "planned", DELIVERIES.c.attempts > 0)
-"""A card without an acknowledgement, which the vendor may have all the same."""
+_UNTRIED: Final = and_(DELIVERIES.c.state == "planned", DELIVERIES.c.tried_at.is_(None))
+"""A card that the vendor cannot have. It may have any other, acknowledged or not."""
+_HELD_BACK_SECONDS: Final = 3_600.0
+"""How long a tried card that nobody wants any more waits, unless its request ends."""
 # Vendors tell of one message in any order: a failure is believed only of a card that is not known to have arrived.
 _BEFORE: Final[Mapping[str, tuple[str, ...]]] = {
     "sent": (),
@@ -149,9 +151,19 @@ class DeliveryQueue:
         which = (waiting, DELIVERIES.c.ended_at.is_(None), DELIVERIES.c.channel.in_(channels))
         return await self._take(limit, *which, within=self._limit)
 
-    async def record_try(self, tokens: Sequence[str]) -> None:
-        """Record that the first try to send these cards begins now. Later tries change nothing."""
-        await self._set(DELIVERIES.c.token.in_(tokens), DELIVERIES.c.tried_at.is_(None), tried_at=StoreClock())
+    async def record_try(self, tokens: Sequence[str]) -> frozenset[str]:
+        """Record that a try to send these cards begins now; `tried_at` keeps the first one.
+
+        Returns the tokens of those that may go out: the request of the others ended, or they were dropped.
+        """
+        wanted = (DELIVERIES.c.state.in_(_CLOSABLE), DELIVERIES.c.ended_at.is_(None))
+        begins = (
+            update(DELIVERIES)
+            .where(DELIVERIES.c.token.in_(tokens), *wanted)
+            .values(tried_at=func.coalesce(DELIVERIES.c.tried_at, StoreClock()), changed_at=StoreClock())
+            .returning(DELIVERIES.c.token)
+        )
+        return await self._store.run(lambda connection: frozenset(connection.execute(begins).scalars()))
 
     async def record_sent(
         self, token: str, vendor_id: str, handle: Mapping[str, Any], *, kind: Literal["ask", "digest"] = "ask"
@@ -294,9 +306,9 @@ class DeliveryQueue:
         The vendor may have a card whose delivery was tried, even without an acknowledgement. Returns the number of
         cards.
         """
-        state = case((and_(DELIVERIES.c.state == "planned", ~_TRIED), "dropped"), else_=DELIVERIES.c.state)
-        # A delivery under way keeps its claim: its card is closed by the vendor's id once that is known.
-        claimed = case((_TRIED, DELIVERIES.c.claimed_until), else_=0)
+        state = case((_UNTRIED, "dropped"), else_=DELIVERIES.c.state)
+        # A card or reminder under way keeps its claim: the card is closed after it, by the vendor's id if known.
+        claimed = case((_UNTRIED, 0), else_=DELIVERIES.c.claimed_until)
         return await self._set(
             *_of(approval, revision),
             DELIVERIES.c.ended_at.is_(None),
@@ -329,8 +341,11 @@ class DeliveryQueue:
         await self._set(*planned, due_at=StoreClock())
 
     async def drop(self, token: str) -> None:
-        """Drops a card that is not sent yet."""
-        await self._set(DELIVERIES.c.token == token, DELIVERIES.c.state == "planned", state="dropped", claimed_until=0)
+        """Drop a card that is not sent yet. A tried one is held back instead, as its end may have to be told."""
+        ours = DELIVERIES.c.token == token
+        await self._set(ours, _UNTRIED, state="dropped", claimed_until=0)
+        planned = DELIVERIES.c.state == "planned"
+        await self._set(ours, planned, due_at=in_seconds(_HELD_BACK_SECONDS))
 
     async def sweep(self, older_than: timedelta) -> int:
         """Deletes the cards to which nothing happens any more since `older_than`; returns how many."""

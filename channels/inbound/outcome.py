@@ -1,5 +1,6 @@
 """Defines the result of one received message, with the reply to its author."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -28,6 +29,14 @@ class Outcome:
     """The person who gets the reply; None for a stranger."""
     hold: float = 0.0
     """Seconds until the arrival is read again, as if for the first time."""
+
+    def reply_id(self, key: str) -> str:
+        """Return the id of the reply to the arrival `key`: the same however often it is sent, in whatever words.
+
+        An arrival that is read again gets one reply now and one about its decision.
+        """
+        stage = "" if self.result is not None else "held" if self.hold else "pending"
+        return hashlib.sha256(f"{key}/{stage}".encode()).hexdigest()[:32]
 
 
 def in_words(where: Mapping[str, Any]) -> dict[str, Any]:

@@ -185,7 +185,8 @@ class InboundProcessor:
             if made.reply is not None:
                 # Whoever is told something slowly takes nobody's slot.
                 until = claimed + LEASE_SECONDS - _BEFORE_THE_END
-                sent = await send_reply(self._channels[row.channel], made.where, made.reply, until)
+                reply = made.reply.model_copy(update={"id": made.reply_id(row.key)})
+                sent = await send_reply(self._channels[row.channel], made.where, reply, until)
                 result = None if result is None else {**result, "answered": sent is not None}
                 await self._note_reply(row.channel, made, sent)
                 await note_sent_words(self._deliveries, made.where, made.reply)

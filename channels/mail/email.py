@@ -99,7 +99,7 @@ class Email(Channel):
         if where.get("unproved"):
             link = self.context.public_url
             # Whatever was to be said of a card is not for somebody who may have made the sender up.
-            reply = ChannelReply(text=text("mail.unproved", ENGLISH, link=link))
+            reply = ChannelReply(id=reply.id, text=text("mail.unproved", ENGLISH, link=link))
         once = self._about(where, reply)
         if not where.get("to") or once in self._answered:
             return None

@@ -3,7 +3,6 @@
 Every header is made here from what is ours or was checked, so that nothing anybody wrote can begin a field.
 """
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -136,9 +135,8 @@ class LetterSender:
         """Writes an answer to a mail, in its thread. Raises `NotDelivered`."""
         token = str(where.get("token", ""))
         thread = _ids([*where.get("references", ()), where.get("message_id", "")])
-        # Not random: an answer that is sent again is the same mail.
-        named = hashlib.sha256("\0".join((*thread, reply.text)).encode()).hexdigest()[:20]
-        identity = self.replies.message_id(token, f"answer.{named}") if token else self.replies.question_id(named)
+        what = f"answer.{reply.id}"
+        identity = self.replies.message_id(token, what) if token else self.replies.question_id(reply.id)
         subject = _reply_subject(one_line(str(where.get("subject", "")) or "Signoff", SUBJECT_CHARS).text)
         page = self._page("mail_text.html", reply.language, message=reply.text)
         draft = _Draft(str(where["to"]), identity, subject, thread, now)

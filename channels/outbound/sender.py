@@ -110,12 +110,13 @@ class ChannelSender:
             yield from ([row] for row in group)
 
     async def _one(self, row: DeliveryRow) -> int:
-        await self._cards.record_try([row.token])
+        if not await self._begin([row]):
+            return 0
         again = row.state != "planned"
         before = SentCard(vendor_id=row.vendor_id, handle=row.handle) if again else None
         card = await self._outbound_card(row, "remind" if again else "ask")
         # Sent first, then written down: killed in between, it goes out twice under one token, and not never.
-        sent = await self._try_to_send(row, lambda: self._channel.deliver(card, before))
+        sent = await self._try_to_send([row], lambda: self._channel.deliver(card, before))
         if sent is None:
             return 0
         if again:
@@ -131,14 +132,23 @@ class ChannelSender:
             await self._record(row, "sent", vendor_id=sent.vendor_id)
         return 1
 
+    async def _begin(self, rows: Sequence[DeliveryRow]) -> list[DeliveryRow]:
+        """Record that a try to send `rows` begins; return those whose request has not ended since the claim."""
+        begun = await self._cards.record_try([row.token for row in rows])
+        for row in rows:
+            if row.token not in begun:
+                # No reminder follows, and the card is free to be closed.
+                await self._cards.record_reminder(row.token)
+        return [row for row in rows if row.token in begun]
+
     async def _digest(self, rows: Sequence[DeliveryRow]) -> int:
         """Sends one message for all of `rows`: each of them is answered from the link, or by its code."""
-        await self._cards.record_try([row.token for row in rows])
+        rows = await self._begin(rows)
+        if not rows:
+            return 0
         card = await self._outbound_card(rows[0], "digest", more=len(rows) - 1)
-        sent = await self._try_to_send(rows[0], lambda: self._channel.deliver(card, None))
+        sent = await self._try_to_send(rows, lambda: self._channel.deliver(card, None))
         if sent is None:
-            for row in rows[1:]:
-                await self._cards.record_failure(row.token, "", "", again_after=1.0)
             return 0
         for row in rows:
             await self._cards.record_sent(row.token, sent.vendor_id, sent.handle, kind="digest")
@@ -181,24 +191,33 @@ class ChannelSender:
         await self._record(row, event, **facts)
         return 1
 
-    async def _try_to_send(self, row: DeliveryRow, send: Callable[[], Awaitable[SentCard]]) -> SentCard | None:
-        """Tries to send a card; returns the sent one, or None where the vendor did not take it: to be tried again, or
-        the next channel's.
+    async def _try_to_send(
+        self, rows: Sequence[DeliveryRow], send: Callable[[], Awaitable[SentCard]]
+    ) -> SentCard | None:
+        """Send one message for `rows`; return it, or None where the vendor did not acknowledge it.
+
+        Each card is tried again, or the person's next channel takes over.
         """
         try:
             return await self._within(send())
         except NotDelivered as error:
-            pause = self._pause(row, error)
-            deadline = row.request.expires_at
-            # After the deadline it would ask for what nobody can give any more; the next channel may be in time.
-            late = deadline is not None and self._deps.clock() + timedelta(seconds=pause) >= deadline
-            if error.again and not late:
-                await self._cards.record_failure(row.token, error.code, error.message, again_after=pause)
-                return None
-            await self._cards.record_failure(row.token, error.code, error.message, again_after=None)
+            for row in rows:
+                await self._note_failure(row, error)
+            return None
+
+    async def _note_failure(self, row: DeliveryRow, error: NotDelivered) -> None:
+        pause, deadline = self._pause(row, error), row.request.expires_at
+        left = None if deadline is None else (deadline - self._deps.clock()).total_seconds()
+        late = left is not None and pause >= left
+        if error.again and late:
+            # The card asks for nothing after the deadline, but the vendor may have it: its end is told. A card whose
+            # deadline is put off is tried again.
+            pause = max(pause, (left or 0.0) + LONGEST_PAUSE)
+        after = pause if error.again else None
+        await self._cards.record_failure(row.token, error.code, error.message, again_after=after)
+        if after is None or late:
             await self._record(row, "failed", code=error.code, message=error.message)
             await next_channel(self._cards, row)
-            return None
 
     async def _within(self, sending: Awaitable[SentCard | None]) -> SentCard:
         """Returns the answer of the vendor; whatever an adapter raises is a card that did not get out."""
@@ -279,7 +298,7 @@ class ChannelSender:
 async def next_channel(cards: DeliveryQueue, failed: DeliveryRow) -> None:
     """Lets the person's next channel take over at once from one that failed."""
     rows = await cards.of_request(failed.approval, failed.revision)
-    mine = [row for row in rows if row.person == failed.person and row.state == "planned"]
+    mine = [row for row in rows if row.person == failed.person and row.state == "planned" and row.tried_at is None]
     if mine:
         await cards.expedite(min(mine, key=lambda row: row.due_at).token)
 

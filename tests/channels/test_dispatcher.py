@@ -206,9 +206,11 @@ async def test_what_would_come_after_the_deadline_is_not_tried_again(rig: Rig) -
     """The next channel may still be in time."""
     rig.chat.failing = refuses("503", again=True, after=300)
     asks = request(expires_at=datetime.now(UTC) + timedelta(seconds=200))
+    assert asks.expires_at is not None
     await rig.tell("opened", asks)
     await rig.settle()
-    assert (await rig.rows(asks))[("ana", "chat")].state == "failed"
+    assert (await rig.rows(asks))[("ana", "chat")].due_at > asks.expires_at
+    assert ("failed", "ana", "chat") in rig.events()
     assert ("ana", "ask") in summary(rig.mail)
 
 
@@ -299,6 +301,96 @@ async def test_card_without_acknowledgement_says_how_its_request_ended(rig: Rig)
     closings = {(sent.vendor_id, closed.person.id, bool(closed.address)) for sent, closed in rig.chat.closings}
     assert ("", "ana", True) in closings
     assert rig.chat.cards == []
+
+
+async def timed_out(rig: Rig, *asks: ApprovalRequest) -> None:
+    """The cards of `asks` go out once; no vendor answers in time."""
+    rig.chat.failing = rig.mail.failing = refuses("timeout", again=True)
+    for each in asks:
+        await rig.tell("opened", each)
+    await rig.settle()
+    rig.chat.failing = rig.mail.failing = None
+
+
+async def end(rig: Rig, *asks: ApprovalRequest) -> None:
+    """The requests are denied, and all cards are closed that can be."""
+    for each in asks:
+        await rig.tell("closed", each.model_copy(update={"state": "denied", "decided_by": "cy"}))
+    await rig.dispatcher.read()
+    await hurried(rig)
+    await rig.settle()
+
+
+def closed_for(channel: RecordingChannel) -> list[tuple[str, str]]:
+    """The people and calls of the closed cards."""
+    return sorted((closed.person.id, closed.request.call) for _, closed in channel.closings)
+
+
+async def test_card_that_timed_out_near_its_deadline_says_how_its_request_ended(rig: Rig) -> None:
+    asks = request(notify=("chat",), expires_at=datetime.now(UTC) + timedelta(seconds=1))
+    await timed_out(rig, asks)
+    await end(rig, asks)
+    assert closed_for(rig.chat) == [("ana", "c1.1")]
+    assert rig.chat.cards == []
+
+
+async def test_digest_without_acknowledgement_says_how_its_requests_ended(store: Store) -> None:
+    rig = Rig(store, people=(BO,), rules=RoutingRules(digest_over=1))
+    deadline = datetime.now(UTC) + timedelta(seconds=1)
+    asks = [request(f"c1.{number}", expires_at=deadline) for number in (1, 2)]
+    await timed_out(rig, *asks)
+    await end(rig, *asks)
+    assert closed_for(rig.mail) == [("bo", "c1.1"), ("bo", "c1.2")]
+    assert rig.mail.cards == []
+
+
+async def test_card_without_acknowledgement_is_closed_though_its_reader_voted_elsewhere(rig: Rig) -> None:
+    asks = request(notify=("chat",), quorum=2)
+    await timed_out(rig, asks)
+    await rig.tell("reminded", asks.model_copy(update={"reminded": 1, "votes": (voted("ana"),)}))
+    await rig.dispatcher.read()
+    await hurried(rig)
+    await rig.settle()
+    await end(rig, asks)
+    assert closed_for(rig.chat) == [("ana", "c1.1")]
+    assert rig.chat.cards == []
+
+
+async def test_request_that_ends_between_claim_and_delivery_sends_nothing(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asks = request(notify=("chat",))
+    real = rig.cards.claim_due
+
+    async def claim(limit: int, channels: Any) -> Any:
+        rows = await real(limit, channels)
+        await rig.cards.end(asks.id, asks.revision, asks.model_copy(update={"state": "denied"}))
+        return rows
+
+    monkeypatch.setattr(rig.cards, "claim_due", claim)
+    await rig.tell("opened", asks)
+    await rig.settle()
+    assert (rig.chat.cards, rig.chat.closings) == ([], [])
+
+
+async def test_reminder_under_way_at_the_end_goes_out_before_the_end_is_told(rig: Rig) -> None:
+    asks = request(notify=("chat",))
+    await rig.tell("opened", asks)
+    await rig.settle()
+    real, closed_first = rig.chat.deliver, []
+
+    async def slow(card: OutboundCard, before: Any) -> Any:
+        await rig.cards.end(asks.id, asks.revision, asks.model_copy(update={"state": "denied"}))
+        await rig.dispatcher.step()
+        closed_first.extend(rig.chat.closings)
+        return await real(card, before)
+
+    rig.chat.deliver = slow  # type: ignore[method-assign]
+    await rig.tell("reminded", asks.model_copy(update={"reminded": 1}))
+    await rig.settle()
+    assert closed_first == []
+    assert summary(rig.chat) == [("ana", "ask"), ("ana", "remind")]
+    assert closed_for(rig.chat) == [("ana", "c1.1")]
 
 
 async def test_a_reminder_comes_after_the_card_it_reminds_of(rig: Rig) -> None:

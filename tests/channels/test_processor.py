@@ -430,6 +430,25 @@ async def test_an_answer_that_is_too_weak_leads_to_the_inbox(rig: Rig) -> None:
     assert rig.decisions.request(request.id).state == "pending"
 
 
+async def test_replies_to_two_answers_have_two_ids_and_a_repeated_reply_keeps_its_own(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = await rig.hear(text="hello"), await rig.hear(text="how are you")
+    assert first is not None
+    assert second is not None
+    assert first.id != second.id
+
+    async def lost(*args: Any, **facts: Any) -> None:
+        raise StoreUnavailable("gone")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(InboundQueue, "finish", lost)
+        third = await rig.hear(text="good morning")
+    await (await rig.hurried()).processor.step()
+    assert third is not None
+    assert [reply.id for _, reply in rig.channel.replies] == [first.id, second.id, third.id, third.id]
+
+
 async def test_an_answer_waits_for_a_worker_and_counts_once(rig: Rig) -> None:
     """It is told that it is kept, then what came of it; meanwhile it is asked about ever more rarely."""
     request = await rig.ask()
@@ -445,6 +464,7 @@ async def test_an_answer_waits_for_a_worker_and_counts_once(rig: Rig) -> None:
     await (await rig.hurried()).processor.step()
     assert rig.decisions.request(request.id).state == "approved"
     assert [reply.receipt.status for _, reply in rig.channel.replies if reply.receipt] == ["pending", "accepted"]
+    assert len({reply.id for _, reply in rig.channel.replies}) == 2
     assert rig.decisions.again == [True]
     assert (await rig.result())["status"] == "accepted"
 

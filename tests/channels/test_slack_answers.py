@@ -14,7 +14,7 @@ from test_dispatcher import BO, request
 from signoff.approvals.card import render_card
 from signoff.channels.base import ChannelContext
 from signoff.channels.channel_errors import NotDelivered
-from signoff.channels.envelopes import ChannelReply, OutboundCard
+from signoff.channels.envelopes import ChannelReply, ClosedCard, OutboundCard, SentCard
 from signoff.channels.slack.blocks import TEXT_CHARS, card_blocks
 from signoff.channels.slack.slack import Slack
 from signoff.contracts.approval import Card
@@ -89,6 +89,16 @@ async def test_an_answer_reaches_whoever_pressed_after_the_response_address_is_u
     await channel.answer({"response_url": f"{url}/actions/used", "channel": "D1", "user": "U1"}, REPLY)
     assert [path for path, _ in kept.posts] == ["/actions/used", "/api/chat.postEphemeral"]
     assert (kept.posts[1][1]["channel"], kept.posts[1][1]["user"]) == ("D1", "U1")
+
+
+async def test_end_of_a_card_without_acknowledgement_is_a_new_message(talk: tuple[Slack, Kept, str]) -> None:
+    channel, kept, _ = talk
+    ended = request(state="denied", decided_by="ana", decided_name="Ana")
+    closed = ClosedCard(request=ended, person=BO, token="t" * 26, link="https://signoff.example/l", address="T1:U1")
+    await channel.close(SentCard(), closed)
+    [(path, message)] = kept.posts
+    assert (path, message["channel"]) == ("/api/chat.postMessage", "U1")
+    assert "Denied by Ana" in message["text"]
 
 
 async def test_an_answer_that_may_still_get_out_there_is_tried_again_there(talk: tuple[Slack, Kept, str]) -> None:

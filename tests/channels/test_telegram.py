@@ -150,6 +150,21 @@ class TestTelegram(ChannelSuite):
         assert not caught.value.again
 
     @play_scenario
+    async def test_end_of_a_card_without_acknowledgement_is_a_new_message(self, rig: ChannelRig) -> None:
+        vendor = fake(rig)
+        request = await rig.ask()
+        row = await rig.delivery(request, "bo")
+        card = await rig.outbound_card(row)
+        ended = row.request.model_copy(update={"state": "denied", "decided_by": "ana", "decided_name": "Ana"})
+        closed = ClosedCard(request=ended, person=card.person, token=row.token, link=card.link, address=row.address)
+        before = len(vendor.messages)
+        await rig.channel.close(SentCard(), closed)
+        *_, message = vendor.messages
+        assert len(vendor.messages) == before + 1
+        assert str(message.chat) == rig.bo
+        assert "Denied by Ana" in message.text
+
+    @play_scenario
     async def test_who_blocked_the_bot_is_reached_by_the_next_channel(self, rig: ChannelRig) -> None:
         """It is final, and so is that somebody never wrote to it, or is no number."""
         vendor = fake(rig)

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from signoff.channels.base import ChannelContext
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
-from signoff.channels.envelopes import ClosedCard, InboundRequest, OutboundCard
+from signoff.channels.envelopes import ChannelReply, ClosedCard, InboundRequest, OutboundCard
 from signoff.channels.outbound_http import ServerAnswer
 from signoff.channels.standard_webhooks import read_secret, signed_headers
 from signoff.channels.webhook import Webhook
@@ -355,3 +355,11 @@ async def test_the_check_compares_clocks() -> None:
     assert [each.ok for each in wrong] == [True, False]
     assert "240 s from ours" in wrong[1].what
     assert [each.ok for each in await webhook(Line(500)).check()] == [False]
+
+
+async def test_message_id_of_a_reply_follows_from_its_id_and_not_from_its_words() -> None:
+    line = Line()
+    channel = webhook(line)
+    for name, words in (("a1", "Approved."), ("a2", "Approved."), ("a1", "Approved, 14:00.")):
+        await channel.answer({"to": "U-bo"}, ChannelReply(id=name, text=words))
+    assert [headers["webhook-id"] for _, headers, _ in line.posts] == ["answer.a1", "answer.a2", "answer.a1"]

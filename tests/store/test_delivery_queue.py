@@ -209,6 +209,7 @@ async def test_an_end_closes_what_is_out_and_drops_the_rest(store: Store) -> Non
     row = await out(deliveries)
     await deliveries.plan([a_card("cy"), a_card("di")])
     (under_way,) = await deliveries.claim_due(1, ON)
+    assert await deliveries.record_try([under_way.token]) == {under_way.token}
     ended = a_request(state="denied", decided_name="Bo")
     assert await deliveries.end("main.s.t.c1.1", 1, ended) == 3
     assert await deliveries.end("main.s.t.c1.1", 1, a_request(state="approved")) == 0
@@ -232,6 +233,17 @@ async def test_an_end_closes_what_is_out_and_drops_the_rest(store: Store) -> Non
     ]  # fmt: skip
     assert await deliveries.state("slack", "m1", "read") is not None
     assert (await read(deliveries, row.token)).state == "closed"
+
+
+async def test_card_that_was_claimed_and_put_back_counts_as_never_tried(store: Store) -> None:
+    deliveries = DeliveryQueue(store)
+    await deliveries.plan([a_card()])
+    (row,) = await deliveries.claim_due(9, ON)
+    await deliveries.record_failure(row.token, "", "", again_after=0)
+    await deliveries.end("main.s.t.c1.1", 1, a_request(state="denied"))
+    assert (await read(deliveries, row.token)).state == "dropped"
+    assert await deliveries.record_try([row.token]) == frozenset()
+    assert await deliveries.claim_to_close(9, ON) == []
 
 
 async def test_the_end_of_one_revision_leaves_the_next(store: Store) -> None:

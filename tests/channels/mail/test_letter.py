@@ -18,6 +18,7 @@ from signoff.channels.mail.quotes import MARK
 from signoff.channels.mail.reply_addresses import ReplyAddresses
 from signoff.channels.mail.reply_reader import read_mail
 from signoff.contracts.call import RuleReference
+from signoff.contracts.receipt import Receipt
 from signoff.texts.catalogue import LANGUAGES
 
 HOSTILE = "=?utf-8?q?=E2=80=AE=0AX?= Bo\r\nBcc: eve@else.example\r\n\r\n<script>x()</script> \u202e\u200b <b>yes</b>"
@@ -122,6 +123,18 @@ async def test_an_answer_is_in_the_thread_and_comes_from_nobody() -> None:
     assert str(answer.mail["References"]).split() == ["<1@signoff.example>", "<2@people.example>"]
     assert answer.mail["Reply-To"] == ReplyAddresses(APPROVALS, b"k" * 32).address(TOKEN)
     assert "No decision could be read. To answer, ..." in Text(answer.html).words
+
+
+@pytest.mark.parametrize("token", [TOKEN, ""])
+async def test_mail_id_of_a_reply_follows_from_its_id_and_not_from_its_words(token: str) -> None:
+    async with mail_rig() as rig:
+        for name, words in (("a1", "Approved."), ("a2", "Approved."), ("a1", "Approved, 14:00.")):
+            await rig.channel.answer(
+                {"to": BO, "token": token}, ChannelReply(id=name, text=words, receipt=Receipt(status="accepted"))
+            )
+        first, other, again = (each.mail["Message-ID"] for each in rig.server.taken)
+    assert first == again
+    assert first != other
 
 
 async def test_nobody_writes_into_a_header_or_a_page() -> None:
