@@ -268,12 +268,22 @@ def _decide(request: ApprovalRequest, vote: Vote, state: str) -> ApprovalRequest
         update={
             "state": state,
             "decided_by": vote.subject,
-            "decided_name": vote.name,
+            "decided_name": _deciders(request, vote),
             "decided_at": vote.at,
             "decided_channel": vote.channel,
             "reason": vote.reason,
         }
     )
+
+
+def deciding_votes(request: ApprovalRequest) -> tuple[Vote, ...]:
+    """Return the votes that decided a request, in their order; none for one that waits or that no vote decided."""
+    return tuple(vote for vote in request.votes if vote.verdict == request.state)
+
+
+def _deciders(request: ApprovalRequest, last: Vote) -> str:
+    names = [each.name or each.subject for each in request.votes if each.verdict == last.verdict]
+    return ", ".join(names) if len(names) > 1 else last.name
 
 
 def _add_vote(

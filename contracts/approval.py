@@ -284,9 +284,9 @@ class ApprovalRequest(Question):
     votes: tuple[Vote, ...] = ()
     """The counted answers."""
     decided_by: str = ""
-    """The id of the person whose answer decided it, or ""."""
+    """The id of the person whose answer decided it, the last of several, or ""."""
     decided_name: str = ""
-    """The name of that person."""
+    """The names of all whose answers decided it, in their order, by commas."""
     decided_at: datetime | None = None
     """When it was decided, in UTC."""
     decided_channel: str = ""

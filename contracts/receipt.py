@@ -35,9 +35,9 @@ class Receipt(FrozenModel):
     verdict: str = ""
     """The verdict that stands."""
     decided_by: str = ""
-    """The id of the person whose decision stands."""
+    """The id of the person whose decision stands, the last of several."""
     decided_name: str = ""
-    """The name of the person whose decision stands."""
+    """The names of all whose decision stands, in their order, by commas."""
     decided_at: datetime | None = None
     """When the standing decision was made, in UTC."""
     channel: str = ""

@@ -196,7 +196,10 @@ class _SqliteThread:
     def _transaction(self, work: Callable[[Connection], Found]) -> Found:
         if _identity(self._file) != self._identity:
             # SQLite would go on writing into a file that has no name any more, and its tickets would be lost.
-            raise StoreUnavailable(f"the SQLite file `{self._file}` was removed or replaced; put it back and restart")
+            raise StoreUnavailable(
+                f"the SQLite file `{self._file}` was removed or replaced: stop and start `signoff dev`, or each "
+                "process that uses the file; to keep its data, put the file back between"
+            )
         if self._connection is None:
             self._connection = self._engine.connect()
         try:

@@ -74,7 +74,7 @@ def written_receipt(receipt: Receipt, formatter: Formatter) -> Receipt:
 
 
 def _write_end(state: str, who: str, channel: str, at: datetime | None, formatter: Formatter, *, doubt: bool) -> str:
-    named = one_line(who, NAME_CHARS).text
+    named = ", ".join(one_line(each, NAME_CHARS).text for each in who.split(", "))
     key = f"end.doubt.{state}" if doubt and has_text(f"end.doubt.{state}") else f"end.{state}"
     if state == "cancelled" and named and at is not None:
         key = "end.cancelled_by"

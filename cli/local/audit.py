@@ -209,7 +209,7 @@ def retire_old(
             await Checkpoints(store).take(signer)
         count = sum(each.records for each in gone)
         found = {"before": limit.isoformat(), "turns": [each.turn.workflow_id for each in gone], "records": count}
-        out.show(found, f"{len(gone)} turns retired, {count} records of before {_time(limit)}")
+        out.show(found, f"{plural(len(gone), 'turn')} retired, {plural(count, 'record')} of before {_time(limit)}")
         return 0
 
     run(body, as_json=as_json)

@@ -18,6 +18,7 @@ from signoff.engine.metrics_endpoint import MetricsEndpoint
 from signoff.engine.span_process import open_spans
 from signoff.engine.turn_client import TurnClient
 from signoff.engine.worker_watch import WorkerWatch
+from signoff.formats.web_address import address_of
 from signoff.gateway.app import build_app
 from signoff.gateway.auth.provider_people import with_provider_people
 from signoff.gateway.deps import GatewayDeps
@@ -90,8 +91,9 @@ async def _gateway(
             running_gateway(place, signoff, store) as task,
         ):
             metrics.is_ready = True
-            url = place.settings.public_url
-            out.show({"url": url}, f"Inbox     {url}; Ctrl-C stops it", compact=True)
+            url, own = place.settings.public_url, address_of(place.settings.host, place.settings.port)
+            listens = "" if url == own else f", this gateway at {own}"
+            out.show({"url": url, "address": own}, f"Inbox     {url}{listens}; Ctrl-C stops it", compact=True)
             await until_stopped(stop, task)
             out.say("stopping")
     return 0

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from signoff import policypool
 from signoff.activities.hooks.policy_handlers import verdict_of
+from signoff.approvals.argument_rows import plural
 from signoff.approvals.redaction import hide
 from signoff.audit.call_history import past_calls
 from signoff.audit.log import AuditLog
@@ -147,9 +148,9 @@ def _tried_words(tried: list[SimulatedCall]) -> list[RenderableType]:
     asked = [each for each in known if each.would == "ask" and each.past.became == "auto"]
     denied = [each for each in known if each.would == "deny"]
     words: list[RenderableType] = [
-        f"{len(tried)} calls are recorded, {len(known)} of them can be judged again",
+        f"{plural(len(tried), 'recorded call')}, {len(known)} of them can be judged again",
         f"{len(freed)} that people were asked for would run without asking, of which they had denied {len(against)}",
-        f"{len(asked)} that ran by rule would be asked, {len(denied)} calls would be denied",
+        f"{len(asked)} that ran by rule would be asked, {plural(len(denied), 'call')} would be denied",
     ]
     words += [
         Text(

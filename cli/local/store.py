@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 from sqlalchemy import Connection
 
+from signoff.approvals.argument_rows import plural
 from signoff.approvals.audit_events import admin_entry
 from signoff.audit.log import AuditLog, entry_writer
 from signoff.cli.local.installation import account, find_installation, reach_server
@@ -121,12 +122,12 @@ def clean_up(
         done = cleanup.removal
         turns, rows = done.turns.total(), done.rows._asdict()
         found = {"before": limit.isoformat(), "dry_run": dry_run, "turns": turns, **rows, "known": done.kept}
-        counts = ", ".join(f"{number} {name}" for name, number in rows.items())
-        unsure = [f"{done.unknown} turns or sessions stay, as the server did not say whether it has them"]
+        counts = ", ".join(plural(number, name.removesuffix("s")) for name, number in rows.items())
+        unsure = [f"kept {done.unknown} of the turns and sessions, as the server did not say whether it has them"]
         out.show(
             found | {"unknown": done.unknown},
-            f"{turns} turns {'would be ' if dry_run else ''}removed: {counts}",
-            f"{done.kept} old turns stay, as the server still has them",
+            f"{plural(turns, 'turn')} {'would be ' if dry_run else ''}removed: {counts}",
+            f"kept {plural(done.kept, 'old turn')}, as the server still has them",
             *(unsure if done.unknown else []),
         )
         return 1 if done.unknown else 0

@@ -10,6 +10,7 @@ import typer
 from temporalio.client import Client
 from temporalio.worker import WorkerDeploymentConfig
 
+from signoff.approvals.argument_rows import plural
 from signoff.cli.local.installation import LocalInstallation, find_installation
 from signoff.cli.local.tools import inventory_table
 from signoff.cli.terminal.log_setup import process_log
@@ -86,7 +87,7 @@ async def _worker(out: Output, manifest: Path | None, address: str | None, model
             found = {"task_queue": queue, "namespace": signoff.temporal.namespace, "catalog": place.catalog.hash}
             out.show(
                 found,
-                f"Worker    task queue {queue}, {place.catalog.registry.size} tools; Ctrl-C stops it",
+                f"Worker    task queue {queue}, {plural(place.catalog.registry.size, 'tool')}; Ctrl-C stops it",
                 "",
                 inventory_table(inventory(place.catalog)),
                 compact=True,

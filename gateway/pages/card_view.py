@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from signoff.approvals.confirmation import is_money, needs_typing, row_to_type
+from signoff.approvals.machine import deciding_votes
 from signoff.approvals.quorum import progress
 from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.decision import at_least
@@ -278,7 +279,9 @@ def _describe_end(request: ApprovalRequest, line: CallLine | None, visitor: Visi
     language = visitor.formatter.language
     # Of a withdrawal the request keeps the id alone.
     by = request.decided_by and (request.decided_name or display_name(people, request.decided_by, request.tenant))
-    who = _name_person(by, request.decided_by, visitor)
+    votes = deciding_votes(request)
+    named = [(vote.name or display_name(people, vote.subject, request.tenant), vote.subject) for vote in votes]
+    who = ", ".join(_name_person(*each, visitor) for each in named or [(by, request.decided_by)])
     doubt = "doubt." if request.kind == "in_doubt" else ""
     key = f"ended.{doubt}{request.state}"
     if not has_text(key):

@@ -8,11 +8,14 @@ import pytest
 import rfc8785
 
 from signoff.approvals.digest import call_digest, question_hash
+from signoff.approvals.machine import settled_receipt
 from signoff.approvals.request_state import StoredAnswer, edit_stands, request_at, request_of
 from signoff.contracts.approval import Card, Question, Vote
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.testing.builders import a_question
+from signoff.texts.endings import closing_words
+from signoff.texts.formatter import Formatter
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -104,6 +107,18 @@ def test_a_quorum_takes_two_people() -> None:
     assert request_at(question(quorum=2), twice, NOW + 5 * MINUTE).state == "pending"
     both = request_at(question(quorum=2), (*twice, an_answer(3, "bo", minutes=3)), NOW + 5 * MINUTE)
     assert (both.state, both.decided_by, both.decided_at) == ("approved", "bo", NOW + 3 * MINUTE)
+
+
+def test_all_who_decided_are_named_where_several_had_to() -> None:
+    """Each by name or, without one, by id; the one who said otherwise is not among them."""
+    ana, bo, cy = an_answer(1, "ana"), an_answer(2, "bo", "denied", minutes=2), an_answer(3, "cy", minutes=3)
+    named = ana._replace(vote=ana.vote.model_copy(update={"name": "Ana Sousa"}))
+    approved = request_at(question(quorum=2, veto=False), (named, bo, cy), NOW + 5 * MINUTE)
+    assert (approved.state, approved.decided_by, approved.decided_name) == ("approved", "cy", "Ana Sousa, cy")
+    assert "Approved by Ana Sousa, cy" in closing_words(approved, Formatter("en", UTC, NOW))
+    assert settled_receipt(approved).decided_name == "Ana Sousa, cy"
+    denied = request_at(question(quorum=2, veto=True), (named, bo), NOW + 5 * MINUTE)
+    assert (denied.state, denied.decided_by, denied.decided_name) == ("denied", "bo", "")
 
 
 EDIT = {"edited_args": {"amount": 3}}

@@ -185,6 +185,41 @@ async def test_dev_says_what_runs_and_answers(dev: Dev, cli: Cli) -> None:
     assert "running.json" not in os.listdir(dev.folder / ".signoff")
 
 
+async def _first_line(*command: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "signoff.cli.main", *command), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            return (await process.stdout.readline()).decode()
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def test_second_gateway_prints_its_own_port(
+    cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle
+) -> None:
+    clean_env.setenv("SIGNOFF_PUBLIC_URL", "https://signoff.example.com")
+    port = str(free_port())
+    line = await _first_line("gateway", "--manifest", str(MANIFEST), "--address", server.address, "--port", port)
+    assert f"https://signoff.example.com, this gateway at http://127.0.0.1:{port};" in line
+
+
+@pytest.mark.parametrize(("tools", "words"), [(1, "1 tool;"), (2, "2 tools;")])
+async def test_worker_counts_one_tool_in_the_singular(
+    cli: Cli, server: ServerHandle, tmp_path: Path, tools: int, words: str
+) -> None:
+    manifest = tmp_path / "tools.yaml"
+    handlers = "".join(
+        f"  t{number}: {{handler: 'cli_project_tools:look', scope: generalist}}\n" for number in range(tools)
+    )
+    manifest.write_text(f"version: 1\npath: ['{MANIFEST.parent}']\ntools:\n{handlers}")
+    line = await _first_line("worker", "--manifest", str(manifest), "--address", server.address)
+    assert words in line
+
+
 async def test_dev_uses_a_running_server(dev: Dev, cli: Cli, server: ServerHandle) -> None:
     """With --address no server is started; the one that runs goes on when dev stops."""
     await dev.start("--address", server.address, "--json")

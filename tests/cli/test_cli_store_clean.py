@@ -73,7 +73,7 @@ async def test_turns_that_the_server_has_forgotten_are_removed(served_cli: Cli, 
     assert rows() == there
     ran = await served_cli("store", "clean", "--before", days_ago(2))
     assert ran.code == 0, ran.err
-    assert ran.out.startswith("1 turns removed: 1 questions, 1 answers")
+    assert ran.out.startswith("1 turn removed: 1 question, 1 answer")
     left = rows()
     assert (left["questions"], left["answers"], left["tickets"]) == (1, 0, 0)
     acts = (await served_cli("audit", "show", "admin/main", "--json")).data["records"]

@@ -165,7 +165,7 @@ async def test_a_file_taken_away_while_it_is_open_is_an_unavailable_store(
         await store.claim("first", **WHO)
         take_away(file, aside, replaced=replaced)
         for attempt in (store.check(), store.claim("second", **WHO)):
-            with pytest.raises(StoreUnavailable, match="was removed or replaced; put it back"):
+            with pytest.raises(StoreUnavailable, match="was removed or replaced: stop and start `signoff dev`"):
                 await attempt
         take_away(aside, file, replaced=False)
         await store.check()

@@ -167,6 +167,19 @@ async def test_a_form_sent_twice_is_one_answer(gateway: GatewayRig) -> None:
     assert len((await gateway.turns.signoff.request(approval)).votes) == 1
 
 
+async def test_card_and_turn_name_both_people_who_approved(gateway: GatewayRig) -> None:
+    approval = await gateway.asked("both", user="guest")
+    await gateway.decide(approval, verdict="approved", **{"as": "ana"})
+    await gateway.decide(approval, verdict="approved", **{"as": "bo"})
+    async with browser(gateway) as page:
+        switch = fields((await page.get("/")).text, "/person")
+        await page.post("/person", data={**switch, "person": "ana"})
+        card = words((await page.get(f"/approvals/{approval}")).text)
+        turn = words((await page.get(f"/turns/{approval.rpartition('.c')[0]}")).text)
+    assert "Approved by Ana (you), Bo" in card
+    assert "Ana, Bo" in turn
+
+
 async def test_a_stale_card_is_shown_again(gateway: GatewayRig) -> None:
     """What was shown is what is decided: another revision or hash changes nothing."""
     approval = await gateway.asked("pay")
