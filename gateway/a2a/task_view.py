@@ -91,7 +91,9 @@ class PeerTask:
 
     def artifact(self, consumes: Collection[str], withheld: Collection[str]) -> dict[str, Any] | None:
         """Returns the answer; None where there is none for this peer."""
-        kept = [(kind, value) for kind, value in self.parts if kind not in withheld or kind in consumes]
+        # An answer of parts alone has no words, and a part of no words says nothing.
+        told = [(kind, value) for kind, value in self.parts if value != ""]
+        kept = [(kind, value) for kind, value in told if kind not in withheld or kind in consumes]
         if not kept:
             return None
         taken = sorted({PART + kind for kind, _ in kept if kind in withheld})

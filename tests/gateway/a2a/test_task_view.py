@@ -143,6 +143,15 @@ def test_an_artifact_has_the_parts_that_this_peer_takes() -> None:
     ParseDict(whole, Task())
 
 
+def test_an_answer_without_words_has_no_part_without_words() -> None:
+    """Its data is the first part; where that was all there is no artifact."""
+    parts = (("response", ""), ("domain-data", {"a": 1}))
+    artifact = PeerTask(id="x", context="y", state=COMPLETED, parts=parts).artifact((), WITHHELD)
+    assert artifact is not None
+    assert [each.get("data") for each in artifact["parts"]] == [{"a": 1}]
+    assert PeerTask(id="x", context="y", state=COMPLETED, parts=parts[:1]).artifact((), WITHHELD) is None
+
+
 def test_requests_and_answers_of_people_are_never_parts_for_peers() -> None:
     """Whatever a turn says."""
     assert [is_told(kind) for kind in ("response", "approval-request", "approval-response")] == [True, False, False]
