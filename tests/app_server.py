@@ -7,6 +7,8 @@ from typing import Any
 
 import uvicorn
 
+from signoff.contracts.limits import IDLE_SECONDS
+
 
 @contextlib.asynccontextmanager
 async def running_app(app: Any, port: int, *, grace: int | None = None) -> AsyncIterator[None]:
@@ -15,7 +17,14 @@ async def running_app(app: Any, port: int, *, grace: int | None = None) -> Async
     Requests under way have `grace` seconds then; without it they are answered first.
     """
     config = uvicorn.Config(
-        app, host="127.0.0.1", port=port, log_level="warning", lifespan="off", timeout_graceful_shutdown=grace
+        app,
+        host="127.0.0.1",
+        port=port,
+        log_level="warning",
+        lifespan="off",
+        timeout_graceful_shutdown=grace,
+        # As the gateway has it: with uvicorn's own, a client on a busy machine uses a connection that is being closed.
+        timeout_keep_alive=round(IDLE_SECONDS),
     )
     server = uvicorn.Server(config)
     # The signals are those of the test run.

@@ -6,6 +6,8 @@ import sys
 
 import httpx2
 import pytest
+import uvicorn
+from app_server import running_app
 from fastapi import FastAPI
 
 from signoff.contracts.limits import CONNECTIONS, IDLE_SECONDS
@@ -54,3 +56,21 @@ async def test_a_connection_stays_open_longer_than_a_proxy_keeps_it(monkeypatch:
         assert (await http.get(f"http://{LOOPBACK}:{port}/")).status_code == 404
     assert kept == [IDLE_SECONDS]
     assert IDLE_SECONDS > 60
+
+
+async def test_an_application_of_a_test_keeps_idle_connections_as_long_as_a_gateway(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a client on a busy machine sends into one that is just being closed, and its suite fails."""
+    kept: list[float] = []
+
+    class Noted(uvicorn.Config):
+        def load(self) -> None:
+            kept.append(self.timeout_keep_alive)
+            super().load()
+
+    monkeypatch.setattr(uvicorn, "Config", Noted)
+    port = free_port()
+    async with running_app(FastAPI(), port), httpx2.AsyncClient(timeout=60) as http:
+        assert (await http.get(f"http://{LOOPBACK}:{port}/")).status_code == 404
+    assert kept == [IDLE_SECONDS]
