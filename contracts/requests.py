@@ -319,7 +319,9 @@ UseId = Annotated[str, Field(min_length=8, max_length=200)]
 class CallBody(RequestBody):
     """Propose one call of an external agent."""
 
-    tool: str = Field(min_length=1, max_length=_WORD_CHARS, description="The tool, by its name in the manifest.")
+    tool: str = Field(
+        min_length=1, max_length=_WORD_CHARS, description="The tool, by its name in the gateway's manifest."
+    )
     args: dict[str, Any] = Field(default={}, description="Its arguments.")
     agent: str | None = Field(
         default=None, max_length=_WORD_CHARS, description="Which agent proposes it; its token's, who may leave it out."

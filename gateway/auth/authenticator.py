@@ -74,7 +74,7 @@ class Authenticator:
         if token.agent:
             actor = self._deps.catalog.actors.get(token.agent)
             if actor is None or actor.external is None:
-                raise SignInNeeded("the agent of this token is not an external one of the manifest, or not any more")
+                raise SignInNeeded("the gateway's manifest declares no external agent for this token, or not any more")
             nobody = Person(id=token.person, tenant=token.tenant)
             return AuthenticatedCaller(nobody, "session", token.scopes, agent=token.agent)
         # Tokens and sessions outlive what people may do: the directory is asked at every request.

@@ -307,11 +307,12 @@ def agent_of(deps: GatewayDeps, caller: AuthenticatedCaller | None, named: str |
     if caller is not None and named not in (None, caller.agent):
         raise Refused(f"this token is of `{caller.agent}`, not of {quote_name(str(named))}", code="not_allowed")
     if caller is None and named is None and len(known) != 1:
-        listed = ", ".join(f"`{each}`" for each in known) or "none is declared"
+        listed = ", ".join(f"`{each}`" for each in known) or "the gateway's manifest declares no external agent"
         raise BadRequest(f"name an `agent`: {listed}")
     name = caller.agent if caller is not None else next(iter(known)) if named is None else named
     if name not in known:
-        raise NotFound(f"there is no external agent {quote_name(name)}{did_you_mean(name, known)}")
+        near = did_you_mean(name, known)
+        raise NotFound(f"the gateway's manifest declares no external agent {quote_name(name)}{near}")
     return name, known[name]
 
 
@@ -336,7 +337,7 @@ def _callback(body: CallBody, name: str, agent: ExternalAgent) -> Callback | Non
         return None
     callback = Callback.model_validate(body.callback.model_dump())
     if agent.callbacks is None or not agent.callbacks.allows(callback):
-        raise Refused(f"the declaration of `{name}` allows no such `callback`", code="not_allowed")
+        raise Refused(f"the gateway's manifest allows `{name}` no such `callback`", code="not_allowed")
     return callback
 
 

@@ -30,7 +30,7 @@ class HookBody(BaseModel):
 
     hook_event_name: str = Field(description="`PreToolUse`, `PermissionRequest`, `PostToolUse`, `PostToolUseFailure`.")
     session_id: str = Field(default="", description="The coding agent's session, which is that of its calls.")
-    tool_name: str = Field(default="", description="The tool, by its name in the manifest.")
+    tool_name: str = Field(default="", description="The tool, by its name in the gateway's manifest.")
     tool_input: Any = Field(default=None, description="The tool's arguments.")
     tool_use_id: str = Field(default="", description="The call's id; a permission request has none.")
     cwd: str = Field(default="", description="Where it would run, which people are shown.")

@@ -374,9 +374,13 @@ def _not_there(proposal: _Proposal, gate: GateName) -> LocalGateDecision:
     # A hidden tool must read like one that does not exist, and only what the actor may see is offered instead.
     name = proposal.call.tool
     near = did_you_mean(name, (tool.name for tool in proposal.view.visible()))
+    actor = proposal.view.actor
+    outside = actor is not None and actor.external is not None
     # The words that models know first, then help. Quotes keep what is no tool's name from speaking for us.
     shown = name if is_tool_name(name) else quote_name(name)
-    message = f"Unknown tool: {shown}{near or '; use one of the tools you were given'}"
+    # An external agent has its tools from somewhere else: what counts is what this gateway was told of them.
+    given = "use one of the tools you were given" if not outside else "the gateway's manifest declares no such tool"
+    message = f"Unknown tool: {shown}{near or f'; {given}'}"
     return proposal.settle(gate, "not_available", message)
 
 

@@ -23,6 +23,7 @@ from signoff.contracts.message import CallPart
 from signoff.formats.bounds import SEND_IN_PARTS
 from signoff.formats.json_schema import SchemaProblem
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
+from signoff.registry.actor import ExternalAgent
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.argument_check import PROBLEMS_SHOWN
 from signoff.registry.gates.local_decision import GateName, LocalGateDecision, denied_decision, settled_decision
@@ -162,6 +163,13 @@ def test_a_name_no_tool_has() -> None:
     assert judged(catalog(), call=close) == settled("resolve", "not_available", near, call=close)
     far = "Unknown tool: zzz; use one of the tools you were given"
     assert judged(catalog(), call=distant) == settled("resolve", "not_available", far, call=distant)
+
+
+def test_an_external_agent_hears_of_the_manifest_of_the_gateway() -> None:
+    agent = an_actor(model="", external=ExternalAgent(acts_for=("user:guest",)))
+    found = judged(catalog(actors=(agent,)), call=proposed("zzz"))
+    assert found.outcome is not None
+    assert found.outcome.value.inline == "Unknown tool: zzz; the gateway's manifest declares no such tool"
 
 
 def test_a_tool_of_others() -> None:

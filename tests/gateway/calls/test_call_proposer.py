@@ -88,7 +88,7 @@ async def test_a_tool_that_signoff_runs_is_run_and_its_result_told(agent: CallRi
         ({"args": {"order": "A7"}}, 200, "euro"),
         ({"args": {"order": "A7", "euro": 1, "x": "y" * 70_000}}, 413, "larger than 64 KiB"),
         ({"agent": "codr"}, 404, "did you mean `coder`"),
-        ({"agent": "desk"}, 404, "no external agent"),
+        ({"agent": "desk"}, 404, "the gateway's manifest declares no external agent `desk`"),
         ({"user": "ana"}, 403, "may not act for `ana`"),
         ({"user": "nobody"}, 403, "may not act for `nobody`"),
         ({"agent": "clerk"}, 422, "name the `user`"),
