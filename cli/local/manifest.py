@@ -16,6 +16,7 @@ from signoff.cli.local.tools import find_problems, summarize_catalog
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.contracts.errors import ConfigError
+from signoff.formats.object_schema import is_plain_object
 from signoff.registry.catalog import Catalog
 from signoff.registry.catalog_diff import CatalogDiff, catalog_diff
 from signoff.registry.gates.inventory import InventoryRow, inventory
@@ -157,7 +158,13 @@ def health_notes(catalog: Catalog) -> list[str]:
         for row in rows
         if row.scope == "specialist" and len(row.actors) > 1
     ]
-    return [*unused, *shared]
+    chosen = [
+        f"tool `{tool.name}`: `input_schema` chooses between schemas at its top, which older MCP clients and some "
+        "providers refuse; at `/mcp` the older clients see one object with all properties"
+        for tool in catalog.every_tool
+        if not is_plain_object(tool.schema.schema)
+    ]
+    return [*unused, *shared, *chosen]
 
 
 def _diff_words(found: CatalogDiff) -> Iterable[str]:

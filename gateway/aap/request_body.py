@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, V
 
 from signoff.contracts.canonical_json import NotCanonical, canonical_json
 from signoff.contracts.limits import ARGUMENTS_BYTES, KIB
-from signoff.formats.bounds import bounds_problem
+from signoff.formats.bounds import SEND_IN_PARTS, bounds_problem, bounds_remedy
 from signoff.formats.durations import seconds
 from signoff.formats.json_reader import NotJson, read_json
 from signoff.gateway.aap.problems import ApprovalProblem
@@ -50,7 +50,7 @@ class CreateBody(AdapterBody):
 
     @property
     def tool_name(self) -> str:
-        """The tool's name in the manifest: that of a tool of a server has the server in it."""
+        """The tool's name in the gateway's manifest: that of a tool of a server has the server in it."""
         return f"mcp__{self.server}__{self.tool}" if self.server else self.tool
 
     @property
@@ -76,7 +76,7 @@ def parse_body(kind: type[B], sent: bytes) -> B:
     except NotJson as error:
         raise ApprovalProblem("malformed", f"the body {error}") from None
     if why := bounds_problem(found):
-        raise ApprovalProblem("malformed", f"the body cannot be taken: {why}")
+        raise ApprovalProblem("malformed", f"the body cannot be taken: {why}; {bounds_remedy(why)}")
     try:
         body = kind.model_validate(found)
     except ValidationError as error:
@@ -104,4 +104,4 @@ def _check_size(name: str, value: Any, most: int) -> None:
     except NotCanonical:
         raise ApprovalProblem("malformed", f"`{name}` holds what JSON cannot carry safely") from None
     if size > most:
-        raise ApprovalProblem("too_large", f"`{name}` is larger than {most // KIB} KiB; send less")
+        raise ApprovalProblem("too_large", f"`{name}` is larger than {most // KIB} KiB; {SEND_IN_PARTS}")

@@ -80,7 +80,9 @@ def _check_size(result: Any) -> None:
     except NotCanonical:
         raise BadRequest("`result` holds a number or text that JSON cannot carry; send it as a string") from None
     if size > ARGUMENTS_BYTES:
-        raise BadRequest("`result` is larger than 64 KiB; send less", status=413, code="too_large")
+        raise BadRequest(
+            "`result` is larger than 64 KiB; name a file or record that holds it", status=413, code="too_large"
+        )
 
 
 def _conflict_words(stands: CallOutcome) -> str:

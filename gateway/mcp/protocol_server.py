@@ -95,9 +95,10 @@ class ProtocolServer:
 
 
 async def _list_tools(ctx: _Context, params: PaginatedRequestParams | None) -> ListToolsResult:
-    calls = _calls(ctx)
+    # From 2026-07-28 on the protocol has them kept.
+    calls, is_modern = _calls(ctx), ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
     try:
-        return ListToolsResult.model_validate({"tools": calls.tools()})
+        return ListToolsResult.model_validate({"tools": calls.tools(takes_choices=is_modern)})
     except SignoffError as error:
         raise await _refuse(calls, error) from None
 

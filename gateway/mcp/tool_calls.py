@@ -68,8 +68,8 @@ class ToolCalls:
     user: str | None
     session: ClientSession
 
-    def tools(self) -> list[dict[str, Any]]:
-        """Returns the tools that the agent may see, for the person in whose name it asks."""
+    def tools(self, *, takes_choices: bool = False) -> list[dict[str, Any]]:
+        """Returns the tools that the agent may see, for the person in whose name it asks; see `list_tools`."""
         person = self._person()
         ctx = CallContext(
             actor=self.agent,
@@ -80,7 +80,7 @@ class ToolCalls:
             user=principal_of(person, self.deps.people),
             extra=turn_context(person, {}),
         )
-        return list_tools(self.deps.catalog.tool_view(ctx).visible())
+        return list_tools(self.deps.catalog.tool_view(ctx).visible(), takes_choices=takes_choices)
 
     def require_tool(self, name: str) -> None:
         """Raises `NotFound` for a tool that is not in the list."""

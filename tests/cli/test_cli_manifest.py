@@ -237,3 +237,16 @@ async def test_a_command_that_reads_the_manifest_loads_neither_temporal_nor_a_da
         subprocess.run, (sys.executable, "-c", code), capture_output=True, text=True, check=False
     )
     assert ran.stdout.splitlines()[-1:] == ["[] 0"], ran.stderr
+
+
+async def test_a_schema_that_chooses_at_its_top_is_noted(cli: Cli, tmp_path: Path) -> None:
+    schema = "{type: object, properties: {a: {}, b: {}}, oneOf: [{required: [a]}, {required: [b]}]}"
+    given = "description: Choose, scope: generalist, runs: external, effect: Choose, requires_approval: false"
+    plain = "{type: object, properties: {a: {}}}"
+    (tmp_path / "signoff.yaml").write_text(
+        "version: 1\nactors: {coder: {external: {acts_for: ['user:guest']}}}\ntools:\n"
+        f"  idle: {{{given}, input_schema: {schema}}}\n  plain: {{{given}, input_schema: {plain}}}\n"
+    )
+    ran = await cli("manifest", "validate", "--manifest", str(tmp_path / "signoff.yaml"))
+    assert "note: tool `idle`: `input_schema` chooses between schemas at its top" in ran.out, ran.err
+    assert ran.out.count("chooses between schemas") == 1

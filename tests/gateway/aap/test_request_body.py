@@ -32,7 +32,8 @@ GOOD: dict[str, Any] = {"tool": "refund", "arguments": {"euro": 20}, "timeout": 
         ({"timeout": "1h30m"}, "timeout"),
         ({"timeout": "999999999h"}, "timeout"),
         ({"arguments": {"x": 2**53}}, "integer"),
-        ({"arguments": {"x": "x" * 70_000}}, "`arguments` is larger than 64 KiB"),
+        ({"arguments": {"x": "x" * 70_000}}, "`arguments` is larger than 64 KiB; split them over several calls"),
+        ({"arguments": {"x": [0] * 2_001}}, "more than 2000 values; split them over several calls"),
         ({"context": {"x": "x" * CONTEXT_BYTES}}, "`context` is larger than 16 KiB"),
         ({"agent_reasoning": "x" * (CONTEXT_BYTES + 1)}, "agent_reasoning"),
     ],
@@ -74,7 +75,7 @@ def test_arguments_of_just_the_largest_size_are_taken(more: int) -> None:
     sent["text"] = "x" * (ARGUMENTS_BYTES - len(canonical_json(sent)) + more)
     body = json.dumps(GOOD | {"arguments": sent}).encode()
     if more:
-        with pytest.raises(ApprovalProblem, match="`arguments` is larger than 64 KiB; send less") as refused:
+        with pytest.raises(ApprovalProblem, match="`arguments` is larger than 64 KiB; split them") as refused:
             parse_body(CreateBody, body)
         assert refused.value.code == "too_large"
     else:

@@ -22,3 +22,24 @@ def test_tools_are_sorted_and_carry_hints() -> None:
     assert [each["annotations"]["destructiveHint"] for each in (again, look, pay)] == [True, False, True]
     assert [each["annotations"]["idempotentHint"] for each in (again, look, pay)] == [True, True, False]
     assert "amount" in pay["inputSchema"]["properties"]
+
+
+def test_a_schema_that_chooses_at_its_top_is_listed_as_one_object() -> None:
+    by_mail = {"properties": {"mail": {"type": "string"}, "key": {"type": "string"}}, "required": ["key", "mail"]}
+    by_number = {
+        "properties": {"number": {"type": "integer"}, "key": {"type": "integer"}},
+        "required": ["key", "number"],
+    }
+    chosen = {"type": "object", "oneOf": [by_mail, {"$ref": "#/$defs/by_number"}], "$defs": {"by_number": by_number}}
+    tool = pay_tool(Ledger(), False, input_schema=chosen, effect="")
+    (found,), (whole,) = list_tools([tool]), list_tools([tool], takes_choices=True)
+    shown = found["inputSchema"]
+    assert whole["inputSchema"] == chosen
+    assert {"oneOf", "anyOf", "allOf"}.isdisjoint(shown)
+    assert shown["type"] == "object"
+    assert shown["properties"] == {
+        "mail": {"type": "string"},
+        "number": {"type": "integer"},
+        "key": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+    }
+    assert (shown["required"], shown["description"]) == (["key"], "Give one of: `key` and `mail`; `key` and `number`.")
