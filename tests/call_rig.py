@@ -74,7 +74,7 @@ def call_catalog(ledger: Ledger, *more: Tool) -> Catalog:
         refund_tool(SHELL_RULES, name="Bash", description="Run a command", input_schema=SHELL, title="", effect=RUNS),
         refund_tool(
             ApprovalPolicy(allow_remember=True),
-            name="Shell",
+            name="Terminal",
             input_schema=SHELL,
             title="",
             effect=RUNS,

@@ -339,7 +339,7 @@ async def test_a_conflict_names_the_id_that_the_hook_sent(
 async def shell(session: Any, use: str, words: str, command: str = "npm test") -> dict[str, Any]:
     """What is decided about a command of a tool whose `description` is only words."""
     given = {"command": command, "description": words}
-    sent = session.body("PreToolUse", tool_name="Shell", tool_input=given, tool_use_id=use)
+    sent = session.body("PreToolUse", tool_name="Terminal", tool_input=given, tool_use_id=use)
     found: dict[str, Any] = (await session.send(sent, hold=0)).json()["hookSpecificOutput"]
     return found
 
