@@ -2,14 +2,36 @@
 
 import asyncio
 import contextlib
+import os
+import re
+import signal
+import sys
 from pathlib import Path
 
 import pytest
+from documents import ROOT, blocks_below
 from served_stack import MANIFEST, gateway_alone
+from temporalio.api.operatorservice.v1 import RemoveSearchAttributesRequest
 
 from existing_worker.orders import Order, main
 from signoff.client.client import Client
-from signoff.temporal.embedded_server import ServerHandle
+from signoff.temporal.embedded_server import (
+    DEFAULT_ADDRESS,
+    SEARCH_ATTRIBUTES,
+    ServerHandle,
+    ServerOptions,
+    free_port,
+    run_server,
+)
+
+OWN_PROGRAM = ROOT / "docs" / "own-program.md"
+SECONDS = 240
+GATEWAY_ANSWERS = "until signoff inbox; do sleep 0.3; done\n"
+DECIDED = """
+until signoff inbox | grep '50 %'; do sleep 0.3; done
+signoff approve "$(signoff inbox --json | python -c 'import json, sys; print(json.load(sys.stdin)[0]["id"])')"
+signoff watch "$(signoff turns --json | python -c 'import json, sys; print(json.load(sys.stdin)[0]["turn"])')"
+"""
 
 
 async def test_three_lines_add_signoff_to_a_worker(
@@ -39,3 +61,39 @@ def test_it_is_three_lines() -> None:
     """One to make the plugin, one to name it; what stood there before stands there still."""
     text = (Path(__file__).parents[2] / "examples" / "existing_worker" / "orders.py").read_text(encoding="utf-8")
     assert sum("plugin" in line.lower() for line in text.partition('"""\n')[2].splitlines()) == 3
+
+
+async def test_documented_commands_suffice_on_a_server_without_search_attributes(
+    clean_env: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The page's own block in a shell. The commands of other terminals run in the background."""
+    shown = blocks_below(OWN_PROGRAM, "A Temporal worker that you have")
+    program, commands = shown[0], next(each for each in shown if each.startswith("signoff init"))
+    options = ServerOptions(tmp_path / "temporal" / "temporal.db", port=free_port(), ui_port=None)
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "orders.py").write_text(program.replace(DEFAULT_ADDRESS, options.address), encoding="utf-8")
+    script = re.sub(r"#.*terminal|# in a third one", "&", commands.replace(DEFAULT_ADDRESS, options.address))
+    script = script.replace("signoff ask", f"{GATEWAY_ANSWERS}signoff ask")
+    async with run_server(options) as server, contextlib.AsyncExitStack() as files:
+        log = files.enter_context((tmp_path / "shell.log").open("wb"))
+        client = await server.connect()
+        mine = RemoveSearchAttributesRequest(namespace=client.namespace, search_attributes=[*SEARCH_ATTRIBUTES])
+        await client.operator_service.remove_search_attributes(mine)
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        process = await asyncio.create_subprocess_exec(
+            *("sh", "-ec", f"{script}{DECIDED}"),
+            cwd=folder,
+            env={**os.environ, "PATH": path, "SIGNOFF_PORT": str(free_port())},
+            stdout=log,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            async with asyncio.timeout(SECONDS):
+                await process.wait()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            printed = (tmp_path / "shell.log").read_text(encoding="utf-8")
+    assert (process.returncode, "Ana gets 50 % off, agreed by approver" in printed) == (0, True), printed
