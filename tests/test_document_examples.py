@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,6 +72,23 @@ def test_every_example_loads(block: Block, beside: Path) -> None:
         results = run_cases(cases, catalog.policies, catalog.zone)
         assert all(result.passed for result in results)
         assert len(results) > 1
+
+
+@pytest.mark.long
+def test_python_of_every_example_type_checks(tmp_path: Path) -> None:
+    """As mypy's strict mode has it, but that a function may go without types, as short examples do.
+
+    Files of `examples/` use frameworks whose pins exclude ours: they are run with their frameworks instead.
+    """
+    for number, block in enumerate(block for block in EXAMPLES if block.language == "python"):
+        page = block.page.removesuffix(".md").replace("-", "_")
+        (tmp_path / f"{page}_{number}.py").write_text(block.text, encoding="utf-8")
+    kept = ("--cache-dir", str(Path(sys.prefix) / ".mypy_cache_of_examples"), "--follow-imports", "silent")
+    allowed = ("--allow-untyped-defs", "--allow-incomplete-defs", "--no-warn-return-any", "--ignore-missing-imports")
+    command = (sys.executable, "-m", "mypy", "--config-file=", "--strict", *kept, *allowed, str(tmp_path))
+    paths = {"MYPYPATH": f"{ROOT / 'src'}:{ROOT / 'clients' / 'python'}"}
+    done = subprocess.run(command, env=os.environ | paths, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("block", SHOWN, ids=lambda block: block.file)
