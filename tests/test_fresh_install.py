@@ -99,9 +99,10 @@ async def test_first_manifest_of_external_calls_and_curl_end_in_an_approval(pyth
     (tmp_path / manifest.file).write_text(manifest.text, encoding="utf-8")
     port = free_port()
     own = {"SIGNOFF_PORT": port, "SIGNOFF_TEMPORAL_PORT": free_port(), "SIGNOFF_UI_PORT": free_port()}
-    place: dict[str, Any] = {"cwd": tmp_path, "env": {**os.environ, **{name: str(each) for name, each in own.items()}}}
     signoff = python.with_name("signoff")
-    propose, look, use, report = [line for line in shell_lines(path) if "127.0.0.1:8300" in line][:4]
+    named = {"PATH": f"{python.parent}:{os.environ['PATH']}", **{name: str(each) for name, each in own.items()}}
+    place: dict[str, Any] = {"cwd": tmp_path, "env": {**os.environ, **named}}
+    create, propose, look, use, report = shell_lines(path)
 
     async def run(*words: str | Path) -> str:
         started = await asyncio.create_subprocess_exec(*words, **place, stdout=PIPE, stderr=PIPE)
@@ -123,7 +124,7 @@ async def test_first_manifest_of_external_calls_and_curl_end_in_an_approval(pyth
             assert line, text
             text += line
         assert "docs/external-calls.md" in text
-        token, call = (await run(signoff, "token", "create", "coder", "--scope", "call")).split()[0], ""
+        token, call = (await run("sh", "-c", create)).split()[0], ""
         call = (await curl(propose))["id"]
         code = (await curl(look.replace("?wait=30", "")))["code"]
         assert "approved" in await run(signoff, "approve", code)

@@ -1,0 +1,131 @@
+"""A test runs each block of docs/client.md and docs/external-calls.md; calls in their text fit the client."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from documents import ROOT, blocks, blocks_below, page, parsed
+
+CLIENT = ROOT / "clients" / "python" / "signoff_client"
+PAGES = ("client.md", "external-calls.md")
+BELOW = 'blocks_below(PAGE, "{}")'
+RUN_BY = {
+    ("client.md", "The client"): ("tests/clients/test_documented_client.py", 'blocks(PAGE, "python")[0]'),
+    ("external-calls.md", "Declaring"): (
+        "tests/test_fresh_install.py",
+        "next(block for block in blocks(path",
+    ),
+    ("external-calls.md", "By curl"): ("tests/gateway/calls/test_documented_calls.py", "for line in shell_lines(PAGE)"),
+    ("external-calls.md", "From Python"): ("tests/gateway/calls/test_documented_calls.py", BELOW),
+    ("external-calls.md", "Claude Code, by its hooks"): ("tests/gateway/hooks/test_documented_hooks.py", BELOW),
+    ("external-calls.md", "Claude Code, by MCP"): ("tests/gateway/mcp/test_documented_hosts.py", BELOW),
+    ("external-calls.md", "Codex"): ("tests/gateway/hooks/test_documented_hooks.py", BELOW),
+    ("external-calls.md", "Agent Approval Protocol"): (
+        "tests/gateway/aap/test_aap_document.py",
+        'example("external-calls.md", "{}")',
+    ),
+    # Tests of callbacks have manifests of their own, with their own receivers; that of the page is loaded.
+    ("external-calls.md", "Callbacks"): ("tests/test_document_examples.py", "load_manifest(beside / block.file)"),
+}
+"""The test that takes the blocks below a heading from the page, and the words by which it does.
+
+None needs a vendor's account: models are scripted ones, or stand behind an endpoint of the test's own.
+"""
+PROGRAMS = {
+    "strands_agent.py": ("tests/clients/programs/strands_program.py", "strands"),
+    "agent_framework_agent.py": ("tests/clients/programs/agent_framework_program.py", "agent_framework"),
+    "claude_agent.py": ("tests/clients/programs/claude_program.py", "claude"),
+    "openai_agent.py": ("tests/clients/programs/openai_program.py", "openai"),
+    "langchain_agent.py": ("tests/clients/programs/langchain_program.py", "langchain"),
+    "signoff.mjs": ("tests/vercel_packages/program.mjs", "vercel"),
+    "vercel_agent.mjs": ("tests/vercel_packages/program.mjs", "vercel"),
+    "pydantic_ai_agent.py": ("tests/clients/test_pydantic_ai.py", ""),
+    "temporal_worker.py": ("tests/clients/test_temporal_gate.py", ""),
+}
+"""What runs a file of `examples/` that a page shows: a program of `test_frameworks.py`, or a test."""
+FOREIGN = {
+    "activity_as_tool",
+    "ApplicationError",
+    "AsyncClient",
+    "override",
+    "reject",
+    "ToolApproved",
+    "ToolDenied",
+    "ToolMessage",
+}
+"""Names of others' packages. Each is used by an adapter or a test, which would fail without it."""
+
+
+def headings_of(name: str) -> list[str]:
+    """Return each heading of a page below which a block stands, as often as there are blocks."""
+    text = re.sub(r"^```.*?^```$", "", page(f"docs/{name}"), flags=re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return [each for each in found for _ in blocks_below(ROOT / "docs" / name, each)]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_block_of_a_page_is_taken_by_a_test_that_runs_it(name: str) -> None:
+    found = blocks(ROOT / "docs" / name)
+    places = headings_of(name)
+    assert len(found) == len(places)
+    for block, heading in zip(found, places, strict=True):
+        if block.file.startswith("examples/"):
+            runner, case = PROGRAMS[Path(block.file).name]
+            words = Path(block.file).name if block.language == "js" else Path(block.file).stem
+            assert f'"{case}"' in page("tests/clients/test_frameworks.py") or not case
+        else:
+            runner, words = RUN_BY[name, heading]
+        assert words.format(heading) in page(runner), (runner, words)
+
+
+def test_no_test_is_named_for_a_block_that_is_gone() -> None:
+    shown = {(name, heading) for name in PAGES for heading in headings_of(name)}
+    files = {Path(block.file).name for name in PAGES for block in blocks(ROOT / "docs" / name) if block.file}
+    assert (set(RUN_BY) - shown, set(PROGRAMS) - files) == (set(), set())
+
+
+def calls_in_text() -> list[str]:
+    """Return the calls that the text of the pages names, as Python; where Python is not meant they are left out."""
+    text = "".join(re.sub(r"^```.*?^```$", "", page(f"docs/{name}"), flags=re.MULTILINE | re.DOTALL) for name in PAGES)
+    spans = re.findall(r"`([^`\n]+\([^`\n]*\))`", text)
+    return sorted({re.sub(r"^with ", "", each) for each in spans if "process.env" not in each})
+
+
+def arguments_of(name: str) -> list[ast.arguments]:
+    """Return what the functions, methods and classes of this name in the client take."""
+    found: list[ast.arguments] = []
+    for node in (each for path in CLIENT.rglob("*.py") for each in ast.walk(parsed(path))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+            found.append(node.args)
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            made = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
+            fields = [each.target for each in node.body if isinstance(each, ast.AnnAssign)]
+            names = [ast.arg(each.id) for each in fields if isinstance(each, ast.Name)]
+            own = ast.arguments(posonlyargs=[], args=names, kwonlyargs=[], kw_defaults=[], defaults=[])
+            found.append(made[0].args if made else own)
+    return found
+
+
+def takes(given: ast.Call, arguments: ast.arguments) -> bool:
+    """Return whether arguments like these can be given."""
+    places = [each.arg for each in (*arguments.posonlyargs, *arguments.args) if each.arg != "self"]
+    names = {*places, *(each.arg for each in arguments.kwonlyargs)}
+    fits = arguments.vararg is not None or len(given.args) <= len(places)
+    return fits and (arguments.kwarg is not None or {str(each.arg) for each in given.keywords} <= names)
+
+
+@pytest.mark.parametrize("text", calls_in_text())
+def test_a_call_that_the_text_names_is_one_that_the_client_takes(text: str) -> None:
+    tree = ast.parse(f"async def example():\n {text}")
+    for call in (each for each in ast.walk(tree) if isinstance(each, ast.Call)):
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
+        if name in FOREIGN or name == "memo_value":
+            continue
+        assert any(takes(call, arguments) for arguments in arguments_of(name)), name
+
+
+def test_a_call_with_an_argument_that_the_client_does_not_know_is_noticed() -> None:
+    wrong = ast.parse("gate.call('refund', waits=3)", mode="eval").body
+    assert isinstance(wrong, ast.Call)
+    assert not any(takes(wrong, arguments) for arguments in arguments_of("call"))
