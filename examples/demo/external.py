@@ -179,8 +179,9 @@ class Agents:
         """Who decided each, by which door."""
         keys = [self._key(tool) for tool in ("Bash", "top_up", "refund")]
         found = await recorded(stage, *keys)
-        ended = [found.of(key, "ending")[-1] for key in keys]
-        by = [(who, facts["state"], facts["channel"]) for who, facts in ended]
+        # The gateway records attempts. An ending is only reported by its turn.
+        attempts = [[each for each in found.of(key, "attempt") if each[0]][-1] for key in keys]
+        by = [(who, facts["verdict"], facts["channel"]) for who, facts in attempts]
         doors = [("ana", "approved", "email"), ("ana", "denied", "slack"), ("ana", "approved", "inbox")]
         expect("who decided what, and where", doors, by)
         outcomes = [[facts["code"] for _, facts in found.of(key, "outcome")] for key in keys]

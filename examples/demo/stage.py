@@ -142,8 +142,8 @@ class Stage:
         return receipt
 
     async def request(self, key: TurnKey) -> dict[str, Any]:
-        """The request of the turn's first call, as the API shows it to the approver."""
-        reply = await self.http.get(f"/v1/approvals/{ApprovalKey(key, FIRST_CALL).id}", params={"as": "approver"})
+        """The request of the turn's first call, as the API shows it."""
+        reply = await self.http.get(f"/v1/approvals/{ApprovalKey(key, FIRST_CALL).id}")
         found: dict[str, Any] = reply.raise_for_status().json()
         return found
 

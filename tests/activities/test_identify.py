@@ -429,7 +429,7 @@ async def test_a_room_without_keys_believes_no_signature(store: Store) -> None:
 @pytest.mark.parametrize("profile", ["production", "development"])
 async def test_of_whom_an_answer_names_in_vain_nothing_is_said(store: Store, profile: Any) -> None:
     """A turn could ask about anybody; it learns neither a name nor how they signed in."""
-    bo = Person(id="bo", name="Bo Berg", identities={"email": ("bo@x",)})
+    bo = Person(id="bo", name="Bo Berg", identities={"email": ("bo@example.com",)})
     tool = pay_tool(Ledger(), OPEN_TOOL)
     deps = worker_deps(store, tool, people=[ANA, bo], profile=profile)
     request = await asked_by_gates(deps, tool)
