@@ -80,7 +80,6 @@ def test_people_were_asked_about_what_has_the_digest_and_the_arguments() -> None
     ("state", "ended_as", "barred"),
     [
         ("pending", None, True),
-        ("pending", "unsigned", False),
         ("approved", None, False),
         ("approved", "lapsed", False),
         ("denied", None, True),

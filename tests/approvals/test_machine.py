@@ -240,15 +240,6 @@ def test_a_bare_yes_never_runs_a_doubtful_call_again() -> None:
     assert machine.decide(doubt, decision(revision=None), by("ana"), LATER)[1].code == "stale"
 
 
-@pytest.mark.parametrize(("signature", "kept"), [("", "h1"), ("s", "")])
-def test_an_answer_to_a_doubt_names_the_try_in_question(signature: str, kept: str) -> None:
-    """Its vote can run the call again, so it is bound to that try; what somebody signed is kept as they signed it."""
-    after, _ = machine.decide(
-        request(kind="in_doubt", question_hash="h1"), decision(signature=signature), by("ana"), NOW
-    )
-    assert [vote.decision.question_hash for vote in after.votes] == [kept]
-
-
 @pytest.mark.parametrize(("signature", "why"), [("", ""), ("s", "late")])
 def test_only_a_signed_time_is_said_to_have_been_in_time(signature: str, why: str) -> None:
     """Anybody can claim to have answered before the deadline."""
