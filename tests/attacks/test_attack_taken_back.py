@@ -71,11 +71,10 @@ async def test_a_yes_that_ran_is_not_taken_back(site: AttackSite, impostor: Impo
     assert ("Ran, approved by Ana" in page, "Bo Berg" in page, site.amounts(to)) == (True, False, [400])
 
 
-async def test_what_has_begun_is_not_denied(site: AttackSite, impostor: Impostor) -> None:
-    """A payment ran on a raw yes of which only the turn knew, and still waits in the store: nobody denies it then.
-
-    With `has_begun` out of `DecisionWriter._take` Bo's denial was accepted.
-    """
+async def test_yes_that_only_a_permit_holds_runs_nothing_where_unsigned_answers_count(
+    site: AttackSite, impostor: Impostor
+) -> None:
+    """The policy of `petty` takes unsigned answers. A permit's own decision lies in no store and counts for nothing."""
     to, bo = payee(), site.person("bo")
     args = {"amount": 400, "to": to}
     key = await site.person("rui").ask([("petty", args)])
@@ -91,14 +90,13 @@ async def test_what_has_begun_is_not_denied(site: AttackSite, impostor: Impostor
     permit = impostor.permit(ctx, impostor.digest(ctx, "petty", args), [raw], tool="petty", revision=1)
     await forged.run("petty", args, permit)
     response = await bo.decide(shown, "denied", reason="never")
-    withdrawn = await site.person("rui").http.post(f"/v1/approvals/{approval_id(key)}/withdraw", json={"reason": "no"})
-    assert (response.status_code, withdrawn.status_code, site.amounts(to)) == (409, 409, [400])
+    assert (response.status_code, site.amounts(to)) == (200, [])
     ran = claimed("c1.1", tool="petty", decided_by="bo", approval_id=approval_id(key))
     await forged.forge(
         **{names.STATE: with_calls(view, view.calls[0].model_copy(update={"state": "ok", "outcome": ran}))}
     )
     page = await page_of(site, key)
-    assert ("Ran" in page, "approved by" in page, "Bo Berg" in page) == (True, False, False)
+    assert ("approved by Bo" in page, "Ran" in page) == (False, False)
 
 
 async def test_nobody_is_credited_by_an_answer_that_counts_for_nothing(site: AttackSite, impostor: Impostor) -> None:
