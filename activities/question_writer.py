@@ -200,6 +200,8 @@ class QuestionWriter:
             groups=terms.groups,
             applied=terms.applied,
             veto=policy.veto,
+            # To give up a call in doubt denies nobody's wish.
+            require_reason=not doubt and policy.require_reason,
             allow_self=policy.allow_self_approval,
             # Neither other arguments nor a word about the next time say what has happened.
             edit="off" if doubt else policy.edit_mode(read_only=tool.read_only),

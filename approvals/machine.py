@@ -48,7 +48,14 @@ def objection(request: ApprovalRequest, decision: Decision, now: datetime) -> Re
         return refusal(request, "not_allowed", why="edit")
     if decision.remember is not None and not request.allow_remember:
         return refusal(request, "not_allowed", why="remember")
+    if lacks_reason(request, decision.verdict, decision.reason):
+        return refusal(request, "malformed", why="reason")
     return None
+
+
+def lacks_reason(request: ApprovalRequest, verdict: str, reason: str) -> bool:
+    """Return whether an answer denies without the reason that the policy requires."""
+    return verdict == "denied" and request.require_reason and not reason.strip()
 
 
 def examine(request: ApprovalRequest, decision: Decision, authority: Authority, now: datetime) -> Receipt | None:

@@ -246,6 +246,7 @@ class QuestionReference(FrozenModel):
     quorum: int = 1
     groups: tuple[ApproverGroup, ...] = ()
     veto: bool = True
+    require_reason: bool = False
     allow_self: bool = False
     edit: EditMode = "off"
     proposers: tuple[str, ...] = ()

@@ -192,6 +192,8 @@ class Question(FrozenModel):
     """Why the terms are stricter than the policy's own, if they are."""
     veto: bool = True
     """Whether one denial ends it."""
+    require_reason: bool = False
+    """Whether a denial counts only with a reason."""
     allow_self: bool = False
     """Whether the requester may decide it."""
     edit: EditMode = "off"

@@ -245,6 +245,8 @@ class ApprovalPolicy(_PolicyData):
     # Strict: pydantic would read the texts `off` and `no` as false, and 1 as true; a slip must not loosen a policy.
     veto: StrictBool = True
     """One denial ends it."""
+    require_reason: StrictBool = False
+    """A denial counts only with a reason."""
     allow_self_approval: StrictBool = False
     """The requester may decide."""
     timeout: Seconds = 86_400.0

@@ -134,6 +134,7 @@ def _strictest(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Se
         "approvers": approvers,
         "quorum": max(each.quorum for each in given),
         "veto": any(each.veto for each in given),
+        "require_reason": any(each.require_reason for each in given),
         "allow_self_approval": all(each.allow_self_approval for each in given),
         "timeout": timeout,
         "grant_ttl": min(each.grant_ttl for each in given),

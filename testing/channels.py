@@ -330,6 +330,17 @@ class ChannelSuite:
         assert (decided.state, decided.reason) == ("denied", "too expensive")
 
     @play_scenario
+    async def test_denial_without_a_required_reason_is_asked_back(self, rig: ChannelRig) -> None:
+        """A button or a word alone decides nothing there; the reply asks for the reason."""
+        self._answers(rig)
+        request = await rig.ask(require_reason=True)
+        await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "denied"))
+        assert rig.request(request.id).state == "pending"
+        assert text("reply.reason", "en", deny="", code="").partition("“")[0] in rig.text_read_by(rig.bo)
+        await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "denied", "too expensive"))
+        assert (rig.request(request.id).state, rig.request(request.id).reason) == ("denied", "too expensive")
+
+    @play_scenario
     async def test_a_card_that_is_not_whole_takes_a_no_and_no_yes(self, rig: ChannelRig) -> None:
         """Neither a button nor words approve what nobody could read there; they are told to open it."""
         self._answers(rig)

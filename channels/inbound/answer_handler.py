@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from signoff.approvals.audit_events import admin_entry
 from signoff.approvals.confirmation import needs_typing
+from signoff.approvals.machine import lacks_reason
 from signoff.channels.base import Channel
 from signoff.channels.envelopes import ChannelReply, InboundAction
 from signoff.channels.inbound.answer_parser import AnswerSender, ParsedAnswer, parse_answer
@@ -151,6 +152,12 @@ class AnswerHandler:
             words = f"{why} {text('reply.see', language, link=link)}"
             reply = ChannelReply(text=words, language=language)
             return Outcome({"what": "link", "person": person.id}, reply, action.where, about=(asked,))
+        if (
+            request.state == "pending"
+            and lacks_reason(request, answer.verdict, answer.comment)
+            and self._may_answer(person, request)
+        ):
+            return self._reason_missing(action, person, asked)
         if by_words:
             if await self._is_taken_back(channel, action, person, asked, row):
                 return self._taken_back(action, person, asked)
@@ -203,6 +210,14 @@ class AnswerHandler:
         said = action.said_at.isoformat() if action.said_at else ""
         asked = drop_empty({**result, "what": "asked", "why": "more", SAID: said})
         return Outcome(asked, ChannelReply(text=text("reply.changed", language), language=language), where)
+
+    def _reason_missing(self, action: InboundAction, person: Person, asked: AskedRevision) -> Outcome:
+        """Ask the author of a denial for the reason that the policy requires."""
+        language = formatter_for(person, self._clock()).language
+        words = text("reply.reason", language, deny=text("word.deny", language), code=show_code(asked.request.code))
+        reply = ChannelReply(text=words, language=language)
+        result = {"what": "asked", "person": person.id, "why": "reason"}
+        return Outcome(result, reply, in_words(action.where), about=(asked,))
 
     def _held(self, action: InboundAction, person: Person, asked: AskedRevision, seconds: float) -> Outcome:
         formatter = formatter_for(person, self._clock())

@@ -140,6 +140,7 @@ async def _page(site: Site, visitor: Visitor, picked: list[str], *, note: str = 
     context: dict[str, Any] = {
         "cards": cards,
         "some": any(not each.alone for each in cards),
+        "reason_required": any(not each.alone and each.card.request.require_reason for each in cards),
         "more": MOST if len(names) > MOST else 0,
         "note": note,
         "token": visitor.token(_purpose(shown)),

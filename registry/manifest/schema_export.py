@@ -64,6 +64,7 @@ _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "route_to": "CEL that gives a list of approvers for this call.",
         "quorum": "How many different people must approve.",
         "veto": "One denial ends it.",
+        "require_reason": "A denial counts only with a reason.",
         "allow_self_approval": "The requester may decide.",
         "timeout": "How long it waits for people.",
         "grant_ttl": "How long an approval is good for before the call begins, from the answer that completed it.",

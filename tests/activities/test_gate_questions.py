@@ -317,14 +317,20 @@ async def test_what_people_denied_is_not_asked_again(store: Store) -> None:
 async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(store: Store) -> None:
     """The same people see the same card with a note; nothing to type, change or remember, and no rule asks it."""
     policy = ApprovalPolicy(
-        route_to="['user:ana']", confirm="type", quorum=2, veto=False, allow_remember=True, edit="approve"
+        route_to="['user:ana']",
+        confirm="type",
+        quorum=2,
+        veto=False,
+        allow_remember=True,
+        edit="approve",
+        require_reason=True,
     )
     tool = pay_tool(LEDGER, policy)
     deps = worker_deps(store, tool)
     of_call = permit_for(tool).digest
     first = request_of((await gate_decision(deps, agent_says="as you asked")).request)
     assert (first.approvers, first.confirm) == (("user:ana",), "type")
-    assert (first.edit, first.allow_remember) == ("approve", True)
+    assert (first.edit, first.allow_remember, first.require_reason) == ("approve", True, True)
     digest = doubt_digest(of_call, 1)
     note = "Nobody knows whether this happened: the tool was begun and never answered."
     await begun(store, of_call)
@@ -343,6 +349,7 @@ async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(
             "rule": IN_DOUBT_RULE,
             "rule_text": "",
             "confirm": "",
+            "require_reason": False,
             "edit": "off",
             "allow_remember": False,
             **{name: getattr(request, name) for name in moments},

@@ -46,6 +46,15 @@ def test_a_no_denies_with_its_reason() -> None:
     assert (after.state, after.reason, receipt.status) == ("denied", "too dear", "accepted")
 
 
+def test_denial_without_a_required_reason_changes_nothing() -> None:
+    asked = request(require_reason=True)
+    after, receipt = machine.decide(asked, decision("denied", reason=" "), by("ana"), LATER)
+    assert after is asked
+    assert (receipt.status, receipt.code, receipt.why) == ("refused", "malformed", "reason")
+    assert machine.decide(asked, decision("denied", reason="no"), by("ana"), LATER)[0].state == "denied"
+    assert machine.decide(asked, decision(), by("ana"), LATER)[0].state == "approved"
+
+
 @pytest.mark.row("E58")
 def test_the_second_answer_learns_who_was_first() -> None:
     """First decision wins; the later one changes nothing and is told by whom, where and when."""

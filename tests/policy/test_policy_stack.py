@@ -83,6 +83,13 @@ def test_nothing_is_added_by_what_never_asks() -> None:
     assert stack_policies(own, [UnderlyingPolicy(compiled(False), lambda args: True)], DEFAULT) is own
 
 
+@pytest.mark.parametrize("near", [True, False])
+def test_stacked_policies_require_a_reason_if_one_of_them_does(near: bool) -> None:
+    found = over(ApprovalPolicy(require_reason=near), ApprovalPolicy(require_reason=not near))
+    assert policy_of(found).require_reason
+    assert not policy_of(over(ApprovalPolicy(), ApprovalPolicy())).require_reason
+
+
 def test_each_field_is_the_strictest() -> None:
     """Of who may answer, how many, how fast, and what they may do."""
     near = ApprovalPolicy(approvers=("role:a",), timeout=60, allow_remember=True, min_assurance="mfa", remind_after=20)

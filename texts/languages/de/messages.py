@@ -136,6 +136,7 @@ TEXTS: Final[Mapping[str, str]] = {
     ),
     "reply.stranger": "Unter dieser Adresse ist hier niemand bekannt, also kann von ihr aus nichts beantwortet werden.",
     "reply.unseen": "Nichts wurde entschieden: Hier haben nicht alle Werte Platz. Öffnen Sie es, lesen Sie alles und genehmigen Sie es dort.",
+    "reply.reason": "Nichts wurde entschieden: Eine Ablehnung braucht hier einen Grund. Schreiben Sie „{deny} {code}“ und warum.",
     "reply.link_only": "Dies lässt sich nur beantworten, wenn Sie angemeldet sind; also wurde nichts entschieden.",
     "reply.none": "Nichts wartet auf Ihre Antwort.",
     "mail.above": "Bitte oberhalb dieser Zeile antworten",

@@ -126,6 +126,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "reply.unseen": (
         "Nothing was decided: not every value of it fits here. Open it, read all of it, and approve it there."
     ),
+    "reply.reason": "Nothing was decided: a denial of this needs a reason. Write “{deny} {code}” and why.",
     "reply.link_only": "This is answered only where you are signed in, so nothing was decided.",
     "reply.none": "Nothing waits for your answer.",
     "mail.above": "Write your answer above this line",

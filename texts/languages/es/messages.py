@@ -130,6 +130,7 @@ TEXTS: Final[Mapping[str, str]] = {
     ),
     "reply.stranger": "Aquí no se conoce a nadie por esta dirección, así que desde ella no se puede responder nada.",
     "reply.unseen": ("No se decidió nada: aquí no caben todos los valores. Ábralo, léalo entero y apruébelo allí."),
+    "reply.reason": "No se decidió nada: rechazar esto exige un motivo. Escriba «{deny} {code}» y por qué.",
     "reply.link_only": "Esto solo se responde con la sesión iniciada, así que no se decidió nada.",
     "reply.none": "Nada espera su respuesta.",
     "mail.above": "Escriba su respuesta encima de esta línea",

@@ -136,6 +136,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "reply.unseen": (
         "Rien n’a été décidé : toutes les valeurs ne tiennent pas ici. Ouvrez-le, lisez tout et approuvez-le là."
     ),
+    "reply.reason": "Rien n’a été décidé : un refus exige ici un motif. Écrivez « {deny} {code} » et pourquoi.",
     "reply.link_only": "On n’y répond que connecté, rien n’a donc été décidé.",
     "reply.none": "Rien n’attend votre réponse.",
     "mail.above": "Écrivez votre réponse au-dessus de cette ligne",

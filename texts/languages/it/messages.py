@@ -134,6 +134,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "reply.unseen": (
         "Non è stato deciso nulla: qui non ci stanno tutti i valori. Aprilo, leggilo per intero e approvalo lì."
     ),
+    "reply.reason": "Non è stato deciso nulla: per rifiutare serve qui un motivo. Scrivi «{deny} {code}» e perché.",
     "reply.link_only": "A questo si risponde solo dopo l’accesso, quindi non è stato deciso nulla.",
     "reply.none": "Nulla attende la tua risposta.",
     "mail.above": "Scrivi la tua risposta sopra questa riga",

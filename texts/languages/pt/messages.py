@@ -129,6 +129,7 @@ TEXTS: Final[Mapping[str, str]] = {
     ),
     "reply.stranger": "Aqui ninguém é conhecido por este endereço, por isso a partir dele não se pode responder a nada.",
     "reply.unseen": ("Nada foi decidido: aqui não cabem todos os valores. Abra, leia por inteiro e aprove lá."),
+    "reply.reason": "Nada foi decidido: recusar isto exige um motivo. Escreva “{deny} {code}” e porquê.",
     "reply.link_only": "A isto só se responde com a sessão iniciada, por isso nada foi decidido.",
     "reply.none": "Nada espera a sua resposta.",
     "mail.above": "Escreva a sua resposta acima desta linha",
