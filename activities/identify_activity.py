@@ -9,6 +9,7 @@ from temporalio import activity
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts import names
 from signoff.contracts.activity_messages import Authority, IdentifyTask
+from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.decision import Decision
 from signoff.contracts.receipt import Receipt
 from signoff.decisions.answer_taker import refuse
@@ -86,10 +87,11 @@ class IdentifyActivity:
         asked = None if rows is None else rows.latest
         if asked is None or not self._taker.counts(asked.tool, asked.definition):
             return Authority(allowed=False, code="assurance", unsigned=True)
-        raw = await self._raw.add(_key(), decision)
+        keeps = self._deps.store.role == "worker"
+        raw = await self._raw.add(_key(decision, asked.revision, once=not keeps), decision)
         if raw is None:
             return _refused(refuse("not_allowed", decision.approval_id, why="enough"))
-        if self._deps.store.role == "worker":
+        if keeps:
             waits = Receipt(status="pending", approval_id=asked.id, state="pending", message=_WAITS)
             return _refused(waits)
         people = await self._deps.directory_for(tenant, decision.subject, asked.requester.user)
@@ -102,10 +104,15 @@ class IdentifyActivity:
         return _refused(taken.receipt, author)
 
 
-def _key() -> str:
-    """Returns the name of one message: its run and the number of its activity stay the same over all tries."""
+def _key(decision: Decision, revision: int, *, once: bool) -> str:
+    """Returns the name of a raw answer: its run, the revision that is asked, and what it says.
+
+    A workflow task that is given out again may bring its messages in another order, so the number of the activity names
+    no message. With `once` the same answer to the same revision has one name, and else one for each activity.
+    """
     info = activity.info()
-    return f"{info.workflow_run_id}/{info.activity_id}"
+    name = f"{info.workflow_run_id}/{revision}/{sha256_hex(decision.model_dump(mode='json'))}"
+    return name if once else f"{name}/{info.activity_id}"
 
 
 def _refused(receipt: Receipt, author: Authority | None = None) -> Authority:

@@ -58,7 +58,8 @@ class RawAnswerTaker:
 
         def work(connection: Connection, rows: ApprovalRows | None) -> Taken:
             earlier = find_receipt(connection, raw.key)
-            if earlier is not None:
+            # A refusal is not kept: the same answer may count once its author can be looked up.
+            if earlier is not None and earlier.delivery:
                 return _find_taken(rows, earlier)
             new = NewAnswer(
                 decision, given.question_hash, author, _leave_unsigned, arrived=raw.arrived_at, handed=handed
@@ -66,6 +67,9 @@ class RawAnswerTaker:
             taken = self._taker.take_locked(connection, rows, new)
             inserted = "" if taken.decision is None else taken.decision.delivery_id
             add_receipt(connection, raw, RawReceipt(taken.receipt, inserted))
+            if taken.decision is None and taken.receipt.code == "duplicate":
+                # Its turn may have lost the answer, as after a reset.
+                return _find_taken(rows, RawReceipt(taken.receipt, delivery))
             return taken
 
         return await self._rows.run_locked(given.approval_id, work)

@@ -242,7 +242,7 @@ class Week:
         self._names[-1].append(workflow)
         if kind in ("approved", "denied", "edited"):
             approval = f"main.{answer['session']}.{answer['turn']}.c1.1"
-            shown = await _until(lambda: _get(http, f"/v1/approvals/{approval}?as=ana"))
+            shown = await _until(lambda: _get(http, f"/v1/approvals/{approval}"))
             body: dict[str, Any] = {"verdict": "denied" if kind == "denied" else "approved", "reason": "as every day"}
             if kind == "edited":
                 body["edited_args"] = {"amount": 40, "to": "Ana"}

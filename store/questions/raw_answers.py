@@ -26,7 +26,7 @@ class RawAnswer(NamedTuple):
     """An unsigned answer as it came to its turn."""
 
     key: str
-    """The run of the turn and the number of its activity: one message has one key, however often it is tried."""
+    """Names the answer, however often its activity is tried."""
     decision: Decision
     """The answer."""
     arrived_at: datetime

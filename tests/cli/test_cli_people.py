@@ -202,7 +202,7 @@ async def test_check_points_into_a_broken_file(people: Path, cli: Cli) -> None:
     write(people, "- id: ana\n  rolls: [finance]\n")
     message = assert_one_sentence(await cli("people", "check", str(people)))
     assert message.startswith(f"{people}:2: unknown key `rolls` of a person")
-    assert message.endswith("did you mean `roles`?")
+    assert "did you mean `roles`?" in message
     nowhere = people.with_name("nowhere.yaml")
     assert assert_one_sentence(await cli("people", "check", str(nowhere))) == f"{nowhere}: there is no such file"
     for wrong in (("people", "check", "--nonsense"), ("people", "chekc"), ("people", "check", "a", "b")):

@@ -56,7 +56,7 @@ async def test_simulate_says_what_people_denied_that_a_policy_would_let_run(
     words = (await served_cli("policy", "simulate", looser(tmp_path, 75))).out
     assert "not looked at: whether a tool was there" in words
     assert "1 that people were asked for would run without asking, of which they had denied 1" in words
-    assert "denied by ana, would run by auto_approve_if" in words
+    assert "denied by ana (not verified), would run by auto_approve_if" in words
     tighter = await served_cli("policy", "simulate", looser(tmp_path, 1), "--json")
     assert became(tighter.data) == {"denied": "ask", "approved": "ask", "auto": "ask"}
     assert "70" not in str([row["why"] for row in ran.data])

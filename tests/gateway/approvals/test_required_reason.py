@@ -18,7 +18,6 @@ from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
 from signoff.store.store import Store
 
-
 MONEY: dict[str, Any] = {
     "type": "object",
     "properties": {"to": {"type": "string"}, "amount": {"type": "number"}, "currency": {"type": "string"}},
