@@ -15,7 +15,15 @@ from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
 from signoff.contracts.message import user_message
 from signoff.contracts.session_messages import LateResult
+from signoff.engine import turn_client
 from signoff.engine.turn_client import TurnClient
+
+
+@pytest.fixture(autouse=True)
+def no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves out the watch over the server: these clients are stand-ins without a service."""
+    monkeypatch.setattr(turn_client, "watch_server", lambda client: client)
+
 
 KEY = TurnKey("main", "s", "t")
 
