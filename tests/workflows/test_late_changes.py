@@ -9,6 +9,7 @@ from signoff.approvals.digest import question_hash
 from signoff.contracts.call import CallContext
 from signoff.contracts.clock import system_clock
 from signoff.contracts.ids import ApprovalKey
+from signoff.decisions.raw_answer_taker import RawAnswerTaker
 from signoff.gateway.approvals.decision_writer import DecisionWriter
 from signoff.people.directory import development_directory
 from signoff.store.questions.questions import Questions
@@ -51,7 +52,8 @@ async def test_a_yes_to_changed_arguments_takes_the_change_to_a_turn_that_has_lo
         rows = await Questions(store).read(ApprovalKey(key, "c1.1").id)
         assert rows is not None
         asked = rows.request(rows.latest)
-        writer = DecisionWriter(store, turns.signoff, PEOPLE, None, system_clock, development=True)
+        raw = RawAnswerTaker(store, system_clock, turns.deps.catalog.takes_unsigned, development=True)
+        writer = DecisionWriter(store, turns.signoff, PEOPLE, None, system_clock, development=True, raw=raw)
         agreed = yes(key, revision=asked.revision, question_hash=asked.question_hash)
         receipt = await writer.write(asked, agreed)
         assert (receipt.status, receipt.state) == ("accepted", "approved")
