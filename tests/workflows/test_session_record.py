@@ -35,7 +35,10 @@ async def records_of(session: Talk, turn: str) -> list[Record]:
 def summary(records: list[Record]) -> list[tuple[str, ...]]:
     """By whom, what, and what became of it."""
     return [
-        (record.subject, *(str(record.facts.get(name, "")) for name in ("session_event", "id", "status", "code")))
+        (
+            str(record.facts.get("claimed_subject", record.subject)),
+            *(str(record.facts.get(name, "")) for name in ("session_event", "id", "status", "code")),
+        )
         for record in records
     ]
 
@@ -79,9 +82,9 @@ async def test_what_a_session_refused_is_found_in_the_record(client: Client, sto
     assert {record.facts["session"] for record in records} == {session.key.session}
     assert all(len(record.facts["body"]) == 64 for record in records)
     assert [each.what for each in timeline(records)][:3] == [
-        "sent the session a message b: refused not_allowed",
-        "sent the session a message a: refused conflict",
-        "sent the session a result i1: refused unknown",
+        "the turn reports: sent the session a message b: refused not_allowed",
+        "the turn reports: sent the session a message a: refused conflict",
+        "the turn reports: sent the session a result i1: refused unknown",
     ]
 
 
@@ -110,7 +113,7 @@ async def test_a_turn_that_was_terminated_is_told_of(client: Client, store: Stor
         await session.answer("b")
         records = await records_of(session, "b")
     assert summary(records) == [("", "turn", "a", "refused", "stopped")]
-    assert [each.what for each in timeline(records)] == ["turn a of the session is gone: stopped"]
+    assert [each.what for each in timeline(records)] == ["the turn reports: turn a of the session is gone: stopped"]
 
 
 async def test_a_turn_whose_id_was_taken_hands_the_record_on(client: Client, store: Store, task_queue: str) -> None:
