@@ -52,9 +52,12 @@ class IdentifyActivity:
                 # The gateway decided who was first, and nothing signed leaves it that does not lie in the store.
                 return Authority(allowed=False, code="assurance", subject=decision.subject)
             if decision.verdict == "withdrawn":
-                # Whoever can send this can stop the turn, so it needs no proof; a name counts in development alone.
+                # Its sender can stop the turn as well, so it needs no proof. Its name counts in development alone:
+                # elsewhere a turn could ask by its own terms about anybody.
+                if not self._deps.believes_unsigned:
+                    return Authority(allowed=False, code="assurance", unsigned=True)
                 people = await self._deps.directory_for(task.tenant, decision.subject, task.requester)
-                return check_authority(task, evidence, people, development=self._deps.believes_unsigned)
+                return check_authority(task, evidence, people, development=True)
             return await self._take_raw(decision, task.tenant)
         except Exception as error:
             # A directory can be anybody's code, and whatever escapes from here would leave the answer without receipt.

@@ -1,6 +1,8 @@
 """Takes raw answers: unsigned Signals and Updates that came past the gateway, as from Temporal's own interfaces."""
 
 from collections.abc import Callable
+from datetime import datetime
+from functools import partial
 from typing import Final
 
 from sqlalchemy import Connection
@@ -51,19 +53,17 @@ class RawAnswerTaker:
         """
         given = raw.decision
         delivery = given.delivery_id or sha256_hex(raw.key)[:_DELIVERY_CHARS]
-        decision = given.model_copy(update={"received_at": raw.arrived_at, "delivery_id": delivery})
-
-        def author(asked: ApprovalRequest, decision: Decision) -> Authority:
-            return self._author(asked, decision, raw, people)
 
         def work(connection: Connection, rows: ApprovalRows | None) -> Taken:
             earlier = find_receipt(connection, raw.key)
             # A refusal is not kept: the same answer may count once its author can be looked up.
             if earlier is not None and earlier.delivery:
                 return _find_taken(rows, earlier)
-            new = NewAnswer(
-                decision, given.question_hash, author, _leave_unsigned, arrived=raw.arrived_at, handed=handed
-            )
+            # Sent again after a refusal, it arrives now: its first arrival must not put it before a deadline.
+            arrived = raw.arrived_at if earlier is None or rows is None else rows.now
+            decision = given.model_copy(update={"received_at": arrived, "delivery_id": delivery})
+            author = partial(self._author, people, arrived)
+            new = NewAnswer(decision, given.question_hash, author, _leave_unsigned, arrived=arrived, handed=handed)
             taken = self._taker.take_locked(connection, rows, new)
             inserted = "" if taken.decision is None else taken.decision.delivery_id
             add_receipt(connection, raw, RawReceipt(taken.receipt, inserted))
@@ -74,11 +74,11 @@ class RawAnswerTaker:
 
         return await self._rows.run_locked(given.approval_id, work)
 
-    def _author(self, asked: ApprovalRequest, decision: Decision, raw: RawAnswer, people: Directory) -> Authority:
+    def _author(self, people: Directory, arrived: datetime, asked: ApprovalRequest, decision: Decision) -> Authority:
         # By the policy of now: a worker writes the question's row, and could write there that unsigned answers count.
         accepts = self._takes_unsigned(asked.tool, asked.definition)
         task = identify_task(decision, asked).model_copy(update={"accept_unsigned": accepts})
-        evidence = SignatureEvidence("unsigned", raw.arrived_at)
+        evidence = SignatureEvidence("unsigned", arrived)
         found = check_authority(task, evidence, people, development=self._development)
         if decision.remember is not None and found.allowed:
             return found.model_copy(update={"allowed": False, "code": "malformed", "note": _UNKEPT})
@@ -87,8 +87,8 @@ class RawAnswerTaker:
 
 def _find_taken(rows: ApprovalRows | None, earlier: RawReceipt) -> Taken:
     answers = () if rows is None or not earlier.delivery else rows.answers
-    votes = (each.vote.decision for each in answers if each.vote.decision.delivery_id == earlier.delivery)
-    return Taken(earlier.receipt, next(votes, None))
+    given = (each.vote.decision for each in answers if not each.void)
+    return Taken(earlier.receipt, next((each for each in given if each.delivery_id == earlier.delivery), None))
 
 
 def _leave_unsigned(decision: Decision) -> Decision:

@@ -1,6 +1,7 @@
 """Keeps answers that came past the gateway, and the receipts that they were given. Rows never change."""
 
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
@@ -75,20 +76,17 @@ class RawAnswers:
         A row that holds no answer to its approval gets the receipt `malformed`: workers write these rows.
         """
 
-        def read(connection: Connection) -> list[RawAnswer]:
-            found: list[RawAnswer] = []
-            for row in connection.execute(_UNTAKEN.limit(limit)).all():
-                try:
-                    answer = _answer(row)
-                except ValidationError:
-                    answer = None
-                if answer is not None and answer.decision.approval_id == row.approval:
-                    found.append(answer)
-                else:
-                    _add_receipt(connection, row.key, row.approval, RawReceipt(_MALFORMED, ""))
-            return found
-
-        return await self._store.run(read)
+        found: list[RawAnswer] = []
+        for row in await self._store.read(lambda connection: connection.execute(_UNTAKEN.limit(limit)).all()):
+            try:
+                answer = _answer(row)
+            except ValidationError:
+                answer = None
+            if answer is not None and answer.decision.approval_id == row.approval:
+                found.append(answer)
+            else:
+                await self._store.run(partial(_refuse_row, row.key, row.approval))
+        return found
 
 
 def find_receipt(connection: Connection, key: str) -> RawReceipt | None:
@@ -106,6 +104,10 @@ def _add_receipt(connection: Connection, key: str, approval: str, given: RawRece
     body = given.receipt.model_dump_json()
     row = {"key": key, "approval": approval, "delivery": given.delivery, "body": body}
     insert_new(connection, RAW_RECEIPTS, row)
+
+
+def _refuse_row(key: str, approval: str, connection: Connection) -> None:
+    _add_receipt(connection, key, approval, RawReceipt(_MALFORMED, ""))
 
 
 def _answer(row: Row[Any]) -> RawAnswer:

@@ -1,5 +1,6 @@
 """Who may decide, by the directory of the moment: never an error, always an authority with its reason."""
 
+import asyncio
 import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -365,6 +366,23 @@ async def test_raw_answers_switched_off_count_in_development_for_no_tool(store: 
     deps = dataclasses.replace(plain, raw_answers=False)
     await Questions(store).ask(a_question(approvers=("role:approvers",)), b"{}")
     assert await identified(deps, asked()) == Authority(allowed=False, code="assurance", unsigned=True)
+
+
+async def test_unsigned_withdrawal_tells_a_turn_nothing_of_the_person_that_it_names(store: Store) -> None:
+    deps = worker_deps(store, pay_tool(Ledger(), OPEN_TOOL), people=[ANA], profile="production")
+    await Questions(store).ask(a_question(approvers=("role:approvers",)), b"{}")
+    task = asked({"verdict": "withdrawn"}, accept_unsigned=True, min_assurance="none")
+    assert await identified(deps, task) == Authority(allowed=False, code="assurance", unsigned=True)
+
+
+async def test_raw_answer_sent_again_after_a_refusal_arrives_when_it_is_sent_again(store: Store) -> None:
+    plain = worker_deps(store, pay_tool(Ledger()), people=[BO])
+    await Questions(store).ask(a_question(approvers=("role:approvers",), timeout=0.3), b"{}")
+    assert (await identified(plain, asked())).code == "not_allowed"
+    await asyncio.sleep(0.4)
+    known = dataclasses.replace(plain, people=FixedDirectory([ANA]))
+    found = await identified(known, asked())
+    assert (found.allowed, found.code) == (False, "expired")
 
 
 async def test_raw_answers_beyond_those_that_are_kept_are_refused(
