@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class IdentifyActivity:
-    """Says whose answer it is, by what the store has; stores a raw answer first. Never fails."""
+    """Finds the author of an answer in the store. Stores a raw answer first. Never fails."""
 
     def __init__(self, deps: WorkerDeps) -> None:
         self._deps = deps
@@ -38,18 +38,18 @@ class IdentifyActivity:
 
     @activity.defn(name=names.IDENTIFY)
     async def identify(self, task: IdentifyTask) -> Authority:
-        """Returns whether the author of this decision may decide this request, and as whom."""
+        """Returns the author of a decision and their right to decide its request."""
         try:
             decision = task.decision
             evidence = evidence_of(decision, self._deps.verifier, self._deps.clock())
             if evidence.kind == "forged":
-                # Nobody is looked up on the word of a forger.
+                # A forged answer must cause no look-up.
                 return Authority(allowed=False, code="assurance")
             found = await self._find_stored(decision)
             if found is not None:
                 return found
             if evidence.kind == "signed":
-                # The gateway decided who was first, and nothing signed leaves it that does not lie in the store.
+                # The gateway stores each answer before it hands it over.
                 return Authority(allowed=False, code="assurance", subject=decision.subject)
             if decision.verdict == "withdrawn":
                 # Its sender can stop the turn as well, so it needs no proof. Its name counts in development alone:
@@ -65,8 +65,8 @@ class IdentifyActivity:
             return Authority(allowed=False, code="unavailable")
 
     async def _find_stored(self, decision: Decision) -> Authority | None:
-        """Returns the finding on the author of a stored answer; None of one that does not lie in the store."""
-        # Whatever is stored has the time at which it came: what comes from Temporal's own UI has none.
+        """Returns the author of a stored answer; None for one that is not stored."""
+        # Each stored answer has a time of arrival. Answers from Temporal's own UI have none.
         stamped = decision.received_at is not None
         votes = await self._answers.votes_of(decision.approval_id, decision.delivery_id) if stamped else []
         for vote in votes:
@@ -102,7 +102,7 @@ class IdentifyActivity:
         found = None if taken.decision is None else await self._find_stored(taken.decision)
         if found is not None:
             return found.model_copy(update={"taken": taken.decision})
-        # Of whom an answer names in vain, a turn learns nothing where people prove who they are.
+        # A refused answer tells its turn no name outside of development.
         author = taken.author if self._deps.believes_unsigned else None
         return _refused(taken.receipt, author)
 

@@ -94,9 +94,9 @@ class SignaturePolicy:
     def decision_problem(self, decision: Decision, *, accept_unsigned: bool) -> str:
         """Returns why the gateway does not vouch for a decision; "" when it does, or need not."""
         if not (decision.signature or decision.key_id):
-            return "" if self.development or accept_unsigned else "a decision in the permit is not signed"
+            return "" if self.development or accept_unsigned else "an answer is not signed"
         if not self.verifier.check_decision(decision):
-            return "a decision in the permit is not what the gateway signed"
+            return "an answer is not what the gateway signed"
         if decision.revision is None or not decision.question_hash:
             # The gateway signs what a person saw; what names no question would fit any.
             return "a signed decision in the permit does not say what it is about"

@@ -142,7 +142,7 @@ class QuestionWriter:
             delivery,
         ):
             return _NOT_THIS
-        # Every answer lies in the store: one that does not, or counts for nothing, is nobody's answer any more.
+        # Every answer lies in the store. A missing or void one changes nothing.
         taken = [each for each in rows.answers if each.revision == old.revision and not each.void]
         if not any(each.vote.decision.delivery_id == delivery for each in taken):
             return _NOT_ANY_MORE

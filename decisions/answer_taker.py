@@ -40,7 +40,7 @@ _DELIVERY_CHARS: Final = 32
 
 @dataclass(frozen=True)
 class Taken:
-    """Says what became of an answer in the store."""
+    """The effect of one answer on the store."""
 
     receipt: Receipt
     """The receipt for its author."""
@@ -54,22 +54,22 @@ class Taken:
 
 @dataclass(frozen=True)
 class NewAnswer:
-    """An answer with what the rules need to know of its origin."""
+    """An answer and its origin."""
 
     decision: Decision
     """The answer. It has the time at which it was received."""
     question_hash: str
     """The hash of the question that its author saw; "" for a raw answer that names none."""
     author: Callable[[ApprovalRequest, Decision], Authority]
-    """Says whose answer it is and whether they may decide."""
+    """Finds its author and their right to decide."""
     sign: Callable[[Decision], Decision | Receipt]
-    """Signs it, or says why it cannot."""
+    """Signs it, or returns the receipt of a refusal."""
     beside: Callable[[Connection, ApprovalRequest], object] | None = None
-    """Writes more in the transaction of an answer that was counted."""
+    """Writes further rows in the transaction of a counted answer."""
     arrived: datetime | None = None
     """When it arrived by a channel or as a raw answer, by the store's clock; None for one that has just arrived."""
     handed: bool = False
-    """Whether its turn reads the result of this very activity, so that it need not be handed the answer."""
+    """Whether its turn reads the result of this call, so that the dispatcher need not hand it over."""
 
 
 class AnswerTaker:
@@ -80,7 +80,7 @@ class AnswerTaker:
         self._clock = clock
 
     async def take(self, new: NewAnswer) -> Taken:
-        """Inserts an answer where its question is the latest, waits, and the answers before leave it room."""
+        """Inserts an answer to the latest question of its approval while that waits and has room for answers."""
 
         def work(connection: Connection, rows: ApprovalRows | None) -> Taken:
             return self.take_locked(connection, rows, new)
@@ -130,20 +130,18 @@ class AnswerTaker:
     def _added(
         self, connection: Connection, rows: ApprovalRows, decision: Decision, receipt: Receipt, author: Authority
     ) -> Taken:
-        """Records an answer with its row: the turn, which tells the same under the same key, may keep it back."""
+        """Records an answer together with its row. Its turn may hold its own entry of the same key back."""
         entry_writer([audit_events.attempt_entry(decision, receipt, self._clock(), author)])(connection)
         return Taken(receipt, decision, author, rows.latest.edit_delivery)
 
 
 def refuse(code: ReceiptCode, approval_id: str, message: str = "", *, why: ReceiptReason = "") -> Receipt:
-    """Returns a receipt that changes nothing, without a request to tell of."""
+    """Returns the receipt of a refusal that names no request's state."""
     return Receipt(status="refused", code=code, approval_id=approval_id, message=message, why=why)
 
 
 def _takes_back(decision: Decision) -> bool:
-    """Returns whether a decision would keep its call from running as it was asked, which nothing does once it has
-    begun.
-    """
+    """Returns whether a decision keeps its call from running as asked. None may once the call has begun."""
     return decision.verdict in ("denied", "withdrawn") or decision.edited_args is not None
 
 
@@ -156,9 +154,9 @@ def _objection(request: ApprovalRequest, decision: Decision, author: Authority, 
 
 
 def _too_many(rows: ApprovalRows, decision: Decision, author: Authority) -> Receipt | None:
-    """Says why no more is stored of a person, or of all, at one approval; None for a no, which is always heard.
+    """Returns the refusal of an answer above the limits of one person or of all; None for a denial.
 
-    Changes that the gates refuse are no revisions, and yet each stays in the store and in the turn's history.
+    The limits bound refused changes of arguments: each stays in the store and in the turn's history.
     """
     if decision.verdict in ("denied", "withdrawn"):
         return None
@@ -170,11 +168,10 @@ def _too_many(rows: ApprovalRows, decision: Decision, author: Authority) -> Rece
 
 
 def _with_own_delivery(rows: ApprovalRows, decision: Decision) -> Decision:
-    """Returns `decision`, under a delivery id of its own where another answer, or a void one, came by its form, link
-    or key.
+    """Returns `decision` with a new delivery id where a different or a void answer has its delivery id.
 
-    Whoever goes back to a page and says no has changed their mind; taken for the yes again, the no would be lost. And
-    an answer that its turn did not take can be given again, though a link has one key for ever.
+    A person may go back to a page and deny after approving. Taken for the approval again, the denial would be lost.
+    A void answer can be given again although a link has one delivery id.
     """
     for answer in rows.answers:
         given = answer.vote.decision

@@ -28,8 +28,8 @@ _DELIVERY_CHARS: Final = 32
 class RawAnswerTaker:
     """Takes raw answers into one store, each once.
 
-    `takes_unsigned` says of a tool's name and definition whether its present policy takes them. With `development` they
-    count for every tool.
+    `takes_unsigned` takes a tool's name and definition, and returns whether its present policy accepts them. With
+    `development` they count for every tool.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class RawAnswerTaker:
         self._takes_unsigned = takes_unsigned
         self._development = development
 
-    def counts(self, question_tool: str, definition: str) -> bool:
+    def counts(self, tool: str, definition: str) -> bool:
         """Returns whether a raw answer about a tool counts at all."""
-        return self._development or self._takes_unsigned(question_tool, definition)
+        return self._development or self._takes_unsigned(tool, definition)
 
     async def take(self, raw: RawAnswer, people: Directory, *, handed: bool) -> Taken:
-        """Takes an answer by the people of `people`; of one that was taken before, returns its receipt.
+        """Takes an answer of one of `people`. An answer that was taken before keeps its receipt.
 
-        With `handed` the turn of the answer reads the result.
+        With `handed` its turn reads the result of this call.
 
         Raises `StoreUnavailable`.
         """
@@ -75,7 +75,7 @@ class RawAnswerTaker:
         return await self._rows.run_locked(given.approval_id, work)
 
     def _author(self, people: Directory, arrived: datetime, asked: ApprovalRequest, decision: Decision) -> Authority:
-        # By the policy of now: a worker writes the question's row, and could write there that unsigned answers count.
+        # By the present policy: a worker writes the question's row, and could mark it as accepting unsigned answers.
         accepts = self._takes_unsigned(asked.tool, asked.definition)
         task = identify_task(decision, asked).model_copy(update={"accept_unsigned": accepts})
         evidence = SignatureEvidence("unsigned", arrived)

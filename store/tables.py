@@ -160,7 +160,7 @@ RAW_RECEIPTS: Final = Table(
     Column("taken_at", BigInteger, nullable=False, default=StoreClock()),
     Index("raw_receipts_of_approvals", "approval"),
 )
-"""What became of each raw answer. `body` is a `Receipt` as JSON, `delivery` that of the row in `answers`, if any."""
+"""The receipt of each raw answer. `body` is a `Receipt` as JSON, `delivery` that of the row in `answers`, if any."""
 
 KEYS: Final = Table(
     "keys",

@@ -583,7 +583,7 @@ class ChannelSuite:
         for words in ("yes, but only half", "yes if Ana agrees", "yes?", "yes no", "y", "ok let me think", "👍👎"):
             raw = rig.vendor.reply(card, rig.bo, words)
             if raw is None:
-                pytest.skip("nobody can write below a card there")
+                pytest.skip("a card of this channel has no text below it")
             await rig.receive(raw)
             assert rig.decisions.answers == [], words
         assert rig.request(request.id).state == "pending"
@@ -635,7 +635,7 @@ class ChannelSuite:
         request = await rig.ask()
         raw = rig.vendor.reply_struck(rig.card(rig.bo), rig.bo, "approve", "please")
         if raw is None:
-            pytest.skip("nobody can strike text out there")
+            pytest.skip("this channel has no struck text")
         await rig.receive(raw)
         assert rig.request(request.id).votes == ()
         assert text("reply.not_understood", "en") in rig.text_read_by(rig.bo)
@@ -729,7 +729,7 @@ class ChannelSuite:
     async def _reply_to_latest(self, rig: ChannelRig, words: str) -> None:
         raw = rig.vendor.reply_to_latest(rig.bo, words)
         if raw is None:
-            pytest.skip("nobody can write below a message there")
+            pytest.skip("a message of this channel has no text below it")
         await rig.receive(raw)
 
     def _said_before(self, rig: ChannelRig, make: Callable[[], InboundRequest]) -> InboundRequest:

@@ -249,7 +249,7 @@ class AnswerHandler:
             result = {"what": "given up", **facts, "code": receipt.code}
             return Outcome(result, reply, action.where, state="dropped", about=(asked,))
         if receipt.status == "pending" or receipt.code == "unavailable":
-            # It is kept and tried again, of which somebody is told once.
+            # The answer is kept and tried again. Its author reads that once.
             kept = Receipt(status="pending", approval_id=asked.request.id, verdict=answer.verdict)
             pending_reply = ChannelReply(
                 text=receipt_words(kept, formatter, code=asked.request.code), receipt=kept, language=formatter.language

@@ -53,14 +53,18 @@ class RawAnswers:
         self._store = store
 
     async def add(self, key: str, decision: Decision) -> RawAnswer | None:
-        """Inserts a raw answer once, and returns its row; None where `ANSWERS_KEPT` of its approval are kept."""
+        """Inserts a raw answer once, and returns its row.
+
+        Returns None where `ANSWERS_KEPT` of its approval are kept already; a denial is always kept.
+        """
         approval = decision.approval_id
         counted = select(func.count()).select_from(RAW_ANSWERS).where(RAW_ANSWERS.c.approval == approval)
 
         def write(connection: Connection) -> RawAnswer | None:
             lock_approval(connection, approval)
             own = connection.execute(select(RAW_ANSWERS).where(RAW_ANSWERS.c.key == key)).first()
-            if own is None and (connection.scalar(counted) or 0) >= ANSWERS_KEPT:
+            is_full = own is None and (connection.scalar(counted) or 0) >= ANSWERS_KEPT
+            if is_full and decision.verdict != "denied":
                 return None
             if own is None:
                 body = decision.model_dump_json()

@@ -395,6 +395,7 @@ async def test_raw_answers_beyond_those_that_are_kept_are_refused(
     more = await identified(deps, asked({"subject": "bo"}), number="2")
     assert more.receipt is not None
     assert (more.receipt.status, more.receipt.why) == ("refused", "enough")
+    assert (await identified(deps, asked({"subject": "bo", "verdict": "denied"}), number="3")).allowed
 
 
 async def test_raw_answer_to_a_worker_without_the_right_to_answer_waits_for_a_gateway(store: Store) -> None:
@@ -446,7 +447,7 @@ async def test_a_room_without_keys_believes_no_signature(store: Store) -> None:
 
 
 @pytest.mark.parametrize("profile", ["production", "development"])
-async def test_of_whom_an_answer_names_in_vain_nothing_is_said(store: Store, profile: Any) -> None:
+async def test_refused_raw_answer_tells_its_turn_a_name_in_development_alone(store: Store, profile: Any) -> None:
     """A turn could ask about anybody; it learns neither a name nor how they signed in."""
     bo = Person(id="bo", name="Bo Berg", identities={"email": ("bo@example.com",)})
     tool = pay_tool(Ledger(), OPEN_TOOL)
@@ -540,7 +541,7 @@ async def test_whether_places_are_filled_is_the_stores_word(store: Store, groupe
 
 @pytest.mark.parametrize("profile", ["production", "development"])
 async def test_what_came_past_the_gateway_is_not_remembered(store: Store, profile: Any) -> None:
-    """It is refused, with why. Who may not answer is told that."""
+    """It is refused with the reason."""
     deps = worker_deps(store, pay_tool(Ledger(), OPEN_TOOL), people=[ANA, BO], profile=profile)
     row = a_question(approvers=("role:approvers",), groups=(GROUP,), allow_remember=True)
     await Questions(store).ask(row, b"{}")

@@ -620,7 +620,7 @@ def test_an_answer_of_somebody_who_may_not_answer_now_is_asked_of_others() -> No
     gone = PermitCheck("again", "not everybody who approved this may decide it now", "policy")
     asked = bound()
     assert checked(asked, yes(asked, "stranger")) == gone
-    refused = PermitCheck("refuse", "a decision in the permit is not signed")
+    refused = PermitCheck("refuse", "an answer is not signed")
     assert checked(asked, yes(asked, unsigned=True)) == refused
     # One answer that is nobody's spoils what another person approved.
     assert checked(asked, yes(asked), yes(asked, "")) == PermitCheck("refuse", OTHER)

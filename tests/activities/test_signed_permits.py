@@ -210,8 +210,8 @@ def test_the_gateway_vouches_for_a_decision(development: bool, accept_unsigned: 
     """What nobody signed counts where the profile or the policy takes it; half a signature counts nowhere."""
     policy = SignaturePolicy(SIGNER.verifier(), development)
     answer = SIGNER.sign_decision(decision(received_at=NOW, question_hash="0" * 64))
-    unsigned = "" if development or accept_unsigned else "a decision in the permit is not signed"
-    forged = "a decision in the permit is not what the gateway signed"
+    unsigned = "" if development or accept_unsigned else "an answer is not signed"
+    forged = "an answer is not what the gateway signed"
     for change, problem in (
         ({}, ""),
         ({"key_id": "", "signature": ""}, unsigned),
@@ -290,7 +290,7 @@ async def test_a_quorum_across_a_rotation(store: Store) -> None:
 async def test_unsigned_decisions_need_the_profile_or_the_policy(
     store: Store, profile: Profile, policy: ApprovalPolicy, runs: bool
 ) -> None:
-    """What nobody signed is taken in development, and where the policy says so; the turn's word never is."""
+    """A stored one counts in development, or by the policy. One that only the turn has never counts."""
     kit = PermitKit(store, policy, profile=profile)
     request = await kit.ask()
     assert "too few people" in await kit.refused(kit.permit(decision()))

@@ -213,7 +213,7 @@ class Interrupted:
 
     @workflow.run
     async def run(self, order: str) -> str:
-        """What came of the second."""
+        """Return the second result."""
         once: dict[str, Any] = {"start_to_close_timeout": _TIME, "retry_policy": RetryPolicy(maximum_attempts=1)}
         try:
             return await workflow.execute_activity(interrupt, args=[order, 200.0], **once)
