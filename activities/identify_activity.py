@@ -9,10 +9,10 @@ from temporalio import activity
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts import names
 from signoff.contracts.activity_messages import Authority, IdentifyTask
-from signoff.contracts.canonical_json import sha256_hex
+from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.decision import Decision
 from signoff.contracts.receipt import Receipt
-from signoff.decisions.answer_taker import refuse
+from signoff.decisions.answer_taker import UNSAFE_ANSWER, refuse
 from signoff.decisions.raw_answer_taker import RawAnswerTaker
 from signoff.keys.signatures import Verifier
 from signoff.people.authority import SignatureEvidence, check_authority
@@ -59,6 +59,8 @@ class IdentifyActivity:
                 people = await self._deps.directory_for(task.tenant, decision.subject, task.requester)
                 return check_authority(task, evidence, people, development=True)
             return await self._take_raw(decision, task.tenant)
+        except NotCanonical:
+            return _refused(refuse("malformed", task.decision.approval_id, UNSAFE_ANSWER))
         except Exception as error:
             # A directory can be anybody's code, and whatever escapes from here would leave the answer without receipt.
             _log.warning("who answered %s cannot be known now: %s", task.decision.approval_id, type(error).__name__)

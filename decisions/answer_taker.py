@@ -36,6 +36,7 @@ from signoff.store.questions.questions import Questions, has_begun
 from signoff.store.store import Store
 
 _DELIVERY_CHARS: Final = 32
+UNSAFE_ANSWER: Final = "the answer holds a number or text that JSON cannot carry safely; send it as a string"
 
 
 @dataclass(frozen=True)

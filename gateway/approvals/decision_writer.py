@@ -21,7 +21,7 @@ from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import StoreUnavailable, Unavailable
 from signoff.contracts.receipt import Receipt
-from signoff.decisions.answer_taker import AnswerTaker, NewAnswer, Taken, refuse
+from signoff.decisions.answer_taker import UNSAFE_ANSWER, AnswerTaker, NewAnswer, Taken, refuse
 from signoff.decisions.raw_answer_taker import RawAnswerTaker
 from signoff.engine.turn_client import TurnClient
 from signoff.gateway.act_spans import ActSpans
@@ -199,8 +199,7 @@ class DecisionWriter:
         try:
             return self._signer.sign_decision(decision)
         except NotCanonical:
-            message = "the answer holds a number or text that JSON cannot carry safely; send it as a string"
-            return refuse("malformed", decision.approval_id, message)
+            return refuse("malformed", decision.approval_id, UNSAFE_ANSWER)
 
 
 def _voids(receipt: Receipt, decision: Decision) -> bool:

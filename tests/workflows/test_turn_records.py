@@ -35,9 +35,15 @@ async def test_the_first_record_of_a_turn_says_who_asked(client: Client, store: 
         await turns.signoff.result(key)
     records = await written(store, key)
     assert [record.kind for record in records] == ["turn", "proposal", "auto", "execution", "outcome"]
-    assert records[0].subject == "guest"
-    assert records[0].facts == {"actor": "desk", "channel": "api", "unsigned": True, "by": "turn"}
-    assert timeline(records)[0].what == "asked desk over api"
+    assert records[0].subject == ""
+    assert records[0].facts == {
+        "actor": "desk",
+        "channel": "api",
+        "unsigned": True,
+        "by": "turn",
+        "claimed_subject": "guest",
+    }
+    assert timeline(records)[0].what == "the turn reports: asked desk over api"
 
 
 async def test_a_cancelled_turn_records_its_requests_and_its_end(client: Client, store: Store, task_queue: str) -> None:
@@ -56,7 +62,7 @@ async def test_a_cancelled_turn_records_its_requests_and_its_end(client: Client,
     assert (attempt["status"], attempt["receipt"]) == ("refused", "not_allowed")
     assert ending["state"] == "cancelled"
     assert end == {"ended": "cancelled", "by": "turn"}
-    assert timeline(records)[-1].what == "ended cancelled"
+    assert timeline(records)[-1].what == "the turn reports: ended cancelled"
 
 
 async def test_a_turn_cancelled_while_the_model_thinks_records_that(
@@ -117,7 +123,7 @@ async def test_turns_of_a_session_begin_in_the_record_like_any_other(
             await session.say("pay", name)
             await session.answer(name)
         found = [(await written(store, session.turn_key(name)))[0] for name in ("a", "b")]
-    assert [(record.kind, record.subject, record.facts["in_session"]) for record in found] == [
+    assert [(record.kind, record.facts["claimed_subject"], record.facts["in_session"]) for record in found] == [
         ("turn", "guest", True)
     ] * 2
 
