@@ -188,6 +188,8 @@ class ChannelReply(FrozenModel):
     """The receipt that it tells of; None for questions."""
     choices: tuple[str, ...] = ()
     """Short codes among which somebody is to choose."""
+    reason_required: bool = False
+    """Whether a denial of the request needs a reason."""
 
 
 @dataclass(frozen=True)

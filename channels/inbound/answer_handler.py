@@ -315,7 +315,7 @@ class AnswerHandler:
             message = not_understood_text(
                 requests[0], formatter, link, how=how, unread=answer.unread, footer=bool(answer.footer)
             )
-            reply = ChannelReply(text=message)
+            reply = ChannelReply(text=message, reason_required=requests[0].require_reason)
         else:
             reply = ChannelReply(
                 text=which_request_text(requests, formatter), choices=tuple(show_code(each.code) for each in requests)

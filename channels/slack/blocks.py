@@ -70,7 +70,7 @@ def closed_blocks(closed: ClosedCard, formatter: Formatter) -> tuple[str, list[B
     return escape(message)[:FALLBACK_CHARS] or closing_words(closed.request, formatter), blocks
 
 
-def reason_view(token: str, where: dict[str, Any], language: str) -> Block:
+def reason_view(token: str, where: dict[str, Any], language: str, *, required: bool) -> Block:
     """Makes the window that asks why somebody denies. It comes back with what it was opened for."""
     element = {"type": "plain_text_input", "action_id": REASON, "multiline": True, "max_length": REASON_CHARS}
     return {
@@ -84,7 +84,7 @@ def reason_view(token: str, where: dict[str, Any], language: str) -> Block:
             {
                 "type": "input",
                 "block_id": REASON,
-                "optional": True,
+                "optional": not required,
                 "label": _plain(text("button.why", language), BUTTON_CHARS),
                 "element": element,
             },

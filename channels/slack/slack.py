@@ -98,7 +98,7 @@ class Slack(Channel):
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
         """See `Channel`. Whoever pressed Deny is asked for the reason, in a window that Slack opens for 3 seconds."""
-        if where.get("trigger_id") and reply.receipt is None and await self._asked_why(where, reply.language):
+        if where.get("trigger_id") and reply.receipt is None and await self._asked_why(where, reply):
             return None
         content = {"text": escape(reply.text), "mrkdwn": False}
         if await self._respond(str(where.get("response_url", "")), content):
@@ -190,10 +190,10 @@ class Slack(Channel):
             return False
         return True
 
-    async def _asked_why(self, where: Mapping[str, Any], language: str) -> bool:
+    async def _asked_why(self, where: Mapping[str, Any], reply: ChannelReply) -> bool:
         """Returns whether the window is open; too late, it is said in words how to deny."""
         opened_for = {"channel": where.get("channel", "")}
-        view = reason_view(str(where["token"]), opened_for, language)
+        view = reason_view(str(where["token"]), opened_for, reply.language, required=reply.reason_required)
         try:
             await self._call("views.open", {"trigger_id": where["trigger_id"], "view": view})
         except NotDelivered as error:

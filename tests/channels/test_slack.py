@@ -19,6 +19,7 @@ from signoff.channels.envelopes import InboundBatch, InboundRequest
 from signoff.channels.slack.payloads import event, interaction, read_payload
 from signoff.channels.slack.slack import Slack
 from signoff.contracts.errors import ConfigError, StoreUnavailable
+from signoff.contracts.ids import show_code
 from signoff.testing.channels import ChannelSuite, open_rig, play_scenario
 from signoff.testing.fake_slack import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, FakeSlack, fake_slack
 from signoff.testing.rig import ChannelRig
@@ -85,6 +86,17 @@ class TestSlack(ChannelSuite):
         assert json.loads(view["private_metadata"])["token"] == card.token
         await rig.receive(vendor.press(card, rig.bo, "denied", "too expensive"))
         assert (rig.request(request.id).state, rig.request(request.id).reason) == ("denied", "too expensive")
+
+    @play_scenario
+    async def test_denial_window_requires_a_reason_only_where_the_policy_does(self, rig: ChannelRig) -> None:
+        vendor = rig.vendor
+        assert isinstance(vendor, FakeSlack)
+        for number, required in enumerate((True, False), 1):
+            request = await rig.ask(number, require_reason=required)
+            card = rig.card(rig.bo, show_code(request.code))
+            await rig.receive(vendor.press_request(card, rig.bo, "signoff.deny"))
+        fields = [block["optional"] for view in vendor.windows for block in view["blocks"]]
+        assert fields == [False, True]
 
     @play_scenario
     async def test_a_window_that_opens_too_late_is_told_in_words(self, rig: ChannelRig) -> None:
