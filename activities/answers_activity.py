@@ -1,5 +1,7 @@
 """Local activity `signoff.answers`: reads the stored answers to a request before it times out."""
 
+import asyncio
+
 from temporalio import activity
 
 from signoff.activities.worker_deps import WorkerDeps
@@ -16,7 +18,14 @@ class AnswersActivity:
 
     @activity.defn(name=names.ANSWERS)
     async def read_answers(self, task: AnswersTask) -> StoredAnswers:
-        """Returns the decisions of that revision, in the order in which they were stored; none that was voided."""
-        rows = await self._rows.read(task.approval)
+        """Returns the decisions of that revision, in the order in which they were stored; none that was voided.
+
+        Waits while a denial can be undone: the turn would take it for good.
+        """
+        while True:
+            rows = await self._rows.read(task.approval)
+            if rows is None or rows.undo_seconds <= 0:
+                break
+            await asyncio.sleep(rows.undo_seconds)
         taken = [each for each in (() if rows is None else rows.answers) if not each.void]
         return StoredAnswers(decisions=tuple(each.vote.decision for each in taken if each.revision == task.revision))

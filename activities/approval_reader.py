@@ -1,5 +1,6 @@
 """Reads what the store has of a call's approval, where the call is run or looked up."""
 
+import asyncio
 from collections.abc import Sequence
 
 from signoff.activities.permit_check import voter_set
@@ -35,8 +36,16 @@ class ApprovalReader:
         return (await self.rows_of_turn(ctx)).requests
 
     async def rows_of_turn(self, ctx: CallContext) -> TurnRows:
-        """Reads what a turn asked and began, and whether its tenant is frozen. Raises `StoreUnavailable`."""
-        return await self._lists.of_turn(TurnKey(ctx.tenant, ctx.session, ctx.turn))
+        """Reads what a turn asked and began, and whether its tenant is frozen. Raises `StoreUnavailable`.
+
+        Waits while a denial can be undone: a turn that read it would act on an answer that may be taken back.
+        """
+        turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
+        while True:
+            rows = await self._lists.of_turn(turn)
+            if rows.undo_seconds <= 0:
+                return rows
+            await asyncio.sleep(rows.undo_seconds)
 
     async def voters(
         self,

@@ -181,6 +181,8 @@ def _find_misfit(request: ApprovalRequest, decision: Decision) -> str:
     """Returns why this is no answer to this kind of question; "" when it is."""
     if decision.verdict == "withdrawn":
         return "`verdict`: to withdraw a request is no answer to it; use `cancel`"
+    if decision.verdict == "retracted":
+        return "`verdict`: only the inbox can undo a denial"
     if decision.verdict == "happened" and request.kind != "in_doubt":
         return "`verdict`: `happened` answers only what became of a call that is in doubt"
     if decision.result and decision.verdict != "happened":

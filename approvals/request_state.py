@@ -3,12 +3,14 @@ decided.
 """
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from signoff.approvals import binding, deadlines, machine
 from signoff.approvals.digest import question_hash
 from signoff.contracts.approval import ApprovalRequest, Card, Question, Vote
+from signoff.contracts.decision import Decision
+from signoff.contracts.limits import UNDO_SECONDS
 
 NO_CARD = Card(effect="")
 """In place of a card where nobody looks at one."""
@@ -19,6 +21,9 @@ ENDINGS: Final[Mapping[str, str]] = {
     "lapsed": "This is judged again.",
 }
 """Why a request is cancelled that its turn ended, by how it did."""
+_MARK: Final = "/undo/"
+INBOX: Final = "inbox"
+"""The channel of answers in the inbox, the only ones that can be undone."""
 
 
 class StoredAnswer(NamedTuple):
@@ -35,9 +40,11 @@ class StoredAnswer(NamedTuple):
     settles: bool = False
     """Whether it settled the question: nobody was asked any more after it."""
     void: bool = False
-    """Whether it is a yes that its turn did not take, so that it counts for nothing."""
+    """Whether it counts for nothing: an approval that its turn did not take, an undone denial, or the undo itself."""
     arrived_at: datetime | None = None
     """When it arrived, by the store's clock; None where that is not known."""
+    handed: bool = False
+    """Whether its turn has it."""
 
 
 def request_of(question: Question, card: Card = NO_CARD) -> ApprovalRequest:
@@ -83,6 +90,39 @@ def edit_stands(answers: Iterable[StoredAnswer], revision: int, delivery: str) -
     return own is None or not any(each.number > own.number and each.vote.subject == own.vote.subject for each in given)
 
 
+def with_browser(decision: Decision, browser: str) -> Decision:
+    """Returns a denial whose delivery id names the browser session that may undo it; other decisions unchanged.
+
+    A remembered denial denies other calls at once, so nobody can undo it.
+    """
+    if not browser or decision.verdict != "denied" or decision.remember is not None:
+        return decision
+    return decision.model_copy(update={"delivery_id": f"{decision.delivery_id}{_MARK}{browser}"})
+
+
+def browser_of(decision: Decision) -> str:
+    """Returns the browser session that may undo a decision; "" where nobody may."""
+    if decision.verdict != "denied" or decision.channel != INBOX or decision.remember is not None:
+        return ""
+    return decision.delivery_id.rpartition(_MARK)[2] if _MARK in decision.delivery_id else ""
+
+
+def is_held(decision: Decision) -> bool:
+    """Returns whether the turn hears of a new decision only once nobody can undo it."""
+    return UNDO_SECONDS > 0 and browser_of(decision) != ""
+
+
+def undo_seconds(answers: Iterable[StoredAnswer], now: datetime) -> float:
+    """Returns the seconds until none of `answers` can be undone; `now` is the store's clock."""
+    return max((_seconds_left(each, now) for each in answers), default=0.0)
+
+
+def find_denial(answers: Iterable[StoredAnswer], person: str, browser: str) -> StoredAnswer | None:
+    """Returns the newest denial that a person made in this browser session, undone or not; None without one."""
+    own = [each for each in answers if each.vote.decision.subject == person and _is_of(each, browser)]
+    return own[-1] if own else None
+
+
 def _counts(question: Question, answer: StoredAnswer, answers: Iterable[StoredAnswer]) -> bool:
     decision = answer.vote.decision
     if answer.void:
@@ -106,3 +146,13 @@ def _end(request: ApprovalRequest, question: Question) -> ApprovalRequest:
     reason = ENDINGS.get(question.ended_as or "", "")
     given: dict[str, Any] = {"state": state, "decided_at": question.ended_at}
     return request.model_copy(update=given if state == "lapsed" else given | {"reason": reason})
+
+
+def _is_of(answer: StoredAnswer, browser: str) -> bool:
+    return browser != "" and browser_of(answer.vote.decision) == browser
+
+
+def _seconds_left(answer: StoredAnswer, now: datetime) -> float:
+    if answer.void or answer.handed or not is_held(answer.vote.decision):
+        return 0.0
+    return max((answer.answered_at + timedelta(seconds=UNDO_SECONDS) - now).total_seconds(), 0.0)

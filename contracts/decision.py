@@ -5,9 +5,10 @@ from typing import Any, Literal
 
 from signoff.contracts.frozen_model import FrozenModel
 
-Verdict = Literal["approved", "denied", "happened", "withdrawn"]
+Verdict = Literal["approved", "denied", "happened", "withdrawn", "retracted"]
 """`happened` answers only the question what became of a call that is in doubt; there `approved` says that it did not
-happen and may run, `denied` gives it up. `withdrawn` is what an envelope for `cancel` says, and no answer."""
+happen and may run, `denied` gives it up. `withdrawn` is what an envelope for `cancel` says, and no answer.
+`retracted` undoes a denial of the inbox; only the gateway writes it."""
 Assurance = Literal["none", "link", "channel", "session", "mfa"]
 ASSURANCES: tuple[Assurance, ...] = ("none", "link", "channel", "session", "mfa")
 """How strongly a person was identified, weakest first."""

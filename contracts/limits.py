@@ -156,6 +156,8 @@ COMBINING_MARKS: Final = 30
 
 LINK_SECONDS: Final = 86_400.0
 """Seconds for which a link of a card still says what became of its request, once that is over."""
+UNDO_SECONDS: Final = 5.0
+"""Seconds in which a denial in the inbox can be undone, and for which its turn does not hear of it."""
 CLOCKS_APART_SECONDS: Final = 5.0
 """Seconds by which the clocks of gateway, store and Temporal may differ before `/readyz` and `doctor` say so."""
 CLOCK_LOOK_SECONDS: Final = 60.0

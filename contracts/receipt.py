@@ -13,11 +13,14 @@ ReceiptCode = Literal[
 ]  # fmt: skip
 
 
-ReceiptReason = Literal["", "edit", "remember", "passed_on", "unseen", "begun", "enough", "withdraw", "late", "reason"]
+ReceiptReason = Literal[
+    "", "edit", "remember", "passed_on", "unseen", "begun", "enough", "withdraw", "late", "reason", "undo_late",
+    "undo_other",
+]  # fmt: skip
 """Why an answer does not count, where its code alone does not say it: it changes what nobody may change; it is to be
 remembered, which this is not, or not by whom others passed it on to; it approves what was not read; the call has begun;
 it is one too many; it takes back what is another's; it was given in time and read too late; it denies without a
-required reason."""
+required reason; it undoes a denial too late, or that of another person or browser session."""
 
 
 class Receipt(FrozenModel):

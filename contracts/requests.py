@@ -145,6 +145,8 @@ class DecisionAuthor:
     """When the answer came in, by the store's clock (UTC); None for just now."""
     by_card: bool = False
     """Whether they were shown the card and nothing else, so that a yes counts only to one that is whole."""
+    browser: str = ""
+    """The mark of the inbox's browser session, which alone may undo their denial; "" where nothing can be undone."""
 
 
 _CARRIED: Final = tuple(name for name in DecisionDraft.model_fields if name in Decision.model_fields)

@@ -21,7 +21,16 @@ from signoff.approvals.machine import (
     stale_receipt,
     vote_of,
 )
-from signoff.approvals.request_state import request_at, request_of
+from signoff.approvals.request_state import (
+    INBOX,
+    StoredAnswer,
+    browser_of,
+    find_denial,
+    request_at,
+    request_of,
+    undo_seconds,
+    with_browser,
+)
 from signoff.audit.log import entry_writer
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest
@@ -30,7 +39,7 @@ from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Decision
 from signoff.contracts.limits import ANSWERS_KEPT, ANSWERS_OF_ONE
 from signoff.contracts.receipt import Receipt, ReceiptCode, ReceiptReason
-from signoff.store.questions.answers import add_answer
+from signoff.store.questions.answers import add_answer, void_answer
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions, has_begun
 from signoff.store.store import Store
@@ -128,6 +137,69 @@ class AnswerTaker:
             new.beside(connection, after)
         return self._added(connection, rows, signed, receipt_after(asked, after), author)
 
+    async def undo(
+        self, approval: str, person: str, browser: str, sign: Callable[[Decision], Decision | Receipt]
+    ) -> Receipt:
+        """Voids the denial that a person has just made in this browser session, and stores the signed undo."""
+
+        def work(connection: Connection, rows: ApprovalRows | None) -> Receipt:
+            if rows is None:
+                return refuse("unknown", approval)
+            return self._undo_locked(connection, rows, find_denial(rows.answers, person, browser), sign)
+
+        return await self._rows.run_locked(approval, work)
+
+    def _undo_locked(
+        self,
+        connection: Connection,
+        rows: ApprovalRows,
+        denial: StoredAnswer | None,
+        sign: Callable[[Decision], Decision | Receipt],
+    ) -> Receipt:
+        asked = rows.request(rows.latest)
+        if denial is None:
+            return refusal(asked, "not_allowed", why="undo_other")
+        delivery = f"{INBOX}:{denial.vote.subject}:{sha256_hex(denial.vote.decision.delivery_id)[:_DELIVERY_CHARS]}"
+        if any(each.vote.decision.delivery_id == delivery for each in rows.answers):
+            return receipt_after(asked, asked)
+        without = request_at(rows.latest, [each for each in rows.answers if each is not denial], rows.now)
+        stands = denial.revision == rows.latest.revision and rows.latest.ended_at is None
+        if not stands or undo_seconds((denial,), rows.now) <= 0 or not (denial.settles or asked.state == "pending"):
+            return refusal(asked, "already_decided", why="undo_late")
+        if without.state != "pending":
+            return refusal(asked, "expired" if without.state == "timed_out" else "already_decided", why="undo_late")
+        vote = denial.vote
+        author = Authority(
+            allowed=True,
+            subject=vote.subject,
+            person_id=vote.person_id,
+            name=vote.name,
+            assurance=vote.assurance,
+            unsigned=vote.unsigned,
+            on_behalf=vote.on_behalf,
+            entries=vote.entries,
+        )
+        undo = Decision(
+            approval_id=asked.id,
+            revision=denial.revision,
+            question_hash=vote.decision.question_hash,
+            verdict="retracted",
+            subject=vote.decision.subject,
+            channel=vote.decision.channel,
+            assurance=vote.decision.assurance,
+            delivery_id=delivery,
+            received_at=self._clock(),
+        )
+        signed = _too_many(rows, undo, author) or sign(undo)
+        if isinstance(signed, Receipt):
+            return signed
+        void_answer(connection, asked.id, vote.decision.delivery_id, (denial.revision,))
+        # Void as well: the undo is no vote, and its turn knows nothing of the denial.
+        given = vote_of(signed, author, self._clock())
+        add_answer(connection, rows, given, settles=False, handed=True, void=True)
+        receipt = receipt_after(asked, without)
+        return self._added(connection, rows, signed, receipt, author).receipt
+
     def _added(
         self, connection: Connection, rows: ApprovalRows, decision: Decision, receipt: Receipt, author: Authority
     ) -> Taken:
@@ -178,7 +250,8 @@ def _with_own_delivery(rows: ApprovalRows, decision: Decision) -> Decision:
         given = answer.vote.decision
         if given.delivery_id == decision.delivery_id and (answer.void or _content_of(given) != _content_of(decision)):
             other = sha256_hex([decision.delivery_id, *_content_of(decision)])[:_DELIVERY_CHARS]
-            decision = decision.model_copy(update={"delivery_id": other})
+            renamed = decision.model_copy(update={"delivery_id": other})
+            decision = with_browser(renamed, browser_of(decision))
     return decision
 
 

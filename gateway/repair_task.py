@@ -203,12 +203,15 @@ class RequestSweep:
         return 0
 
     async def _request(self, row: DeliveryRow) -> ApprovalRequest | None:
-        """Returns the revision that a card is about, as cancelled where it was asked again since; None where it is not
-        told.
+        """Returns the revision that a card is about, as cancelled where it was asked again since.
+
+        None where it is not told, and while a denial can be undone.
         """
         try:
             loaded = await self._deps.requests.load(row.approval, row.revision)
         except (NotFound, ServerUnavailable):
+            return None
+        if loaded.rows.undo_seconds:
             return None
         latest = loaded.rows.latest
         if latest.revision == row.revision:

@@ -98,6 +98,8 @@ def _receipt(receipt: Receipt, formatter: Formatter) -> str:
     if receipt.status == "pending":
         return text("receipt.pending", language)
     ended = has_text(f"end.{receipt.verdict or receipt.state}")
+    if receipt.why in ("undo_late", "undo_other"):
+        return text("note.not_undone", language, why=_why(receipt, language))
     if receipt.code == "already_decided" and receipt.why != "begun" and ended:
         return text("receipt.already_decided", language, ending=_write_decided(receipt, formatter))
     # It may quote names and rules that somebody wrote, and stands among our own sentences.

@@ -9,7 +9,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.clock import Clock
 from signoff.contracts.errors import NotFound
 from signoff.store.questions.questions import ApprovalProgress, Questions
-from signoff.store.request_reader import RequestReader
+from signoff.store.request_reader import LoadedRequest, RequestReader
 
 OVERLAP: Final = timedelta(seconds=10)
 """How far back each look goes: what was written in a transaction that ended late has an earlier time."""
@@ -35,35 +35,46 @@ class RequestEvents:
         news = {each.approval: None for each in touched if self._known.get(each.approval) != each}
         news |= {approval: None for approval, request in self._open.items() if self._is_due(request)}
         found: list[RequestEvent] = []
-        waiting = dict(self._open)
+        waiting, held = dict(self._open), set[str]()
         for approval in news:
-            before, after = waiting.pop(approval, None), await self._now(approval)
-            if after is None:
+            before, loaded = waiting.get(approval), await self._load(approval)
+            if before is not None and loaded is not None and _may_reopen(loaded):
+                held.add(approval)
                 continue
+            waiting.pop(approval, None)
+            if loaded is None:
+                continue
+            after = loaded.request
             if after.state == "pending":
                 waiting[approval] = after
             found += events_between(before, after, self._clock())
         # Only once everything was read: what fails above is looked at again, and nothing of it was told.
         self._open = waiting
-        self._known = {each.approval: each for each in touched}
+        self._known = {each.approval: each for each in touched if each.approval not in held}
         self._since = now - OVERLAP
         return found
 
     async def ending(self, request: ApprovalRequest) -> ApprovalRequest | None:
         """Returns `request` as it ended, if it has or was asked again since; else None. Raises `StoreUnavailable`."""
-        now = await self._now(request.id)
-        if now is None:
+        loaded = await self._load(request.id)
+        if loaded is None or _may_reopen(loaded):
             return None
-        over = next((each for each in events_between(request, now, self._clock()) if each.kind == "closed"), None)
+        events = events_between(request, loaded.request, self._clock())
+        over = next((each for each in events if each.kind == "closed"), None)
         return None if over is None else over.request
 
-    async def _now(self, approval: str) -> ApprovalRequest | None:
+    async def _load(self, approval: str) -> LoadedRequest | None:
         """Returns a request in its present state; None where it is not proved."""
         try:
-            return (await self._requests.load(approval)).request
+            return await self._requests.load(approval)
         except NotFound:
             return None
 
     def _is_due(self, request: ApprovalRequest) -> bool:
         coming = deadlines.next_event(request)
         return coming is not None and coming.at <= self._clock()
+
+
+def _may_reopen(loaded: LoadedRequest) -> bool:
+    """Returns whether a denial settled a request and can be undone: its cards stay open until it cannot."""
+    return loaded.request.state == "denied" and loaded.rows.undo_seconds > 0

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from signoff.approvals.identity import identify_task, withdrawal_task
 from signoff.approvals.machine import receipt_after, refusal, settled_receipt
-from signoff.approvals.request_state import request_of
+from signoff.approvals.request_state import is_held, request_of
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.canonical_json import NotCanonical
@@ -97,15 +97,28 @@ class DecisionWriter:
             # 503 would say that nothing was taken. The answer is still owed, so the dispatcher hands it over.
             return taken.receipt if taken.decision is None else _make_pending(taken.receipt, taken.decision)
 
+    async def undo(self, approval: str, person: str, browser: str) -> Receipt:
+        """Undoes the denial that a person has just made in this browser session. Raises `StoreUnavailable`."""
+        with bind_log_fields(fields_of_request(approval)):
+            return await self._taker.undo(approval, person, browser, self._sign)
+
     async def take_raw(self, raw: RawAnswer) -> Receipt:
         """Takes an answer that came past the gateway, unsigned, and hands it to its turn. Raises `StoreUnavailable`."""
         with bind_log_fields(fields_of_request(raw.decision.approval_id)):
             return await self._hand_over(await self._raw.take(raw, self._people, handed=False))
 
     async def hand_over(self, owed: OwedAnswer) -> bool:
-        """Hands a stored answer to its turn once more; returns whether the turn has it. Raises `StoreUnavailable`."""
-        with bind_log_fields(fields_of_request(owed.vote.decision.approval_id)):
-            return await self._give_to_turn(owed.vote.decision) is not None
+        """Hands a stored answer to its turn; returns whether nothing is left to hand over.
+
+        False while the answer can be undone. Raises `StoreUnavailable`.
+        """
+        decision = owed.vote.decision
+        with bind_log_fields(fields_of_request(decision.approval_id)):
+            if is_held(decision):
+                left = await self._answers.read_undo_seconds(decision.approval_id, decision.delivery_id)
+                if left is None or left > 0:
+                    return left is None
+            return await self._give_to_turn(decision) is not None
 
     async def _take(
         self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any] | None, arrived: datetime | None
@@ -131,7 +144,8 @@ class DecisionWriter:
         word.
         """
         decision = taken.decision
-        if decision is None:
+        # The dispatcher hands over what can be undone, once it cannot.
+        if decision is None or is_held(decision):
             return taken.receipt
         if taken.change:
             # Without it the turn knows of no such question, and its refusal would void a yes to what people were shown.

@@ -12,6 +12,7 @@ from signoff.approvals.confirmation import is_confirmed, missing_words
 from signoff.approvals.deadlines import first_approvers
 from signoff.approvals.machine import refusal, settled_receipt, stale_receipt
 from signoff.approvals.redaction import hide
+from signoff.approvals.request_state import INBOX, with_browser
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision, at_least
 from signoff.contracts.errors import NotFound, Refused
@@ -135,6 +136,18 @@ async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: 
     return await deps.decision_writer.write(request, wish)
 
 
+async def undo_denial(deps: GatewayDeps, approval_id: str, person: Person, browser: str) -> Receipt:
+    """Undoes the denial that a person has just made in this browser session. Raises `StoreUnavailable`."""
+    receipt = await deps.decision_writer.undo(approval_id, person.id, browser)
+    if receipt.status == "refused":
+        tried = Decision(approval_id=approval_id, verdict="retracted", subject=person.id, channel=INBOX)
+        entry = audit_events.attempt_entry(tried, receipt, deps.clock(), reporter="gateway")
+        await deps.attempts.note(deps.store, entry, receipt.code)
+        if not await _readable(deps, approval_id, person):
+            return refused_receipt("unknown", approval_id, _NO_REQUEST)
+    return receipt
+
+
 async def _readable(deps: GatewayDeps, approval_id: str, person: Person) -> bool:
     try:
         await Conversations(deps).load(approval_id, person)
@@ -202,6 +215,8 @@ def _decision(
     asked = request.question_hash if revision == request.revision else ""
     named = draft.model_copy(update={"revision": revision, "question_hash": draft.question_hash or asked})
     decision = decision_from_draft(named, author, deps.clock())
+    if request.kind == "approval":
+        decision = with_browser(decision, author.browser)
     # Who answers an earlier revision is told what became of the one that is asked now.
     is_asked = revision == request.revision and decision.question_hash == request.question_hash
     return decision if is_asked else stale_receipt(request)

@@ -4,6 +4,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
+from signoff.approvals.request_state import find_denial, undo_seconds
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, parse_approval_id
@@ -16,6 +17,7 @@ from signoff.gateway.pages.timeline_view import delivery_lines
 from signoff.gateway.pages.turn_view import call_lines
 from signoff.gateway.pages.visitor import Visitor
 from signoff.store.delivery_queue import DeliveryQueue
+from signoff.store.questions.approval_rows import ApprovalRows
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +42,15 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> Op
     rows = await DeliveryQueue(deps.store).of_request(request.id, request.revision) if request.notify else []
     deliveries = delivery_lines(rows, deps.catalog.channels.declared, deps.people, language)
     left = await unopened_pages(deps.store, loaded, visitor.person) if request.state == "pending" else 0
-    return OpenedRequest(request, args, card_page(request, args, line, visitor, deps.people, deliveries, left))
+    undo = undoable_seconds(loaded.rows, visitor)
+    return OpenedRequest(request, args, card_page(request, args, line, visitor, deps.people, deliveries, left, undo))
+
+
+def undoable_seconds(rows: ApprovalRows, visitor: Visitor) -> float:
+    """Returns for how many seconds a visitor may undo their denial of a request; 0 where they may not."""
+    denial = find_denial(rows.answers, visitor.person.id, visitor.undo_mark)
+    stands = denial is not None and denial.revision == rows.latest.revision and rows.latest.ended_at is None
+    return undo_seconds((denial,), rows.now) if denial is not None and stands else 0.0
 
 
 async def _line(deps: GatewayDeps, key: ApprovalKey, language: str) -> CallLine | None:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from signoff.approvals.confirmation import needs_typing
 from signoff.contracts.decision import Verdict
 from signoff.contracts.errors import SignoffError
+from signoff.contracts.limits import UNDO_SECONDS
 from signoff.contracts.receipt import Receipt
 from signoff.gateway.approvals.decision_parser import refused_receipt
 from signoff.gateway.approvals.decisions import decide
@@ -59,6 +60,8 @@ class BatchReceipt:
     """The effect in words."""
     note: str
     """Why it did not count."""
+    undo_token: str
+    """The token of the form that undoes a denial, or ""."""
 
 
 router = APIRouter(include_in_schema=False)
@@ -91,7 +94,7 @@ async def decide_batch(request: Request, site: CurrentSite, visitor: CurrentVisi
             *(_one(site, visitor, name, shown.index(name), form) for name in ticked[start : start + _AT_ONCE])
         )
     ]
-    return site.renderer.page("batch_done.html", visitor, nav="waiting", receipts=receipts)
+    return site.renderer.page("batch_done.html", visitor, nav="waiting", receipts=receipts, undo_seconds=UNDO_SECONDS)
 
 
 async def _one(site: Site, visitor: Visitor, approval: str, number: int, form: Mapping[str, str]) -> BatchReceipt:
@@ -124,6 +127,7 @@ async def _one(site: Site, visitor: Visitor, approval: str, number: int, form: M
         state=receipt.verdict if receipt.status == "accepted" else "wait" if good else "bad",
         words=text(_text_key(receipt), language),
         note="" if good else _why(receipt, visitor.formatter),
+        undo_token=visitor.token(f"undo {approval}") if good and receipt.verdict == "denied" else "",
     )
 
 

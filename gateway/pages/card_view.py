@@ -124,6 +124,7 @@ class CardPage:
     ending: CardEnding | None
     withdraws: bool
     deliveries: tuple[DeliveryLine, ...]
+    undo_seconds: float
 
 
 def card_page(
@@ -134,11 +135,12 @@ def card_page(
     people: Directory,
     deliveries: tuple[DeliveryLine, ...] = (),
     unopened: int = 0,
+    undo_seconds: float = 0.0,
 ) -> CardPage:
     """Returns the page of a request. `args` are its loaded arguments, or None when they cannot be had.
 
     `unopened` is how many pages of its values the visitor has still to open before they may approve. `deliveries` says
-    who was told of it by which channel.
+    who was told of it by which channel. `undo_seconds` is for how long the visitor may undo their denial.
     """
     formatter = visitor.formatter
     language = formatter.language
@@ -189,6 +191,7 @@ def card_page(
         ending=None if pending else _describe_end(request, line, visitor, people),
         withdraws=pending and (visitor.person.id == request.requester.user or OPERATOR in visitor.person.roles),
         deliveries=deliveries,
+        undo_seconds=undo_seconds,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from signoff.approvals.confirmation import is_confirmed
+from signoff.approvals.request_state import INBOX
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import GrantRequest, Verdict
 from signoff.contracts.limits import MAX_REMEMBERED_USES, REASON_CHARS
@@ -70,9 +71,10 @@ def typing_note(request: ApprovalRequest, draft: DecisionDraft, visitor: Visitor
     return text("card.typed_wrong", visitor.formatter.language, what=word_to_type(request, visitor))
 
 
-def author_of(visitor: Visitor, channel: str = "inbox") -> DecisionAuthor:
+def author_of(visitor: Visitor, channel: str = INBOX) -> DecisionAuthor:
     """Says whose answers the forms of a visitor are."""
-    return DecisionAuthor(visitor.person, channel, visitor.assurance)
+    browser = visitor.undo_mark if channel == INBOX else ""
+    return DecisionAuthor(visitor.person, channel, visitor.assurance, browser=browser)
 
 
 def remember_in(form: Mapping[str, str], language: str) -> GrantRequest | None:

@@ -16,7 +16,7 @@ from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.list_rows import WaitingCard
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionDraft
-from signoff.gateway.approvals.decisions import decide, withdraw
+from signoff.gateway.approvals.decisions import decide, undo_denial, withdraw
 from signoff.gateway.approvals.request_loader import open_card, own_approval
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.auth.person_lookup import display_name
@@ -148,6 +148,18 @@ async def withdraw_card(request: Request, approval: str, site: CurrentSite, visi
     return await _answer(site, visitor, approval, await withdraw(site.deps, approval, visitor.person, ""))
 
 
+@router.post("/approvals/{approval}/undo", dependencies=[PAGE_DECIDE])
+async def undo_card(request: Request, approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """The visitor undoes the denial that they have just made in this browser."""
+    own_approval(visitor, approval)
+    form = await read_form(request)
+    if not visitor.opened(str(form.get("token", "")), f"undo {approval}"):
+        note = text("note.out_of_date", visitor.formatter.language)
+        return await _card_page(site, visitor, approval, note=note, status=403)
+    receipt = await undo_denial(site.deps, approval, visitor.person, visitor.undo_mark)
+    return await _answer(site, visitor, approval, receipt)
+
+
 @router.get("/live/waiting", dependencies=[PAGE_READ])
 async def follow_waiting(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
     """Send an event `waiting` when the list changes. The page then loads the list again."""
@@ -230,6 +242,7 @@ def _card_context(card: CardPage, visitor: Visitor, rows: Sequence[InboxRow]) ->
         "spans": tuple(SPANS),
         "uses": USES,
         "withdraw_token": visitor.token(f"withdraw {request.id}"),
+        "undo_token": visitor.token(f"undo {request.id}"),
         # Sent twice by one page, an answer is one answer.
         "delivery": secrets.token_hex(16),
         "talk": ".".join(key.turn) if key is not None else "",

@@ -170,6 +170,7 @@ async def _page(site: Site, opened: OpenedLink, *, note: str = "", status: int =
         "by_link": True,
         "token": visitor.token(opened.purpose),
         "withdraw_token": "",
+        "undo_token": "",
         "delivery": "",
         "talk": "",
     }

@@ -27,6 +27,7 @@ PERSON: Final = "signoff_person"
 ZONE: Final = "signoff_zone"
 YEAR_SECONDS: Final = 365 * 86_400
 _KEY: Final = "gateway-forms"
+_MARK_CHARS: Final = 16
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,11 @@ class Visitor(Browser):
     freeze: Freeze | None = None
     may_start: bool = False
     runs: bool = True
+
+    @property
+    def undo_mark(self) -> str:
+        """Returns the mark of this person in this browser session, by which their denials can be undone."""
+        return self.token("undo")[:_MARK_CHARS]
 
     @property
     def browser(self) -> Browser:

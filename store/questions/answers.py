@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
+from signoff.approvals.request_state import undo_seconds
 from signoff.contracts.approval import Vote
 from signoff.contracts.ids import TurnKey
 from signoff.store.questions.approval_rows import ApprovalRows
@@ -106,22 +107,32 @@ class Answers:
         rows = await self._store.read(lambda connection: connection.execute(latest).all())
         return await self.owe_again([(name, revision) for name, revision in rows], older_than)
 
+    async def read_undo_seconds(self, approval: str, delivery: str) -> float | None:
+        """Returns for how many seconds an answer can still be undone; None where it counts for nothing.
+
+        Reads under the lock of the approval: an undo has either committed by now, or is refused from now on.
+        """
+
+        def read(connection: Connection, rows: ApprovalRows | None) -> float | None:
+            answers = () if rows is None else rows.answers
+            own = [each for each in answers if each.vote.decision.delivery_id == delivery and not each.void]
+            return None if rows is None or not own else undo_seconds(own, rows.now)
+
+        return await Questions(self._store).run_locked(approval, read)
+
     async def void(self, approval: str, delivery: str) -> bool:
         """Voids a yes that its turn did not take; returns False where it stands because its call has begun.
 
         A turn that has begun a call on a yes has taken it, whatever is said in its name later.
         """
         ours = (ANSWERS.c.approval == approval, ANSWERS.c.delivery == delivery)
-        change = update(ANSWERS).where(*ours, ANSWERS.c.voided_at.is_(None)).values(voided_at=StoreClock())
 
         def write(connection: Connection, rows: ApprovalRows | None) -> bool:
             numbers = connection.scalars(select(ANSWERS.c.revision).where(*ours)).all()
             asked = [each for each in (() if rows is None else rows.questions) if each.revision in numbers]
             if any(has_begun(connection, each) for each in asked):
                 return False
-            connection.execute(change)
-            waiting = (QUESTIONS.c.approval == approval, QUESTIONS.c.revision.in_(numbers), *waits())
-            connection.execute(update(QUESTIONS).where(*waiting).values(settled_at=None))
+            void_answer(connection, approval, delivery, numbers)
             return True
 
         return await Questions(self._store).run_locked(approval, write)
@@ -136,6 +147,14 @@ class Answers:
         await self._store.run(lambda connection: connection.execute(change).close())
 
 
+def void_answer(connection: Connection, approval: str, delivery: str, revisions: Sequence[int]) -> None:
+    """Voids an answer to `revisions`; what it settled waits again. Only within `Questions.run_locked`."""
+    ours = (ANSWERS.c.approval == approval, ANSWERS.c.delivery == delivery, ANSWERS.c.voided_at.is_(None))
+    connection.execute(update(ANSWERS).where(*ours).values(voided_at=StoreClock()))
+    waiting = (QUESTIONS.c.approval == approval, QUESTIONS.c.revision.in_(revisions), *waits())
+    connection.execute(update(QUESTIONS).where(*waiting).values(settled_at=None))
+
+
 def add_answer(
     connection: Connection,
     rows: ApprovalRows,
@@ -144,11 +163,12 @@ def add_answer(
     settles: bool,
     arrived: datetime | None = None,
     handed: bool = False,
+    void: bool = False,
 ) -> None:
     """Inserts an answer after those that `rows` has; only within `Questions.run_locked`.
 
     `arrived` is when a channel's answer arrived by the store's clock; None for one that has just arrived. `handed`: its
-    turn has it.
+    turn has it. `void`: it counts for nothing.
     """
     decision = vote.decision
     row = insert(ANSWERS).values(
@@ -162,6 +182,7 @@ def add_answer(
         answered_at=StoreClock(),
         arrived_at=millis_from_time(arrived or rows.now),
         handed_at=StoreClock() if handed else None,
+        voided_at=StoreClock() if void else None,
     )
     connection.execute(row)
     if settles:

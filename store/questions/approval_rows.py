@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, bindparam, func, select, text
 
-from signoff.approvals.request_state import StoredAnswer, request_at
+from signoff.approvals.request_state import StoredAnswer, request_at, undo_seconds
 from signoff.contracts.approval import ApprovalRequest, Question, Vote
 from signoff.store.tables import ANSWERS, QUESTIONS, StoreClock, time_from_millis
 
@@ -59,6 +59,11 @@ class ApprovalRows:
         if question.revision not in self._made:
             self._made[question.revision] = request_at(question, self.answers, self.now)
         return self._made[question.revision]
+
+    @property
+    def undo_seconds(self) -> float:
+        """Returns the seconds until no denial can be undone any more; 0 where none can."""
+        return undo_seconds(self.answers, self.now)
 
     @property
     def counts(self) -> "RowCounts":
@@ -121,4 +126,5 @@ def answer_from_row(row: Row[Any]) -> StoredAnswer:
     """Builds the answer of a row."""
     vote, at = Vote.model_validate_json(row.body), time_from_millis(row.answered_at)
     arrived = None if row.arrived_at is None else time_from_millis(row.arrived_at)
-    return StoredAnswer(row.revision, row.number, vote, at, row.settles, row.voided_at is not None, arrived)
+    void, handed = row.voided_at is not None, row.handed_at is not None
+    return StoredAnswer(row.revision, row.number, vote, at, row.settles, void, arrived, handed)

@@ -260,7 +260,10 @@ def end_by_turn(
     stored = rows.request(question).state
     ending: Ending | None = "lapsed" if state == "lapsed" else "cancelled" if state == "cancelled" else None
     # A turn's word that people answered counts for nothing: what they answered lies in the store.
-    if ending is None or state == stored or stored not in ("pending", "approved"):
+    if ending is None or state == stored:
+        return False
+    # Also under a denial that can be undone: after this the undo is refused, or the request would wait for no turn.
+    if stored not in ("pending", "approved") and not rows.undo_seconds:
         return False
     if (ending == "lapsed" or stored == "approved") and has_begun(connection, question):
         return False

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from pydantic import ValidationError
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, case, func, or_, select, true, tuple_
 
-from signoff.approvals.request_state import StoredAnswer, request_at
+from signoff.approvals.request_state import StoredAnswer, request_at, undo_seconds
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.grant import Freeze
@@ -54,6 +54,8 @@ class TurnRows(NamedTuple):
     """Its tickets, the first claimed first."""
     freeze: Freeze | None
     """The freeze of its tenant, if it is frozen."""
+    undo_seconds: float = 0.0
+    """Seconds until none of its denials can be undone."""
 
 
 class RequestLists:
@@ -121,7 +123,8 @@ class RequestLists:
             return found, read_tickets(connection, turn.workflow_id), freeze_of(connection, turn.tenant)
 
         found, tickets, freeze = await self._store.read(read)
-        return TurnRows(await self._requests(found), tickets, freeze)
+        fresh = [answer_from_row(row) for row in found.answers if row.handed_at is None and row.voided_at is None]
+        return TurnRows(await self._requests(found), tickets, freeze, undo_seconds(fresh, found.now))
 
     async def _concern(self, turns: Collection[TurnKey], readers: Collection[str]) -> dict[TurnKey, bool]:
         """Returns, for each turn that asked something, whether that may concern one of `readers`."""

@@ -436,7 +436,7 @@ def _deep() -> dict[str, Any]:
         (({"approval_id": 7, "verdict": "approved"},), "`approval_id`: input should be a valid string", ""),
         (
             ({"approval_id": ID, "verdict": "yes"},),
-            "`verdict`: input should be 'approved', 'denied', 'happened' or 'withdrawn'",
+            "`verdict`: input should be 'approved', 'denied', 'happened', 'withdrawn' or 'retracted'",
             ID,
         ),
         (

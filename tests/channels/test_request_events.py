@@ -9,6 +9,7 @@ from sqlalchemy import update
 from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool
 
 from signoff.activities.worker_deps import WorkerDeps
+from signoff.approvals import request_state
 from signoff.approvals.notifications import RequestEvent
 from signoff.channels.outbound.request_events import RequestEvents
 from signoff.contracts.approval import ApprovalRequest, Question
@@ -44,7 +45,7 @@ class Asking:
         ctx = CallContext(actor="desk", session="s", turn="t", tenant="main", user=GUEST)
         return await ask(deps, ctx, tool, {"amount": amount, "to": "Ana"}, call=f"c{number}.1")
 
-    async def answer(self, request: ApprovalRequest, verdict: Verdict = "approved") -> None:
+    async def answer(self, request: ApprovalRequest, verdict: Verdict = "approved", **fields: Any) -> None:
         """The approver answers."""
         given = Decision(
             approval_id=request.id,
@@ -52,7 +53,7 @@ class Asking:
             question_hash=request.question_hash,
             verdict=verdict,
             subject="approver",
-            delivery_id=request.id,
+            **({"delivery_id": request.id} | fields),
         )
         await answer(self.store, given)
 
@@ -233,3 +234,17 @@ async def test_an_ending_is_known_to_whoever_plans_late(asking: Asking) -> None:
     again = await events.ending(request)
     assert again is not None
     assert (again.revision, again.state) == (1, "cancelled")
+
+
+async def test_card_stays_open_while_a_denial_can_be_undone(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    events, request = asking.events(), await asking.ask()
+    assert [(each.kind, each.request.id) for each in await events.poll()] == [("opened", request.id)]
+    monkeypatch.setattr(request_state, "UNDO_SECONDS", 60.0)
+    await asking.answer(request, "denied", channel="inbox", delivery_id="a/undo/b")
+    assert await events.poll() == []
+    assert await events.ending(request) is None
+    monkeypatch.setattr(request_state, "UNDO_SECONDS", 0.001)
+    ended = await events.ending(request)
+    assert ended is not None
+    assert [(each.kind, each.request.state) for each in await events.poll()] == [("closed", "denied")]
+    assert ended.state == "denied"

@@ -88,7 +88,7 @@ async function freshList() {
 
 async function freshCard() {
   const card = one("#card");
-  const fresh = await fetched(`${location.pathname.replace(/\/(decide|withdraw)$/, "")}?part=card`, "#card");
+  const fresh = await fetched(`${location.pathname.replace(/\/(decide|withdraw|undo)$/, "")}?part=card`, "#card");
   if (!fresh || fresh.dataset.version === card.dataset.version) return;
   // What somebody wrote or ticked stays.
   const fields = "#decide input:not([type=hidden]), #decide textarea, #decide select";
@@ -107,6 +107,7 @@ async function freshCard() {
   if (had && one(`#${had}`)) one(`#${had}`).focus();
   one("#announce").textContent = (one(".receipt-who", there) || one(".card-kicker", there)).textContent.trim();
   confirmations();
+  undos(there);
 }
 
 async function freshThread() {
@@ -171,6 +172,11 @@ function confirmations() {
   window.addEventListener("pageshow", () => { sent = false; });
 }
 
+// The gateway decides until when a denial can be undone; the button only goes with that time.
+function undos(within) {
+  for (const form of all("form.undo", within)) setTimeout(() => form.remove(), 1000 * form.dataset.seconds);
+}
+
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || one("dialog[open]")) return;
   if (event.target.closest("input, select, textarea")) return;
@@ -188,6 +194,7 @@ document.addEventListener("keydown", (event) => {
 
 localTimes(document);
 confirmations();
+undos(document);
 if (one("[data-live]")) {
   follow(one("[data-live]").dataset.live, "waiting", freshList);
   setInterval(freshList, 60000);

@@ -41,6 +41,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.type": "Um zu genehmigen, tippen Sie {what}",
     "card.typed_wrong": "Nichts wurde entschieden: Was Sie getippt haben, stimmt nicht überein. Tippen Sie genau {what}.",
     "card.withdraw": "Anfrage zurückziehen",
+    "card.undo": "Rückgängig machen",
     "card.unseen": "Diese Karte zeigt nicht alle Werte. Lesen Sie zuerst alle. Danach können Sie genehmigen.",
     "card.unseen.opened": "Diese Karte zeigt nicht alle Werte. Sie haben alle gelesen.",
     "card.values": "Alle Werte ansehen",
@@ -130,6 +131,7 @@ TEXTS: Final[Mapping[str, str]] = {
     # Why a form decided nothing.
     "note.out_of_date": "Nichts wurde entschieden: Diese Seite wurde nicht von Ihnen geöffnet oder ist veraltet. Lesen Sie sie noch einmal.",
     "note.refused": "Nichts wurde entschieden: {why}.",
+    "note.not_undone": "Nichts wurde rückgängig gemacht: {why}.",
     "note.no_verdict": "Nichts wurde entschieden: Wählen Sie eine der Antworten.",
     # What became of a call.
     "call.proposed": "Wird geprüft",
@@ -300,6 +302,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "why.enough": "Dies wurde zu oft beantwortet und geändert; es kann jetzt nur noch abgelehnt oder von anderen genehmigt werden",
     "why.begun": "Dies hat schon begonnen und lässt sich weder ablehnen noch zurückziehen noch ändern",
     "why.reason": "Eine Ablehnung braucht hier einen Grund; lehnen Sie noch einmal ab und sagen Sie, warum",
+    "why.undo_late": "Die 5 Sekunden zum Rückgängigmachen sind vorbei, oder die Anfrage ist inzwischen weiter",
+    "why.undo_other": "Rückgängig machen kann dies nur die Person, die abgelehnt hat, in derselben Browsersitzung",
     "why.unseen": "Die Karte zeigt nicht alle Werte; lesen Sie zuerst alle",
     "why.passed_on": "Sie sind gefragt, weil sonst niemand geantwortet hat, und nur zu diesem Aufruf; antworten Sie, ohne dass es gemerkt wird",
     "why.remember": "Antworten hierauf werden nicht gemerkt; beantworten Sie nur diese Anfrage",

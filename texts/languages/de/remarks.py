@@ -164,6 +164,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "code.counted": "gezählt",
     "code.refused": "zurückgewiesen",
     "code.withdrawn": "zurückgezogen",
+    "code.retracted": "rückgängig gemacht",
     "code.session": "mit Anmeldung",
     "code.channel": "durch den Kanal bekannt",
     "code.link": "mit Link",

@@ -39,6 +39,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.type": "To approve, type {what}",
     "card.typed_wrong": "Nothing was decided: what you typed does not match. Type {what} exactly.",
     "card.withdraw": "Withdraw the request",
+    "card.undo": "Undo",
     "card.unseen": "This card does not show every value. Read all of them first. Then you can approve.",
     "card.unseen.opened": "This card does not show every value. You have read them all.",
     "card.values": "See every value",
@@ -128,6 +129,7 @@ TEXTS: Final[Mapping[str, str]] = {
     # Why a form decided nothing.
     "note.out_of_date": "Nothing was decided: this page was not opened by you, or is out of date. Read it again.",
     "note.refused": "Nothing was decided: {why}.",
+    "note.not_undone": "Nothing was undone: {why}.",
     "note.no_verdict": "Nothing was decided: choose one of the answers.",
     # What became of a call.
     "call.proposed": "Being judged",
@@ -298,6 +300,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "why.enough": "this was answered and changed too often; it can only be denied now, or approved by others",
     "why.begun": "this has begun already, and can be neither denied, withdrawn nor changed",
     "why.reason": "a denial of this needs a reason; deny it again and say why",
+    "why.undo_late": "the 5 seconds for an undo are over, or the request has moved on",
+    "why.undo_other": "only the person who denied this can undo it, in the same browser session",
     "why.unseen": "its card does not show every value; read all of them first",
     "why.passed_on": "you are asked as nobody else answered, for this call alone; answer without having it remembered",
     "why.remember": "answers to this are not remembered; answer this one alone",

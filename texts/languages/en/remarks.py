@@ -164,6 +164,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "code.counted": "counted",
     "code.refused": "refused",
     "code.withdrawn": "withdrawn",
+    "code.retracted": "undone",
     "code.session": "session",
     "code.channel": "channel",
     "code.link": "link",

@@ -41,6 +41,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.type": "Para aprobar, escriba {what}",
     "card.typed_wrong": "No se decidió nada: lo que escribió no coincide. Escriba exactamente {what}.",
     "card.withdraw": "Retirar la solicitud",
+    "card.undo": "Deshacer",
     "card.unseen": "Esta tarjeta no muestra todos los valores. Léalos todos primero. Después podrá aprobar.",
     "card.unseen.opened": "Esta tarjeta no muestra todos los valores. Usted los ha leído todos.",
     "card.values": "Ver todos los valores",
@@ -130,6 +131,7 @@ TEXTS: Final[Mapping[str, str]] = {
     # Why a form decided nothing.
     "note.out_of_date": "No se decidió nada: esta página no la abrió usted, o ya no está al día. Léala de nuevo.",
     "note.refused": "No se decidió nada: {why}.",
+    "note.not_undone": "No se deshizo nada: {why}.",
     "note.no_verdict": "No se decidió nada: elija una de las respuestas.",
     # What became of a call.
     "call.proposed": "Se está evaluando",
@@ -300,6 +302,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "why.enough": "esto se respondió y cambió demasiadas veces; ahora solo se puede rechazar, o lo pueden aprobar otros",
     "why.begun": "esto ya ha empezado, y no se puede rechazar, retirar ni cambiar",
     "why.reason": "rechazar esto exige un motivo; rechácelo de nuevo y diga por qué",
+    "why.undo_late": "han pasado los 5 segundos para deshacer, o la solicitud ya ha avanzado",
+    "why.undo_other": "solo puede deshacer esto la persona que lo rechazó, en la misma sesión del navegador",
     "why.unseen": "su tarjeta no muestra todos los valores; léalos todos primero",
     "why.passed_on": "se le pregunta porque nadie más respondió, y solo sobre esta llamada; responda sin que se recuerde",
     "why.remember": "las respuestas a esto no se recuerdan; responda solo a esta solicitud",

@@ -164,6 +164,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "code.counted": "contada",
     "code.refused": "descartada",
     "code.withdrawn": "retirado",
+    "code.retracted": "deshecho",
     "code.session": "con sesión iniciada",
     "code.channel": "conocido por el canal",
     "code.link": "con un enlace",

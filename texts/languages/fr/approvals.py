@@ -42,6 +42,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.type": "Pour approuver, tapez {what}",
     "card.typed_wrong": "Rien n’a été décidé : ce que vous avez tapé ne correspond pas. Tapez exactement {what}.",
     "card.withdraw": "Retirer la demande",
+    "card.undo": "Annuler le refus",
     "card.unseen": "Cette carte ne montre pas toutes les valeurs. Lisez-les toutes d'abord. Vous pourrez ensuite approuver.",
     "card.unseen.opened": "Cette carte ne montre pas toutes les valeurs. Vous les avez toutes lues.",
     "card.values": "Voir toutes les valeurs",
@@ -131,6 +132,7 @@ TEXTS: Final[Mapping[str, str]] = {
     # Why a form decided nothing.
     "note.out_of_date": "Rien n’a été décidé : cette page n’a pas été ouverte par vous, ou n’est plus à jour. Relisez-la.",
     "note.refused": "Rien n’a été décidé : {why}.",
+    "note.not_undone": "Rien n’a été annulé : {why}.",
     "note.no_verdict": "Rien n’a été décidé : choisissez une des réponses.",
     # What became of a call.
     "call.proposed": "À l’examen",
@@ -301,6 +303,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "why.enough": "on y a répondu et on l’a modifié trop souvent ; on ne peut plus que le refuser, ou le faire approuver par d’autres",
     "why.begun": "ceci a déjà commencé, et ne peut être ni refusé, ni retiré, ni modifié",
     "why.reason": "un refus exige ici un motif ; refusez de nouveau et dites pourquoi",
+    "why.undo_late": "les 5 secondes pour annuler le refus sont passées, ou la demande a avancé",
+    "why.undo_other": "seule la personne qui a refusé peut annuler son refus, dans la même session du navigateur",
     "why.unseen": "sa carte ne montre pas toutes les valeurs ; lisez-les toutes d’abord",
     "why.passed_on": "vous êtes sollicité parce que personne d’autre n’a répondu, et pour cet appel seul ; répondez sans faire mémoriser",
     "why.remember": "les réponses à ceci ne sont pas mémorisées ; ne répondez qu’à cette demande",

@@ -166,6 +166,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "code.counted": "comptée",
     "code.refused": "rejetée",
     "code.withdrawn": "retiré",
+    "code.retracted": "annulé",
     "code.session": "avec connexion",
     "code.channel": "connu par le canal",
     "code.link": "par un lien",

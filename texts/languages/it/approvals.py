@@ -42,6 +42,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.type": "Per approvare, digita {what}",
     "card.typed_wrong": "Non è stato deciso nulla: quello che hai digitato non corrisponde. Digita esattamente {what}.",
     "card.withdraw": "Ritira la richiesta",
+    "card.undo": "Annulla il rifiuto",
     "card.unseen": "Questa scheda non mostra tutti i valori. Leggili tutti prima. Poi puoi approvare.",
     "card.unseen.opened": "Questa scheda non mostra tutti i valori. Li hai letti tutti.",
     "card.values": "Vedi tutti i valori",
@@ -131,6 +132,7 @@ TEXTS: Final[Mapping[str, str]] = {
     # Why a form decided nothing.
     "note.out_of_date": "Non è stato deciso nulla: questa pagina non è stata aperta da te, o non è più aggiornata. Leggila di nuovo.",
     "note.refused": "Non è stato deciso nulla: {why}.",
+    "note.not_undone": "Non è stato annullato nulla: {why}.",
     "note.no_verdict": "Non è stato deciso nulla: scegli una delle risposte.",
     # What became of a call.
     "call.proposed": "In valutazione",
@@ -301,6 +303,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "why.enough": "a questo si è risposto e lo si è modificato troppe volte; ora si può solo rifiutare, o lo possono approvare altri",
     "why.begun": "questo è già iniziato, e non si può più rifiutare, ritirare o modificare",
     "why.reason": "per rifiutare serve qui un motivo; rifiuta di nuovo e di’ perché",
+    "why.undo_late": "i 5 secondi per annullare sono passati, o la richiesta è già andata avanti",
+    "why.undo_other": "può annullare il rifiuto solo chi ha rifiutato, nella stessa sessione del browser",
     "why.unseen": "la sua scheda non mostra tutti i valori; leggili tutti prima",
     "why.passed_on": "ti si chiede perché nessun altro ha risposto, e solo per questa chiamata; rispondi senza farlo ricordare",
     "why.remember": "le risposte a questo non vengono ricordate; rispondi solo a questa richiesta",

@@ -166,6 +166,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "code.counted": "contata",
     "code.refused": "respinta",
     "code.withdrawn": "ritirato",
+    "code.retracted": "annullato",
     "code.session": "con accesso",
     "code.channel": "noto dal canale",
     "code.link": "con un link",

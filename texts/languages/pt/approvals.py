@@ -41,6 +41,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.type": "Para aprovar, escreva {what}",
     "card.typed_wrong": "Nada foi decidido: o que escreveu não corresponde. Escreva exatamente {what}.",
     "card.withdraw": "Retirar o pedido",
+    "card.undo": "Desfazer",
     "card.unseen": "Este cartão não mostra todos os valores. Leia-os todos primeiro. Depois pode aprovar.",
     "card.unseen.opened": "Este cartão não mostra todos os valores. Já os leu todos.",
     "card.values": "Ver todos os valores",
@@ -130,6 +131,7 @@ TEXTS: Final[Mapping[str, str]] = {
     # Why a form decided nothing.
     "note.out_of_date": "Nada foi decidido: esta página não foi aberta por si, ou está desatualizada. Leia-a de novo.",
     "note.refused": "Nada foi decidido: {why}.",
+    "note.not_undone": "Nada foi desfeito: {why}.",
     "note.no_verdict": "Nada foi decidido: escolha uma das respostas.",
     # What became of a call.
     "call.proposed": "Em avaliação",
@@ -300,6 +302,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "why.enough": "isto foi respondido e alterado demasiadas vezes; agora só pode ser recusado, ou aprovado por outros",
     "why.begun": "isto já começou, e não pode ser recusado, retirado nem alterado",
     "why.reason": "recusar isto exige um motivo; recuse de novo e diga porquê",
+    "why.undo_late": "os 5 segundos para desfazer passaram, ou o pedido já avançou",
+    "why.undo_other": "só a pessoa que recusou pode desfazer a recusa, na mesma sessão do navegador",
     "why.unseen": "o seu cartão não mostra todos os valores; leia-os todos primeiro",
     "why.passed_on": "a pergunta foi-lhe feita porque mais ninguém respondeu, e só sobre esta chamada; responda sem que isso seja memorizado",
     "why.remember": "as respostas a isto não são memorizadas; responda só a este pedido",

@@ -164,6 +164,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "code.counted": "contada",
     "code.refused": "rejeitada",
     "code.withdrawn": "retirado",
+    "code.retracted": "desfeito",
     "code.session": "com sessão iniciada",
     "code.channel": "conhecido pelo canal",
     "code.link": "por um link",
