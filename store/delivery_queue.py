@@ -168,13 +168,17 @@ class DeliveryQueue:
     async def record_sent(
         self, token: str, vendor_id: str, handle: Mapping[str, Any], *, kind: Literal["ask", "digest"] = "ask"
     ) -> None:
-        """Records that the vendor took the card. If its request ended meanwhile, the card is due to be closed, dropped
-        or not.
+        """Record that the vendor took the card. If its request ended meanwhile, the card is due to be closed.
+
+        That includes a dropped card, and one whose end was told before its vendor id was known.
         """
+        # A vendor may answer after the card was given up or dropped: it is out all the same, and has to be closed.
+        unknown: ColumnElement[bool] = DELIVERIES.c.state.in_(("planned", "failed", "dropped"))
+        if vendor_id:
+            unknown = or_(unknown, and_(DELIVERIES.c.state == "closed", DELIVERIES.c.vendor_id == ""))
         await self._set(
             DELIVERIES.c.token == token,
-            # A vendor may answer after the card was given up or dropped: it is out all the same, and has to be closed.
-            DELIVERIES.c.state.in_(("planned", "failed", "dropped")),
+            unknown,
             state="sent",
             kind=kind,
             vendor_id=clip_text(vendor_id, _VENDOR_CHARS),
@@ -204,15 +208,21 @@ class DeliveryQueue:
 
         await self._store.run(write)
 
-    async def record_failure(self, token: str, code: str, message: str, *, again_after: float | None) -> None:
-        """Records that the card was not sent; it is due again in `again_after` seconds, or with None never.
+    async def record_failure(
+        self, token: str, code: str, message: str, *, again_after: float | None, closing: bool = False
+    ) -> None:
+        """Record that the card was not sent, or not closed; it is due again in `again_after` seconds, None: never.
 
-        A reminder that fails for good leaves its card as it is.
+        If the request ended during the try to send, the card is due to be closed at once. A reminder that fails for
+        good leaves its card as it is.
         """
         words = {"code": clip_text(code, _CODE_CHARS), "message": clip_text(message, _SHOWN_CHARS), "claimed_until": 0}
         ours = DELIVERIES.c.token == token
         if again_after is not None:
-            await self._set(ours, **words, due_at=in_seconds(again_after))
+            later = in_seconds(again_after)
+            is_over = DELIVERIES.c.ended_at.is_not(None)
+            due_at = later if closing else case((is_over, StoreClock()), else_=later)
+            await self._set(ours, **words, due_at=due_at)
             return
         await self._set(ours, DELIVERIES.c.state == "planned", **words, state="failed", attempts=0)
         await self._set(ours, DELIVERIES.c.remind_at.is_not(None), **words, remind_at=None)

@@ -182,8 +182,9 @@ class ChannelSender:
             except NotDelivered as error:
                 since = row.ended_at or row.changed_at
                 if error.again and self._deps.clock() < since + CLOSE_WITHIN:
+                    pause = self._pause(row, error)
                     await self._cards.record_failure(
-                        row.token, error.code, error.message, again_after=self._pause(row, error)
+                        row.token, error.code, error.message, again_after=pause, closing=True
                     )
                     return 0
                 event, facts = "not closed", {"code": error.code, "message": error.message}

@@ -1,0 +1,74 @@
+"""Cards whose delivery is under way in the second in which their request ends, before the vendors' fakes."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from answer_rigs import Kind, answer_rig
+
+from signoff.channels.channel_errors import NotDelivered
+from signoff.channels.envelopes import OutboundCard, SentCard
+from signoff.testing.rig import ChannelRig
+
+WORDS = "Timed out: nobody answered in time, so it was denied"
+
+
+async def end_during_delivery(rig: ChannelRig, after: Callable[[], Awaitable[None]]) -> None:
+    """Asks Bo; the vendor takes the card, the deadline passes, and `after` runs before Signoff hears from the vendor."""
+    real = rig.channel.deliver
+
+    async def slow(card: OutboundCard, before: SentCard | None) -> SentCard | None:
+        sent = await real(card, before)
+        if card.person.id == "bo":
+            await rig.report_event("closed", card.request.model_copy(update={"state": "timed_out"}))
+            await rig.dispatcher.read()
+            await after()
+        return sent
+
+    rig.channel.deliver = slow  # type: ignore[method-assign]
+    await rig.ask(expires_at=rig.time.now() + timedelta(seconds=1))
+    rig.channel.deliver = real  # type: ignore[method-assign]
+    await rig.dispatch()
+
+
+def cards_of_bo(rig: ChannelRig) -> list[Any]:
+    return [card for card in rig.vendor.cards() if card.to == rig.bo]
+
+
+@pytest.mark.parametrize("kind", ["slack", "telegram"])
+async def test_card_that_is_acknowledged_after_its_request_ended_says_so(kind: Kind, tmp_path: Path) -> None:
+    async def nothing() -> None:
+        return
+
+    async with answer_rig(kind, tmp_path) as rig:
+        await end_during_delivery(rig, nothing)
+        assert WORDS in rig.text_read_by(rig.bo)
+
+
+@pytest.mark.parametrize("kind", ["slack", "telegram"])
+async def test_card_that_times_out_as_its_request_ends_is_followed_by_the_end_at_once(
+    kind: Kind, tmp_path: Path
+) -> None:
+    async def lost() -> None:
+        raise NotDelivered("the vendor did not answer in time", code="timeout", again=True)
+
+    async with answer_rig(kind, tmp_path) as rig:
+        await end_during_delivery(rig, lost)
+        assert len(cards_of_bo(rig)) == 1
+        assert rig.text_read_by(rig.bo).count(WORDS) == 1
+
+
+@pytest.mark.parametrize("kind", ["slack", "telegram"])
+async def test_card_that_is_acknowledged_after_its_end_was_told_is_closed_itself(kind: Kind, tmp_path: Path) -> None:
+    """Another gateway tells the end once the claim has lapsed, without the name of the card."""
+    async with answer_rig(kind, tmp_path) as rig:
+
+        async def lapse() -> None:
+            await rig.make_due()
+            await rig.dispatcher.step()
+            assert rig.text_read_by(rig.bo).count(WORDS) == 1
+
+        await end_during_delivery(rig, lapse)
+        assert rig.text_read_by(rig.bo).count(WORDS) == 2
