@@ -16,7 +16,7 @@ WORDS = "Timed out: nobody answered in time, so it was denied"
 
 
 async def end_during_delivery(rig: ChannelRig, after: Callable[[], Awaitable[None]]) -> None:
-    """Asks Bo; the vendor takes the card, the deadline passes, and `after` runs before Signoff hears from the vendor."""
+    """Ask Bo; the vendor takes the card, the request ends, and `after` runs before the vendor's answer arrives."""
     real = rig.channel.deliver
 
     async def slow(card: OutboundCard, before: SentCard | None) -> SentCard | None:
