@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from signoff.contracts.canonical_json import same_arguments
 from signoff.evaluation.case_file import DifferenceKind, EvaluationCase, RecordedCall
 from signoff.evaluation.case_player import PlayedCall, PlayResult, call_key
 from signoff.registry.actor import Actor, instructions_hash
@@ -86,8 +87,9 @@ def _call_differences(
 
 def _arguments(before: RecordedCall, after: PlayedCall) -> tuple[str, str]:
     """Returns the arguments that differ, of each side."""
-    names = [name for name in {**before.args, **after.args} if before.args.get(name) != after.args.get(name)]
     sides = (before.args, after.args)
+    parts = {name: [{name: side[name]} if name in side else {} for side in sides] for name in {**sides[0], **sides[1]}}
+    names = [name for name, (one, other) in parts.items() if not same_arguments(one, other)]
     was, now = (", ".join(f"{name}={side[name]!r}" for name in names if name in side) for side in sides)
     return was, now
 

@@ -288,3 +288,70 @@ def test_every_entrance_reads_json_by_the_one_reader(part: str) -> None:
     own = {ROOT / name for name in OWN_JSON}
     assert [each for path in modules if path not in own for each in _plain_json_readers(path)] == []
     assert [path.name for path in own if not _plain_json_readers(path)] == []
+
+
+_ARGUMENTS = re.compile(r"(?:\w+_)?args|arguments|tool_input")
+"""Names of variables, fields and keys that hold the arguments of a tool."""
+
+
+def _holds_arguments(node: ast.expr) -> bool:
+    """Return whether an expression is by its name the arguments of a tool, a part of them, or a copy."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
+            return _ARGUMENTS.fullmatch(name) is not None or (
+                isinstance(node, ast.Subscript) and _holds_arguments(node.value)
+            )
+        case ast.Subscript(value=whole) | ast.Starred(value=whole):
+            return _holds_arguments(whole)
+        case ast.Call(func=ast.Name(id="dict" | "list" | "tuple"), args=[whole, *_]):
+            return _holds_arguments(whole)
+        case ast.Call(func=ast.Attribute(value=whole, attr="model_dump" | "get" | "items" | "values")):
+            return _holds_arguments(whole)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return any(map(_holds_arguments, parts))
+    return False
+
+
+def _equal_arguments(path: Path) -> list[str]:
+    """Return each place that compares arguments by `==` or `!=`, unless it compares them with a written text."""
+    found = []
+    for node in ast.walk(parsed(path)):
+        if not isinstance(node, ast.Compare) or not any(isinstance(each, ast.Eq | ast.NotEq) for each in node.ops):
+            continue
+        sides = (node.left, *node.comparators)
+        # No other value equals a text.
+        is_text = any(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in sides)
+        if not is_text and any(map(_holds_arguments, sides)):
+            found.append(f"{path.name}:{node.lineno} {ast.unparse(node)}")
+    return found
+
+
+def test_arguments_of_tools_are_compared_by_their_canonical_form_alone() -> None:
+    """`==` takes `True` for `1`: people approve the one, and the tool runs with the other."""
+    others = [path for part in ("clients/python", "examples") for path in sorted((ROOT / part).rglob("*.py"))]
+    modules = [*package_modules(), *others]
+    assert len(modules) > 100
+    assert [each for path in modules for each in _equal_arguments(path)] == []
+
+
+@pytest.mark.parametrize(
+    "comparison",
+    [
+        "args != event.tool_input",
+        "args != body.args",
+        "request.args == call.args",
+        "dict(checked.corrected.args) == args",
+        "asked.args == approved",
+        "(call.tool, dict(call.status.args)) == (item.tool_name, read(item))",
+        "(turn.call.tool, await load(turn.call.args)) != (body.tool, proposal.args)",
+        "self.given.body['arguments'] != permit",
+        "before.args.get(name) != after.args.get(name)",
+        "args['amount'] == shown",
+        "decision.edited_args == before",
+    ],
+)
+def test_a_comparison_of_arguments_by_equality_is_noticed(tmp_path: Path, comparison: str) -> None:
+    """Most of these were in the code once."""
+    path = tmp_path / "equal.py"
+    path.write_text(f"async def f():\n    return {comparison}\n")
+    assert len(_equal_arguments(path)) == 1

@@ -47,6 +47,12 @@ async def test_new_missing_and_changed_calls_are_told() -> None:
     assert all(each.forbidden for each in found)
 
 
+async def test_argument_that_differs_by_its_type_alone_is_named() -> None:
+    """Python's `==` takes `True` for `1`."""
+    found = await differences(a_case(a_call(True)), a_catalog(), ("pay", {"amount": 1}))
+    assert ("changed", "pay", "amount=True", "amount=1") in summary(found)
+
+
 async def test_a_verdict_that_differs_is_told_with_the_rule_that_says_so() -> None:
     """As is a tool that is no more."""
     case = a_case(a_call(70, "ask", call="c1.1"))
