@@ -10,6 +10,7 @@ from browser_window import PHONE, WIDE, Open, Served, axe_findings, until
 from gateway_rig import FLIGHT, LINES
 from playwright.async_api import Page, expect
 
+from signoff.approvals import request_state
 from signoff.store.freezes import Freezes
 
 pytestmark = pytest.mark.chromium
@@ -151,9 +152,24 @@ async def test_choose_read_and_decide_several(
     await page.get_by_role("button", name="Deny all ticked").click()
     await expect(page.locator(".grants > li")).to_have_count(1)
     await expect(page.locator(".grants > li .badge")).to_have_text("Denied")
-    states = [(await served.rig.turns.signoff.request(each)).state for each in asked]
+    states = [(await served.rig.request(each)).state for each in asked]
     assert states == ["denied", "pending"]
     await served.rig.decide(asked[1], verdict="denied")
+
+
+@SCRIPTS
+async def test_denial_is_undone_by_its_button(
+    window: Open, served: Served, scripts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy machine may take longer than five seconds between two pages."""
+    monkeypatch.setattr(request_state, "UNDO_SECONDS", 60.0)
+    approval = await served.rig.asked("login")
+    page = await window(f"/approvals/{approval}", scripts=scripts)
+    await page.get_by_role("button", name="Deny", exact=True).click()
+    await page.get_by_role("button", name="Undo").click()
+    await expect(page.get_by_role("button", name="Deny", exact=True)).to_be_visible()
+    await expect(page.get_by_role("button", name="Undo")).to_have_count(0)
+    assert (await served.rig.request(approval)).state == "pending"
 
 
 async def test_what_one_ticks_survives_another_s_vote(window: Open, served: Served) -> None:
