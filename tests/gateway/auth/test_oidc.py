@@ -51,7 +51,7 @@ async def test_a_declared_login_signs_in(gateway: GatewayRig, locked: GatewayRig
         assert "Signed in as Ana" in words(card)
         form = hidden(card, f"/approvals/{approval}/decide")
         await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "denied"})
-    decision = (await gateway.turns.signoff.request(approval)).votes[0].decision
+    decision = (await gateway.request(approval)).votes[0].decision
     assert (decision.subject, decision.assurance) == ("ana", "session")
 
 
@@ -113,7 +113,7 @@ async def test_a_decision_after_a_second_factor_says_so(
         await sign_in_at_provider(page)
         form = hidden((await page.get(f"/approvals/{approval}")).text, f"/approvals/{approval}/decide")
         await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "denied"})
-    assert (await gateway.turns.signoff.request(approval)).votes[0].decision.assurance == "mfa"
+    assert (await gateway.request(approval)).votes[0].decision.assurance == "mfa"
 
 
 LIES: dict[str, dict[str, Any]] = {
