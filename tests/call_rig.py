@@ -1,5 +1,6 @@
 """A gateway with external agents: tools that they run themselves, and one that Signoff runs for them."""
 
+import asyncio
 import contextlib
 import dataclasses
 import json
@@ -12,6 +13,7 @@ from typing import Any
 import httpx2
 from gateway_login import locked_rig
 from gateway_rig import BASE, PEOPLE, GatewayRig, gateway_rig
+from polling import pauses
 from temporalio.client import Client
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
@@ -119,6 +121,15 @@ class CallRig:
         assert answer.status_code == 200, answer.text
         found: dict[str, Any] = answer.json()
         return found
+
+    async def ended(self, call: str, **params: Any) -> dict[str, Any]:
+        """The call once it has ended: a busy server may answer from the store a moment longer."""
+        for pause in pauses():
+            found = await self.show(call, **params)
+            if found["state"] == "ended":
+                return found
+            await asyncio.sleep(pause)
+        raise AssertionError("pauses never end")
 
     async def use(self, call: str, key: str = "") -> httpx2.Response:
         """Use its permit."""

@@ -65,7 +65,7 @@ async def test_the_settings_for_claude_code_end_in_an_approval_and_an_outcome(
     await session.agent.decide(call)
     assert (await asked)["hookSpecificOutput"]["permissionDecision"] == "allow"
     assert await send("PostToolUseFailure") == {}
-    assert (await session.agent.show(call))["code"] == "execution_failed"
+    assert (await session.agent.ended(call))["code"] == "execution_failed"
     assert await send("PostToolUse") == {}
 
 
@@ -81,7 +81,7 @@ async def test_the_settings_for_codex_end_in_an_approval_and_an_outcome(hooks: A
     await session.agent.decide(call)
     assert await asked == (0, "{}\n", "")
     assert await run(report["command"], session.body("PostToolUse"), served) == (0, "{}\n", "")
-    assert (await session.agent.show(call))["result"] == "hi\n"
+    assert (await session.agent.ended(call))["result"] == "hi\n"
     code, out, _ = await run(gate["command"], session.body("PreToolUse", "sudo ls", tool_use_id="call_2"), served)
     assert (code, json.loads(out)["hookSpecificOutput"]["permissionDecision"]) == (0, "deny")
     for env in ({"SIGNOFF_TOKEN": "x"}, {"SIGNOFF_PUBLIC_URL": f"http://127.0.0.1:{free_port()}"}, {"PATH": "/bin"}):

@@ -92,7 +92,7 @@ async def test_people_are_asked_about_an_undeclared_tool_where_its_agent_says_so
     assert allowed["permissionDecision"] == "allow"
     report = session.body("PostToolUse", tool_name="WebFetch", tool_input={"url": "https://example.com"})
     assert (await session.send(report, agent="roamer")).json() == {}
-    assert (await session.agent.show(call, agent="roamer"))["code"] == "ok"
+    assert (await session.agent.ended(call, agent="roamer"))["code"] == "ok"
 
 
 async def test_a_tool_that_signoff_runs_is_not_run_by_the_agent(hooks: Callable[..., Any]) -> None:
@@ -116,7 +116,7 @@ async def test_a_held_call_runs_as_it_was_approved(hooks: Callable[..., Any], mo
     assert (answer["permissionDecision"], answer["updatedInput"]) == ("allow", {"command": "rm -r build"})
     assert answer["additionalContext"].startswith("Approver changed")
     assert await session.answer("PostToolUseFailure", "rm -r build", tool_use_id="toolu_1") == {}
-    ended = await session.agent.show(call)
+    ended = await session.agent.ended(call)
     assert (ended["state"], ended["code"], ended["result"]) == ("ended", "execution_failed", "Exit code 3\noops")
 
 
@@ -170,7 +170,7 @@ async def test_a_hold_that_ends_leaves_the_question_to_the_same_call(hooks: Call
     await session.agent.decide(call)
     assert await session.decision("rm -rf build", "toolu_3") == ALLOWED
     await session.answer("PostToolUse", "rm -rf build", tool_use_id="toolu_3")
-    assert (await session.agent.show(call))["code"] == "ok"
+    assert (await session.agent.ended(call))["code"] == "ok"
     late = await session.decision("rm -rf build", "toolu_2")
     assert "outcome already" in late["permissionDecisionReason"]
     # What ran is over: the next one is another call.
@@ -224,7 +224,7 @@ async def test_a_permission_request_is_answered_and_its_run_reported(hooks: Call
     answer = await session.answer("PermissionRequest", "rm -rf build")
     assert answer["hookSpecificOutput"]["decision"] == {"behavior": "allow", "updatedInput": {"command": "rm -r build"}}
     assert await session.answer("PostToolUse", "rm -r build", tool_use_id="toolu_1") == {}
-    assert (await session.agent.show(call))["state"] == "ended"
+    await session.agent.ended(call)
 
 
 async def test_codex_runs_no_changed_arguments_that_it_cannot_be_given(hooks: Callable[..., Any]) -> None:
@@ -236,7 +236,7 @@ async def test_codex_runs_no_changed_arguments_that_it_cannot_be_given(hooks: Ca
     await session.agent.decide(call, edited_args={"command": "rm -r build"})
     answer = (await session.send(body, hold=600)).json()["hookSpecificOutput"]["decision"]
     assert (answer["behavior"], "'rm -r build'" in answer["message"]) == ("deny", True)
-    assert (await session.agent.show(call))["code"] == "execution_failed"
+    assert (await session.agent.ended(call))["code"] == "execution_failed"
 
 
 async def test_codex_is_told_nothing_of_a_call_that_may_run(hooks: Callable[..., Any]) -> None:
@@ -257,7 +257,7 @@ async def test_an_answer_of_megabytes_is_kept_in_part(hooks: Callable[..., Any])
     assert await session.decision("rm -rf dist", "toolu_1") == ALLOWED
     answered = {"stdout": "x" * 2 * MIB}
     assert await session.answer("PostToolUse", "rm -rf dist", tool_use_id="toolu_1", tool_response=answered) == {}
-    ended = await session.agent.show(call)
+    ended = await session.agent.ended(call)
     assert (ended["state"], ended["code"]) == ("ended", "ok")
     assert ended["result"].startswith('{"stdout": "xxx')
     assert f"(cut: {2 * MIB + 13} bytes of JSON, sha-256 " in ended["result"]
