@@ -7,10 +7,10 @@ COPY . .
 # Every file is checked against its hash. Signoff and what comes as source alone are built apart, so that the image holds
 # no builders.
 RUN python -m venv /opt/build \
-    && /opt/build/bin/pip install --no-cache-dir --require-hashes -r locks/build.txt \
+    && /opt/build/bin/pip install --no-cache-dir --require-hashes -r tools/locks/build.txt \
     && /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /opt/wheels . \
     && /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --require-hashes --wheel-dir /opt/wheels \
-        -r locks/image.txt \
+        -r tools/locks/image.txt \
     && python -m venv /opt/signoff \
     && /opt/signoff/bin/pip install --no-cache-dir --no-deps --no-index /opt/wheels/*.whl
 

@@ -3,7 +3,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
-# Each file is checked against its hash in locks/. What builds a package from source is locked, too: pip fetches none.
+# Each file is checked against its hash in tools/locks/. What builds a package from source is locked, too: pip fetches none.
 LOCKED := $(PIP) --require-hashes --no-build-isolation
 # What running the examples needs, and what working on Signoff needs besides.
 READY := .venv/.installed
@@ -50,47 +50,47 @@ lint: $(TESTS)
 	.venv/bin/lint-imports
 
 bench: $(TESTS)
-	$(PY) -m bench
+	$(PY) -m tools.bench
 
 # Kills worker, gateway and Temporal server under load at moments that SEED determines, then checks the journals of the run.
 kills: $(TESTS)
-	@$(PY) -m bench.kills --minutes $(or $(MINUTES),12) $(if $(SEED),--seed $(SEED)) $(if $(STORE),--store $(STORE))
+	@$(PY) -m tools.bench.kills --minutes $(or $(MINUTES),12) $(if $(SEED),--seed $(SEED)) $(if $(STORE),--store $(STORE))
 
 # Records what later versions have to replay: all scenarios, or those of SCENARIOS.
 histories: $(TESTS)
 	@PYTHONPATH=tests $(PY) tests/histories/record.py $(SCENARIOS)
 
 mutants: $(TESTS)
-	$(LOCKED) -r locks/build.txt -r locks/dev.txt -r locks/test.txt -r locks/mutants.txt
-	$(PY) tests/mutants.py $(AREAS)
+	$(LOCKED) -r tools/locks/build.txt -r tools/locks/dev.txt -r tools/locks/test.txt -r tools/locks/mutants.txt
+	$(PY) -m tools.mutants $(AREAS)
 
 # REHEARSE=1 goes on where the version is not ready to be released, UNAUDITED=1 where advisories cannot be looked up.
 release: $(TESTS)
-	@$(LOCKED) -r locks/build.txt -r locks/dev.txt -r locks/test.txt -r locks/release.txt
-	@$(PY) -m release $(if $(REHEARSE),--rehearse) $(if $(UNAUDITED),--unaudited)
+	@$(LOCKED) -r tools/locks/build.txt -r tools/locks/dev.txt -r tools/locks/test.txt -r tools/locks/release.txt
+	@$(PY) -m tools.release $(if $(REHEARSE),--rehearse) $(if $(UNAUDITED),--unaudited)
 
-# Writes locks/ anew, after a change of pyproject.toml or of a version in constraints.txt.
+# Writes tools/locks/ anew, after a change of pyproject.toml or of a version in constraints.txt.
 lock: $(TESTS)
-	@$(LOCKED) -r locks/build.txt -r locks/dev.txt -r locks/test.txt -r locks/release.txt
-	@PATH=$(CURDIR)/.venv/bin:$$PATH $(PY) -m release.locks
+	@$(LOCKED) -r tools/locks/build.txt -r tools/locks/dev.txt -r tools/locks/test.txt -r tools/locks/release.txt
+	@PATH=$(CURDIR)/.venv/bin:$$PATH $(PY) -m tools.release.locks
 
 clean:
 	rm -rf .venv build dist mutants .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
-$(READY): pyproject.toml locks/build.txt locks/dev.txt
+$(READY): pyproject.toml tools/locks/build.txt tools/locks/dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 		{ echo "Signoff needs Python 3.11 or newer: run make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@echo "Setting up .venv (once, about a minute)"
 	@$(PYTHON) -m venv .venv || \
 		{ echo "python3 could not make a virtual environment: on Debian, apt-get install python3-venv" >&2; exit 1; }
-	@$(LOCKED) -r locks/build.txt
-	@$(LOCKED) -r locks/build.txt -r locks/dev.txt
+	@$(LOCKED) -r tools/locks/build.txt
+	@$(LOCKED) -r tools/locks/build.txt -r tools/locks/dev.txt
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $(READY)
 
-$(TESTS): $(READY) locks/test.txt
+$(TESTS): $(READY) tools/locks/test.txt
 	@echo "Adding what the tests need (once)"
-	@$(LOCKED) -r locks/build.txt -r locks/dev.txt -r locks/test.txt
+	@$(LOCKED) -r tools/locks/build.txt -r tools/locks/dev.txt -r tools/locks/test.txt
 	@touch $(TESTS)
 
 $(OPENID): tests/openid_server/package-lock.json

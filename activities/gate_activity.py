@@ -43,7 +43,7 @@ from signoff.contracts.ids import SessionKey, TurnKey, is_stand_in
 from signoff.contracts.limits import MAX_TOOLS_AT_ONCE, TURN_RESTS_SECONDS
 from signoff.contracts.message import CallPart
 from signoff.formats.nearest_name import cut_text
-from signoff.policypool import ask_rules
+from signoff.policypool.pool import ask_rules
 from signoff.registry.gates.argument_check import final_arguments
 from signoff.registry.gates.local_decision import LocalGateDecision, settled_decision
 from signoff.registry.gates.pipeline import GateFacts, action_hash, judge, next_tally

@@ -21,7 +21,7 @@ from signoff.contracts.grant import Grant
 from signoff.contracts.limits import PREDICATES_STEPS
 from signoff.contracts.message import CallPart
 from signoff.people.directory import Directory
-from signoff.policypool import ask_rules
+from signoff.policypool.pool import ask_rules
 from signoff.registry.gates.grant_match import GrantMatcher
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.store.content_store import load

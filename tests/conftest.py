@@ -26,7 +26,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from signoff.policy.bounded_expression import set_evaluator
-from signoff.policypool import PolicyPool
+from signoff.policypool.pool import PolicyPool
 from signoff.store.store import Store, open_store
 from signoff.temporal import embedded_server
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server

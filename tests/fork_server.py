@@ -40,7 +40,14 @@ SIGNOFF: Final = Path(sys.executable).with_name("signoff")
 PROGRAM: Final = "signoff.cli.main"
 """The module of the program `signoff`."""
 STARTING: Final = frozenset(
-    {"demo", "bench", "bench.external_calls", "bench.memory", "bench.scale", "bench.scale.week"}
+    {
+        "demo",
+        "tools.bench",
+        "tools.bench.external_calls",
+        "tools.bench.memory",
+        "tools.bench.scale",
+        "tools.bench.scale.week",
+    }
 )
 """Programs of ours that start `signoff` in their turn, each time as a fork too; what else `-m` starts stays outside."""
 _WORKERS: Final = ("held_worker.py", "killable_stack.py", "killable_worker.py", "subscriber_worker.py")

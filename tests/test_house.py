@@ -9,12 +9,12 @@ import tomllib
 from collections import Counter, defaultdict
 from pathlib import Path
 
-import mutants
 import pytest
 from documents import parsed
 
 import signoff
-from release.locks import FOLDER, LOCKS, Lock
+from tools import mutants
+from tools.release.locks import FOLDER, LOCKS, Lock
 
 ROOT = Path(__file__).resolve().parent.parent
 PLATE = ROOT / "src" / "signoff"
@@ -72,7 +72,7 @@ def test_the_map_names_every_part(part: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(mutants.AREAS))
 def test_what_is_mutated_and_what_has_to_notice_is_there(name: str) -> None:
-    """Every path that `tests/mutants.py` names leads to something: what has moved would be passed over."""
+    """Every path that `tools/mutants.py` names leads to something: what has moved would be passed over."""
     area = mutants.AREAS[name]
     package = mutants.PACKAGES[area.package]
     assert [each for each in area.sources if not list(package.glob(each))] == []
@@ -145,7 +145,7 @@ def test_no_two_test_files_have_one_name() -> None:
 
 
 def test_constraints_are_names_and_versions_only() -> None:
-    """`constraints.txt` pins `name==version`, one a line, without hosts or paths; the hashes are in `locks/`."""
+    """`constraints.txt` pins `name==version`, one a line, without hosts or paths; the hashes are in `tools/locks/`."""
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line)] == []
     declared = re.findall(r'^    "([A-Za-z0-9._-]+)', (ROOT / "pyproject.toml").read_text(), re.M)

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from release.artifacts import BuildFault, build, links_in, without_links, write_checksums
-from release.components import AdvisoryFault, judge_audit
-from release.environments import PYTHONS, find_pythons
-from release.readiness import (
+from signoff.contracts.names import VERSION
+from tools.release.artifacts import BuildFault, build, links_in, without_links, write_checksums
+from tools.release.components import AdvisoryFault, judge_audit
+from tools.release.environments import PYTHONS, find_pythons
+from tools.release.readiness import (
     changelog_problem,
     client_problem,
     commit_problem,
@@ -24,7 +25,6 @@ from release.readiness import (
     recording_problem,
     version_problem,
 )
-from signoff.contracts.names import VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
 DAY = date(2026, 11, 24)

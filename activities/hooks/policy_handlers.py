@@ -15,7 +15,7 @@ from signoff.policy.approval_policy import Term
 from signoff.policy.compiled_policy import PolicyVerdict
 from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict, apply_handler_verdict, handler_rule
 from signoff.policy.terms import Terms
-from signoff.policypool import ask_rules
+from signoff.policypool.pool import ask_rules
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import by_verdict

@@ -14,7 +14,7 @@ from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import CallContext
 from signoff.contracts.message import CallPart
 from signoff.formats.hours import is_open
-from signoff.policypool import ask_rules
+from signoff.policypool.pool import ask_rules
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import GateFacts, judge

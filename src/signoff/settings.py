@@ -1,1 +1,333 @@
-../../settings.py
+"""Reads settings: environment variables `SIGNOFF_*`, then `signoff.toml` in the working directory, then defaults.
+
+The connection to Temporal is no setting of ours: it is read from `TEMPORAL_*` by Temporal's own rules.
+"""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
+
+from signoff.client.environment import refuse_misspelt_variables
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.limits import RESULT_BYTES, RESULT_CHARS_PER_BATCH
+from signoff.contracts.names import (
+    DEFAULT_HOST,
+    DEFAULT_PORT,
+    DEFAULT_STATE_DIR,
+    DEFAULT_TASK_QUEUE,
+    ENV_PREFIX,
+    SETTINGS_FILE,
+)
+from signoff.formats.tenant_limits import parse_tenant_limits
+from signoff.formats.web_address import address_of, is_loopback, is_loopback_host, web_address
+from signoff.keys.secret_references import FORMS, is_reference
+
+RETENTION_DAYS: Final = 90
+_SECRETS: Final = ("oidc_client_secret", "encryption_keys")
+"""Settings whose wrong values are not shown: somebody may have written the secret itself."""
+
+
+def _default_store(known: Mapping[str, Any]) -> str:
+    return f"sqlite:///{known.get('state_dir', DEFAULT_STATE_DIR)}/signoff.db"
+
+
+def _default_signing_keys(known: Mapping[str, Any]) -> Path:
+    return Path(known.get("state_dir", DEFAULT_STATE_DIR)) / "signing-keys.json"
+
+
+def _default_public_keys(known: Mapping[str, Any]) -> Path:
+    return Path(known.get("state_dir", DEFAULT_STATE_DIR)) / "public-keys.json"
+
+
+def _default_encryption(known: Mapping[str, Any]) -> bool:
+    return known.get("profile") == "production"
+
+
+def _default_encryption_keys(known: Mapping[str, Any]) -> str:
+    return f"file:{Path(known.get('state_dir', DEFAULT_STATE_DIR)) / 'encryption-keys.json'}"
+
+
+def _default_url(known: Mapping[str, Any]) -> str:
+    # Fields that were refused are missing in `known`; their own error is told, not one of this.
+    return address_of(str(known.get("host", DEFAULT_HOST)), known.get("port"))
+
+
+def _default_codec_url(known: Mapping[str, Any]) -> str:
+    return address_of(str(known.get("host", DEFAULT_HOST)), known.get("codec_port"))
+
+
+def _issuer(text: str) -> str:
+    parts = urlsplit(text)
+    # Over plain HTTP anybody on the way could say who signs in; on this machine nobody is on the way.
+    plain = parts.scheme == "http" and is_loopback(text)
+    if not parts.hostname or parts.query or parts.fragment or not (parts.scheme == "https" or plain):
+        raise ValueError("an issuer looks like https://login.example.com/realm")
+    # As written, a final slash included: `iss` must match it exactly (OpenID Connect Core, 3.1.3.7).
+    return text
+
+
+def _reference(text: str) -> str:
+    if not is_reference(text):
+        raise ValueError(f"write where the secret is, {FORMS}, never the secret itself")
+    return text
+
+
+def _limits(text: str) -> str:
+    parse_tenant_limits(text)
+    return text
+
+
+def _object_name(text: str) -> str:
+    module, _, attribute = text.partition(":")
+    if text and not (attribute and all(part.isidentifier() for part in module.split("."))):
+        raise ValueError("an object is named as `package.module:name`")
+    return text
+
+
+class Settings(BaseSettings):
+    """The settings of an installation. Paths are relative to the working directory.
+
+    Make one with `load_settings`, whose errors are sentences.
+    """
+
+    # Compose files and CI pass unset variables on as empty ones: those count as not given.
+    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, env_ignore_empty=True, toml_file=SETTINGS_FILE, extra="forbid", frozen=True
+    )
+
+    profile: Literal["development", "production"] = "development"
+    manifest: Path = Path("signoff.yaml")
+    """The YAML file that declares actors, tools and policies."""
+    state_dir: Path = Path(DEFAULT_STATE_DIR)
+    """Where the embedded server and the default store keep their files."""
+    store_url: str = Field(default_factory=_default_store, min_length=1)
+    """The database of tickets and blobs, as SQLAlchemy writes it; SQLite in `state_dir` when not given."""
+    task_queue: str = Field(default=DEFAULT_TASK_QUEUE, min_length=1, max_length=200)
+    deployment: str = Field(default="", max_length=200, pattern=r"^[^.\s]*$")
+    """The worker deployment that workers belong to; without one they are not versioned."""
+    build_id: str = Field(default="", max_length=200, pattern=r"^\S*$")
+    """Which version of the deployment a worker is; made of Signoff's version and the catalog when not given."""
+    versioning: Literal["auto-upgrade", "pinned"] = "auto-upgrade"
+    """Whether a turn goes on with the version that is current, or ends with the one that it began with."""
+    model: str = ""
+    """The model, `provider:name`, that answers where the manifest names a script; the script when not given."""
+    host: str = Field(default=DEFAULT_HOST, min_length=1)
+    """The address the gateway listens on."""
+    port: int = Field(default=DEFAULT_PORT, ge=1, le=65535)
+    """The port the gateway listens on."""
+    unsafe_open: bool = False
+    """Whether the development profile, which asks for no sign-in, serves other machines as well."""
+    raw_answers: bool = True
+    """Whether the development profile takes answers and starts that nobody signed, as from Temporal's own UI."""
+    words_hold: float | None = Field(default=None, ge=0, le=60)
+    """Seconds for which an approval in words on a channel waits for later words of its author; 5 in production and 0
+    in development when not given."""
+    codec_port: int = Field(default=8301, ge=1, le=65535)
+    """The port the codec server listens on, at `host`."""
+    codec_url: Annotated[str, AfterValidator(web_address)] = Field(default_factory=_default_codec_url)
+    """How Temporal's UI and command line reach the codec server; made of `host` and `codec_port` when not given."""
+    public_url: Annotated[str, AfterValidator(web_address)] = Field(default_factory=_default_url)
+    """How people reach the gateway; made of `host` and `port` when not given."""
+    log: Literal["text", "json"] = "text"
+    """How a process that serves logs: for people, or as JSON for a collector of logs."""
+    otel: bool = False
+    """Whether spans are sent by OpenTelemetry; where to is said by `OTEL_*`."""
+    metrics_port: int | None = Field(default=None, ge=1, le=65535)
+    """The port where this process answers scrapes of its metrics; none when not given."""
+    metrics_host: str = Field(default=DEFAULT_HOST, min_length=1)
+    """The address it answers them on."""
+    people: Path | None = None
+    """The YAML file of people; without it the development profile's `guest` and `approver` are there."""
+    signing_keys: Path = Field(default_factory=_default_signing_keys)
+    """The file of private keys by which the gateway signs; nobody else reads it. In `state_dir` when not given."""
+    public_keys: Path = Field(default_factory=_default_public_keys)
+    """The file of public keys by which workers check; it holds no secret. In `state_dir` when not given."""
+    encryption: bool = Field(default_factory=_default_encryption)
+    """Whether what Temporal keeps is encrypted; in production when not given."""
+    encryption_keys: Annotated[str, AfterValidator(_reference)] = Field(default_factory=_default_encryption_keys)
+    """Where the encryption keys of workers and gateways are, a reference; a file in `state_dir` when not given."""
+    secrets: Annotated[str, AfterValidator(_object_name)] = ""
+    """The source that `secret:NAME` is read from, `package.module:name`; without it there are no such references."""
+    oidc_issuer: Annotated[str, AfterValidator(_issuer)] | None = None
+    """The OpenID Connect provider by which people sign in, as it writes its own name; without it by tokens only."""
+    oidc_client_id: str = ""
+    """The name that the provider knows the gateway by."""
+    oidc_client_secret: Annotated[str, AfterValidator(_reference)] | None = None
+    """Where the gateway's secret at the provider is, a reference such as `env:NAME`; none for a public client."""
+    oidc_groups_claim: str = Field(default="groups", min_length=1)
+    """The claim that lists the groups of whoever signs in."""
+    oidc_roles: dict[str, tuple[str, ...]] = {}
+    """The roles that each group gives to people who are not declared."""
+    oidc_tenant_claim: str = ""
+    """The claim that names the tenant of whoever signs in; without one everybody who does is of the tenant `main`."""
+    oidc_tenants: dict[str, str] = {}
+    """The tenant that each value of that claim means; without it the value is the tenant's name."""
+    oidc_mfa_acr: list[str] = []
+    """The values of the claim `acr`, each in full, by which the provider says that a second factor was used."""
+    oidc_days: int = Field(default=7, ge=1, le=90)
+    """For how many days what a sign-in said of somebody who is not declared is believed."""
+    tenant_limits: Annotated[str, AfterValidator(_limits)] = ""
+    """How much a tenant may begin, have waiting and be sent, see `parse_tenant_limits`; without it what it likes."""
+    result_chars: int = Field(default=RESULT_CHARS_PER_BATCH, ge=1, le=RESULT_BYTES)
+    """How many characters of results a model reads of one completion's calls together, where its actor says nothing."""
+    trace: bool = False
+    """Whether log and record tell of every call which tool its name means, and which levels won and lost."""
+    retention: int = Field(default=RETENTION_DAYS, ge=1, le=3650)
+    """For how many days the embedded server remembers finished turns."""
+    event_days: int = Field(default=30, ge=1, le=3650)
+    """For how many days events are kept for whoever reads them; the record is kept without an end."""
+    temporal_port: int = Field(default=7233, ge=1, le=65535)
+    """The embedded server's port."""
+    ui_port: int = Field(default=8233, ge=1, le=65535)
+    """The port of the proxy before Temporal's own UI."""
+    temporal_ui: str = Field(default="", pattern=r"^(https?://[^\s\"'<>]+)?$")
+    """Where people reach Temporal's UI; empty is the embedded server's, and in production no link."""
+    temporal_binary: Path | None = None
+    """The `temporal` program; looked up on PATH when not given."""
+    durable: bool = False
+    """Whether the embedded server survives a power cut without losing its last second, at half the speed."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Orders the sources: given values, then the environment, then `signoff.toml`; nothing else is read."""
+        # No `.env` and no folder of secrets: one more place would be one more where a setting comes from unseen.
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Loads the settings in force here; an override of None counts as not given.
+
+    Raises `ConfigError`, one sentence naming the variable, key or option that is wrong.
+    """
+    refuse_misspelt_variables()
+    given = {name: value for name, value in overrides.items() if value is not None}
+    try:
+        return Settings(**given)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"`{SETTINGS_FILE}` is not TOML: {_sentence(str(error))}", file=SETTINGS_FILE) from None
+    except SettingsError as error:
+        # It names the field and the place, and holds no value.
+        raise ConfigError(f"a setting of several values is no JSON: {_sentence(str(error))}") from None
+    except OSError as error:
+        raise ConfigError(f"`{SETTINGS_FILE}` cannot be read: {error.strerror}", file=SETTINGS_FILE) from None
+    except ValidationError as error:
+        raise _config_error(error.errors()[0], given) from None
+
+
+def encryption_file(settings: Settings) -> Path | None:
+    """Returns the file of encryption keys; None where they are read from elsewhere."""
+    kind, _, name = settings.encryption_keys.partition(":")
+    return Path(name) if kind == "file" else None
+
+
+def login_roles(settings: Settings) -> frozenset[str]:
+    """Returns the roles that undeclared people may have; none where there is no provider to sign in with."""
+    mapped = settings.oidc_roles.values() if settings.oidc_issuer is not None else ()
+    return frozenset(role for roles in mapped for role in roles)
+
+
+def require_ready(settings: Settings, **there: bool) -> None:
+    """Raises `ConfigError` for a production process that lacks something, naming all of it and the remedies.
+
+    `there` tells for each thing the process needs whether it is there: `people`, `signing_keys`, `public_keys`,
+    `encryption_keys`, `login`.
+    """
+    missing = [name for name, found in there.items() if not found]
+    if settings.profile == "production" and missing:
+        needs = "; ".join(_NEEDS[name] for name in missing)
+        raise ConfigError(f"`profile` is `production`, and this is missing: {needs}", field=missing[0])
+
+
+def require_closed(settings: Settings) -> None:
+    """Raise `ConfigError` where the development profile would serve other machines without a sign-in."""
+    if settings.profile == "development" and not settings.unsafe_open and not is_loopback_host(settings.host):
+        raise ConfigError(
+            f"`{settings.host}` is open to the network, and the development profile asks for no sign-in: any caller "
+            "could approve. Set SIGNOFF_HOST to 127.0.0.1, or SIGNOFF_PROFILE to production. To serve the network all "
+            "the same, add --unsafe-open (SIGNOFF_UNSAFE_OPEN=true)",
+            field="host",
+            value=settings.host,
+        )
+
+
+def exposure_warnings(settings: Settings) -> tuple[str, ...]:
+    """Return what is unsafe about the addresses that people and browsers reach; nothing where all is well."""
+    if settings.profile == "development":
+        if not settings.unsafe_open:
+            return ()
+        return (
+            f"unsafe_open: every machine that reaches `{settings.host}` port {settings.port} can approve as any "
+            "person, since the development profile asks for no sign-in",
+        )
+    addresses = {
+        "SIGNOFF_PUBLIC_URL": settings.public_url,
+        "SIGNOFF_CODEC_URL": settings.codec_url,
+        "SIGNOFF_TEMPORAL_UI": settings.temporal_ui,
+    }
+    return tuple(
+        f"{name} is `{address}`: tokens and cookies cross the network in plain text. Put a proxy with TLS in front "
+        f"and write https:// in {name}"
+        for name, address in addresses.items()
+        if address.startswith("http:") and not is_loopback(address)
+    )
+
+
+_NEEDS: Final = {
+    "people": "people, in a file named by SIGNOFF_PEOPLE or in the manifest",
+    "signing_keys": "a key to sign with: `signoff keys create`, or name its file in SIGNOFF_SIGNING_KEYS",
+    "public_keys": "public keys to check with: take what `signoff keys export` writes where the gateway is, and name "
+    "the file in SIGNOFF_PUBLIC_KEYS",
+    "encryption_keys": "a key to encrypt with: `signoff keys create` where the gateway is, and the file that "
+    "SIGNOFF_ENCRYPTION_KEYS names on every machine (or SIGNOFF_ENCRYPTION=false)",
+    "login": "a login: `signoff token create PERSON`, or name a provider in SIGNOFF_OIDC_ISSUER",
+}
+
+
+def _config_error(detail: ErrorDetails, given: Mapping[str, Any]) -> ConfigError:
+    name = str(detail["loc"][0])
+    if detail["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(name, list(Settings.model_fields), n=1)
+        remedy = f"did you mean `{near[0]}`?" if near else "docs/settings.md lists all settings"
+        where = "there is no setting" if name in given else f"`{SETTINGS_FILE}` has an unknown key"
+        return ConfigError(f"{where} `{name}`: {remedy}", field=name)
+    value = detail["input"]
+    if name in _SECRETS:
+        message = f"{_origin(name, given)} cannot be used: {_sentence(detail['msg'].removeprefix('Value error, '))}"
+        return ConfigError(message, field=name)
+    message = f"{_origin(name, given)} is `{value}`: {_sentence(detail['msg'].removeprefix('Value error, '))}"
+    return ConfigError(message, field=name, value=value)
+
+
+def _origin(name: str, given: Mapping[str, Any]) -> str:
+    if name in given:
+        return f"the setting `{name}`"
+    variable = ENV_PREFIX + name.upper()
+    if variable in {key.upper() for key in os.environ}:
+        return f"the variable `{variable}`"
+    return f"`{name}` in `{SETTINGS_FILE}`"
+
+
+def _sentence(text: str) -> str:
+    line = " ".join(text.split()).rstrip(".")
+    return line[:1].lower() + line[1:]

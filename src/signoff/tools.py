@@ -1,1 +1,66 @@
-../../tools.py
+"""What authors of tools need beside `signoff`: registries, hooks, results, reducers, other signatures of handlers."""
+
+from typing import TYPE_CHECKING
+
+from signoff.formats.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from signoff.activities.hooks.policy_decision_point import PolicyDecisionPoint as PolicyDecisionPoint
+    from signoff.formats.json_schema import SchemaProblem as SchemaProblem
+    from signoff.policy.handler_verdict import HandlerCall as HandlerCall
+    from signoff.policy.handler_verdict import HandlerVerdict as HandlerVerdict
+    from signoff.registry.handler_adapters import context_first as context_first
+    from signoff.registry.handler_adapters import ok_results as ok_results
+    from signoff.registry.handler_adapters import per_call as per_call
+    from signoff.registry.handler_adapters import success_results as success_results
+    from signoff.registry.hooks import CannotTell as CannotTell
+    from signoff.registry.hooks import Correction as Correction
+    from signoff.registry.hooks import DidNotHappen as DidNotHappen
+    from signoff.registry.hooks import Happened as Happened
+    from signoff.registry.hooks import HookContext as HookContext
+    from signoff.registry.hooks import Permission as Permission
+    from signoff.registry.hooks import ProbeAnswer as ProbeAnswer
+    from signoff.registry.registry import ToolRegistry as ToolRegistry
+    from signoff.registry.registry import ToolRegistryBuilder as ToolRegistryBuilder
+    from signoff.registry.registry import ToolResolver as ToolResolver
+    from signoff.registry.results.annotated_record import AnnotatedRecord as AnnotatedRecord
+    from signoff.registry.results.annotated_record import Annotations as Annotations
+    from signoff.registry.results.annotated_record import RecordField as RecordField
+    from signoff.registry.results.destinations import Delivery as Delivery
+    from signoff.registry.results.destinations import DeliveryFailure as DeliveryFailure
+    from signoff.registry.results.reducers import BUILT_IN as BUILT_IN
+    from signoff.registry.results.reducers import ReducerRegistry as ReducerRegistry
+    from signoff.registry.results.tool_result import ReducerInput as ReducerInput
+    from signoff.registry.results.tool_result import Result as Result
+
+_MODULES = {
+    "AnnotatedRecord": "signoff.registry.results.annotated_record",
+    "Annotations": "signoff.registry.results.annotated_record",
+    "HandlerVerdict": "signoff.policy.handler_verdict",
+    "BUILT_IN": "signoff.registry.results.reducers",
+    "CannotTell": "signoff.registry.hooks",
+    "Correction": "signoff.registry.hooks",
+    "Delivery": "signoff.registry.results.destinations",
+    "DidNotHappen": "signoff.registry.hooks",
+    "Happened": "signoff.registry.hooks",
+    "HookContext": "signoff.registry.hooks",
+    "Permission": "signoff.registry.hooks",
+    "PolicyDecisionPoint": "signoff.activities.hooks.policy_decision_point",
+    "ProbeAnswer": "signoff.registry.hooks",
+    "HandlerCall": "signoff.policy.handler_verdict",
+    "RecordField": "signoff.registry.results.annotated_record",
+    "ReducerInput": "signoff.registry.results.tool_result",
+    "ReducerRegistry": "signoff.registry.results.reducers",
+    "Result": "signoff.registry.results.tool_result",
+    "SchemaProblem": "signoff.formats.json_schema",
+    "ToolRegistry": "signoff.registry.registry",
+    "ToolRegistryBuilder": "signoff.registry.registry",
+    "ToolResolver": "signoff.registry.registry",
+    "DeliveryFailure": "signoff.registry.results.destinations",
+    "context_first": "signoff.registry.handler_adapters",
+    "ok_results": "signoff.registry.handler_adapters",
+    "per_call": "signoff.registry.handler_adapters",
+    "success_results": "signoff.registry.handler_adapters",
+}
+__all__ = [*_MODULES]
+__getattr__ = lazy_names(__name__, _MODULES)

@@ -21,7 +21,7 @@ from signoff.policy.bounded_expression import BoundedTask, NoEvaluator, current_
 from signoff.policy.compiled_policy import CompiledPolicy, compile_policy
 from signoff.policy.facts import ToolFacts
 from signoff.policy.grant_predicate import compile_where
-from signoff.policypool import PolicyPool
+from signoff.policypool.pool import PolicyPool
 
 TOOL = ToolFacts("batch", "generalist", "routed", ())
 PAIRS = "args.items.all(x, args.items.all(y, x + y >= 0))"
@@ -243,7 +243,7 @@ def test_a_process_is_killed_after_its_time(pool: PolicyPool) -> None:
 def test_a_process_has_so_much_memory(pool: PolicyPool) -> None:
     """What takes more is an error, while no process has more than its limit; the next one gets an answer.
 
-    Without the limit of the address space in `policyprocess.py` it took 2.5 GB.
+    Without the limit of the address space in `policypool/process.py` it took 2.5 GB.
     """
     # A server of other tests' is a child of this process as well, as large as it likes.
     others = {each.pid for each in psutil.Process().children()}
@@ -299,7 +299,7 @@ def test_a_process_that_does_not_start_is_an_error(pool: PolicyPool, monkeypatch
 def test_a_process_knows_no_secret_and_ends_with_its_program(pool: PolicyPool, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has nothing of its program's environment but what Python needs, and is gone when the pool is closed.
 
-    With all of the environment handed on in `policypool.py` the process had all of it.
+    With all of the environment handed on in `policypool/pool.py` the process had all of it.
     """
     monkeypatch.setenv("SIGNOFF_TOKEN", "s3cret")
     before = {each.pid for each in psutil.Process().children()}

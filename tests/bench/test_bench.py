@@ -20,7 +20,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
     file = tmp_path_factory.mktemp("bench") / "report.json"
     sizes = ("--rounds", "2", "--turns", "3", "--concurrency", "3", "--memory-turns", "4")
     done = subprocess.run(
-        [sys.executable, "-m", "bench", *sizes, "--json", str(file)],
+        [sys.executable, "-m", "tools.bench", *sizes, "--json", str(file)],
         cwd=ROOT,
         capture_output=True,
         text=True,

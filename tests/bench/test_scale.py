@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 def load_report() -> Any:
     """The module of the report; the benchmark is no package of this project, and not on the path of its tests."""
-    spec = importlib.util.spec_from_file_location("scale_report", ROOT / "bench" / "scale" / "report.py")
+    spec = importlib.util.spec_from_file_location("scale_report", ROOT / "tools" / "bench" / "scale" / "report.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -29,7 +29,7 @@ report_module = load_report()
 def run(folder: Path, *arguments: str) -> tuple[str, dict[str, Any]]:
     """What an experiment prints, and its JSON."""
     file = folder / "report.json"
-    command = [sys.executable, "-m", "bench.scale", *arguments, "--json", str(file)]
+    command = [sys.executable, "-m", "tools.bench.scale", *arguments, "--json", str(file)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads(file.read_text(encoding="utf-8"))

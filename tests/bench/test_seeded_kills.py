@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.kills.checker import check_run, read_run
-from bench.kills.nemesis import VICTIMS, plan_strikes
-from bench.kills.workload import plan_calls
+
+from tools.bench.kills.checker import check_run, read_run
+from tools.bench.kills.nemesis import VICTIMS, plan_strikes
+from tools.bench.kills.workload import plan_calls
 
 ROOT = Path(__file__).parents[2]
 APPROVAL = "main.s.asked.c1.1"
@@ -245,7 +246,7 @@ def test_a_fault_ends_the_command_with_exit_code_1(tmp_path: Path) -> None:
     journals = sound_run()
     _double_effect(journals)
     find_faults(tmp_path, journals)
-    command = [sys.executable, "-m", "bench.kills", "--check", str(tmp_path)]
+    command = [sys.executable, "-m", "tools.bench.kills", "--check", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "doubled effect: asked" in done.stdout
@@ -267,7 +268,7 @@ def test_the_first_three_strikes_kill_each_kind_of_process(seed: int) -> None:
 def test_a_short_run_of_kills_has_no_fault(store_url: str, tmp_path: Path) -> None:
     """Each kind of process is killed under load, however slow the machine is."""
     store = ["--store", store_url] if store_url.startswith("postgres") else []
-    command = [sys.executable, "-m", "bench.kills", "--seed", "11", "--minutes", str(SECONDS / 60), *store]
+    command = [sys.executable, "-m", "tools.bench.kills", "--seed", "11", "--minutes", str(SECONDS / 60), *store]
     done = subprocess.run(
         [*command, "--journals", str(tmp_path / "journals")],
         cwd=ROOT,

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.scale.week import DayReport, grown
+
+from tools.bench.scale.week import DayReport, grown
 
 ROOT = Path(__file__).parents[2]
 FLAT = ("questions", "answers", "tickets", "blobs", "blob_sessions", "deliveries")
@@ -20,7 +21,7 @@ def test_four_days_of_traffic_leave_no_more_than_three(tmp_path: Path) -> None:
     file = tmp_path / "week.json"
     sizes = ("--turns-a-day", "10", "--days", "4")
     done = subprocess.run(
-        [sys.executable, "-m", "bench.scale.week", *sizes, "--json", str(file)],
+        [sys.executable, "-m", "tools.bench.scale.week", *sizes, "--json", str(file)],
         cwd=ROOT,
         capture_output=True,
         text=True,

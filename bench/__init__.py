@@ -1,1 +1,0 @@
-"""Signoff beside a hand-written workflow, measured in one run on one server: `python -m bench`."""

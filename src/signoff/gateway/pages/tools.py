@@ -1,0 +1,198 @@
+"""Serves pages of tools: the gate inventory, and what would happen to a call."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from signoff.contracts.activity_messages import Tally
+from signoff.contracts.call import CallContext
+from signoff.contracts.content import Content
+from signoff.contracts.errors import NotFound, SignoffError
+from signoff.contracts.limits import ARGUMENTS_BYTES
+from signoff.contracts.message import CallPart
+from signoff.contracts.names import DEFAULT_ASKER
+from signoff.contracts.person import Person
+from signoff.formats.json_reader import NotJson, read_json
+from signoff.formats.nearest_name import did_you_mean, quote_name
+from signoff.gateway.auth.dependencies import PAGE_READ
+from signoff.gateway.auth.person_lookup import known_person
+from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
+from signoff.gateway.pages.form_fields import read_form
+from signoff.gateway.pages.visitor import Visitor
+from signoff.gateway.turn_starter import chosen_actor
+from signoff.people.directory import principal_of
+from signoff.policy.answer import EngineAnswer
+from signoff.policypool.pool import ask_rules
+from signoff.registry.capabilities import KINDS
+from signoff.registry.gates.inventory import exists_for, inventory
+from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.pipeline import GateFacts, judge
+from signoff.registry.scopes.position import owner_of
+from signoff.registry.tool import Tool
+from signoff.texts.catalogue import text
+from signoff.texts.remarks import remark_words
+
+_SAMPLES: Final[dict[str, Any]] = {"string": "", "number": 0, "integer": 0, "boolean": False, "array": [], "object": {}}
+
+
+@dataclass(frozen=True)
+class CallExplanation:
+    """What would happen to a call, in words."""
+
+    kind: str
+    headline: str
+    why: str
+    gate: str
+    rule: str
+    engines: tuple[EngineAnswer, ...]
+
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.api_route("/tools", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
+async def list_tools(site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """Every tool of the visitor's tenant and what it needs."""
+    found = inventory(site.deps.catalog, visitor.person.tenant)
+    rows = [(row, _tool(site, visitor, row.tool).description, row.needs.split(", ")) for row in found]
+    return site.renderer.page("tools.html", visitor, nav="tools", rows=rows)
+
+
+@router.api_route("/tools/{tool}", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
+async def show_tool(tool: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """The form to try a tool's gates."""
+    return _form(site, visitor, _tool(site, visitor, tool), {})
+
+
+@router.post("/tools/{tool}", dependencies=[PAGE_READ])
+async def explain_call(request: Request, tool: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """Judges a call with the given arguments; nothing runs and nobody is asked."""
+    declared = _tool(site, visitor, tool)
+    form = {name: str(value) for name, value in (await read_form(request)).items()}
+    language = visitor.formatter.language
+    if not visitor.opened(form.get("token", ""), f"try {declared.name}"):
+        return _form(site, visitor, declared, form, note=text("try.out_of_date", language), status=403)
+    try:
+        args = _arguments(form.get("args", ""))
+    except ValueError as error:
+        note = text("try.not_json", language, why=str(error))
+        return _form(site, visitor, declared, form, note=note, status=422)
+    try:
+        found = await _judge(site, visitor, declared, form, args)
+    except SignoffError as error:
+        return _form(site, visitor, declared, form, note=error.message, status=422)
+    return _form(site, visitor, declared, form, explained=_explain(site, found, language))
+
+
+async def _judge(
+    site: Site, visitor: Visitor, tool: Tool, form: dict[str, str], args: dict[str, Any]
+) -> LocalGateDecision:
+    tenant = visitor.person.tenant
+    actor, route, step = owner_of(tool)
+    ctx = CallContext(
+        actor=actor or chosen_actor(site.deps, form.get("actor") or None),
+        route=route,
+        step=step,
+        session="try",
+        turn="try",
+        tenant=tenant,
+        channel="inbox",
+        user=principal_of(_asker(site, visitor, form.get("user", "")), site.deps.people),
+    )
+    call = CallPart(call="c1.1", tool=tool.name, args=Content(inline=args))
+    catalog, known = site.deps.catalog, GateFacts(backends=frozenset(KINDS), spent={}, at=site.deps.clock())
+    return await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
+
+
+def _asker(site: Site, visitor: Visitor, named: str) -> Person:
+    """Says in whose name a call is tried: outside the development profile nobody is told who else is there."""
+    if not site.deps.development:
+        return visitor.person
+    return known_person(site.deps.people, named or DEFAULT_ASKER, visitor.person.tenant)
+
+
+def _explain(site: Site, found: LocalGateDecision, language: str) -> CallExplanation:
+    verdict = found.verdict
+    who = ""
+    if found.kind == "ask" and found.tool is not None:
+        approvers = site.deps.catalog.approvers(found.tool.activity, verdict)
+        who = ", ".join(each.partition(":")[2] for each in approvers)
+    rule = f"{verdict.rule.label}: {verdict.rule_text}" if verdict is not None and verdict.rule_text else ""
+    return CallExplanation(
+        kind=found.explained_kind,
+        headline=text(f"try.{found.explained_kind}", language, who=who),
+        why=remark_words(verdict.why if verdict is not None else found.message, language),
+        gate=found.gate,
+        rule=rule,
+        engines=verdict.engines if verdict is not None else (),
+    )
+
+
+def _form(
+    site: Site,
+    visitor: Visitor,
+    tool: Tool,
+    form: dict[str, str],
+    *,
+    note: str = "",
+    status: int = 200,
+    explained: CallExplanation | None = None,
+) -> Response:
+    owner, _, _ = owner_of(tool)
+    actors = [name for name, actor in site.deps.catalog.actors.items() if _uses(actor.tools, tool.name)]
+    actors = [owner] if owner else actors
+    return site.renderer.page(
+        "try.html",
+        visitor,
+        status=status,
+        nav="tools",
+        tool=tool,
+        token=visitor.token(f"try {tool.name}"),
+        actors=actors or list(site.deps.catalog.actors),
+        actor=form.get("actor", ""),
+        user=(form.get("user", "") or DEFAULT_ASKER) if site.deps.development else visitor.person.id,
+        askers=None if site.deps.development else [visitor.person],
+        args=form.get("args") or json.dumps(_sample(tool), indent=2, ensure_ascii=False),
+        note=note,
+        explained=explained,
+    )
+
+
+def _tool(site: Site, visitor: Visitor, name: str) -> Tool:
+    catalog, tenant = site.deps.catalog, visitor.person.tenant
+    found = catalog.tool(name)
+    if found is None or not exists_for(catalog, found, tenant):
+        known = (tool.name for tool in catalog.tools() if exists_for(catalog, tool, tenant))
+        raise NotFound(f"there is no tool {quote_name(name)}{did_you_mean(name, known)}")
+    return found
+
+
+def _uses(tools: tuple[str, ...] | None, name: str) -> bool:
+    return tools is None or name in tools
+
+
+def _arguments(written: str) -> dict[str, Any]:
+    if len(written) > ARGUMENTS_BYTES:
+        raise ValueError(f"more than {ARGUMENTS_BYTES} characters")
+    try:
+        args = read_json(written)
+    except NotJson as error:
+        raise ValueError(f"the text {error}") from None
+    if not isinstance(args, dict):
+        raise ValueError("it is another kind of value")
+    return args
+
+
+def _sample(tool: Tool) -> dict[str, Any]:
+    """Returns arguments to start from: every property with an example, its default, or an empty value of its type."""
+    sample: dict[str, Any] = {}
+    for name, schema in tool.schema.schema.get("properties", {}).items():
+        if not isinstance(schema, dict):
+            continue
+        examples = schema.get("examples") or [schema.get("default", _SAMPLES.get(str(schema.get("type")), ""))]
+        sample[name] = examples[0]
+    return sample

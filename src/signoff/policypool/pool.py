@@ -1,0 +1,171 @@
+"""Evaluates costly expressions of policies in a pool of processes, within limits of memory and time.
+
+No process is started before the first such expression; then up to `POLICY_PROCESSES` are kept. One that takes too long,
+or more memory than it may, is killed and replaced, and its expression is an error: it asks or denies.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import queue
+import socket
+import subprocess
+import sys
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, Final, ParamSpec, TypeVar
+
+from signoff.contracts.limits import (
+    KIB,
+    POLICY_PROCESS_SECONDS,
+    POLICY_PROCESS_START_SECONDS,
+    POLICY_PROCESSES,
+    POLICY_WAIT_SECONDS,
+)
+from signoff.policy.answer import EngineOutcome
+from signoff.policy.bounded_expression import (
+    BoundedTask,
+    NoEvaluator,
+    current_evaluator,
+    failed_outcomes,
+    set_evaluator,
+)
+from signoff.policypool.process import READY, receive, send
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+_REPLY_BYTES: Final = 256 * KIB
+_NOTE_CHARS: Final = 200
+_KINDS: Final = ("true", "false", "error", "other")
+# Nothing that could be a secret: what runs there reads texts of strangers with an engine in C++.
+_ENVIRONMENT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
+
+
+class PolicyPool:
+    """Evaluates expressions from any thread; blocks for `POLICY_WAIT_SECONDS` and `POLICY_PROCESS_SECONDS` at most.
+
+    The start of a process comes on top of that, once.
+    """
+
+    def __init__(self, size: int = POLICY_PROCESSES) -> None:
+        # Last in, first out: what is busy is warm, and a second process starts only where two are needed at once.
+        self._places: queue.LifoQueue[_Process | None] = queue.LifoQueue()
+        self._started: list[_Process] = []
+        for _ in range(size):
+            self._places.put(None)
+        self._end = weakref.finalize(self, _end, self._started)
+
+    def evaluate(self, task: BoundedTask) -> tuple[EngineOutcome, EngineOutcome]:
+        """See `policy.bounded.Evaluator`."""
+        try:
+            process = self._places.get(timeout=POLICY_WAIT_SECONDS)
+        except queue.Empty:
+            return failed_outcomes("all processes that could evaluate it are busy")
+        try:
+            if process is None:
+                process = _Process()
+                self._started.append(process)
+            return process.evaluate(task)
+        except Exception as error:
+            # Whatever it is that went wrong, the process may still be at it, or answer the next task with this one's.
+            if process is not None:
+                self._started.remove(process)
+                process.end()
+                process = None
+            return failed_outcomes(_why(error))
+        finally:
+            self._places.put(process)
+
+    def close(self) -> None:
+        """Ends all processes."""
+        self._end()
+
+
+class _Process:
+    """Controls one process. All methods but `end` raise `OSError` (`TimeoutError` too) or `ValueError`."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-P", "-m", "signoff.policypool.process", str(theirs.fileno())]
+            self._child = subprocess.Popen(
+                command,
+                pass_fds=(theirs.fileno(),),
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        self._peer = ours
+        try:
+            if self._receive(POLICY_PROCESS_START_SECONDS) != READY:
+                raise ConnectionError("it did not start")
+        except BaseException:
+            self.end()
+            raise
+
+    def evaluate(self, task: BoundedTask) -> tuple[EngineOutcome, EngineOutcome]:
+        """Returns both engines' outcomes."""
+        asked = {"text": task.text, "variables": task.variables, "data": task.data}
+        self._peer.settimeout(POLICY_PROCESS_SECONDS)
+        send(self._peer, json.dumps(asked).encode())
+        first, second = json.loads(self._receive(POLICY_PROCESS_SECONDS))
+        return _outcome(first), _outcome(second)
+
+    def end(self) -> None:
+        """Kills the process, and waits until it is gone."""
+        self._peer.close()
+        self._child.kill()
+        self._child.wait()
+
+    def _receive(self, seconds: float) -> bytes:
+        body = receive(self._peer, _REPLY_BYTES, time.monotonic() + seconds)
+        if not body:
+            raise ConnectionError("it ended")
+        return body
+
+
+def install() -> None:
+    """Makes this program evaluate costly expressions in processes of their own. Doing it again changes nothing."""
+    if isinstance(current_evaluator(), NoEvaluator):
+        set_evaluator(PolicyPool())
+
+
+async def ask_rules(may_block: bool, function: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    """Calls `function`, which evaluates rules; in a thread where one of them may wait for a process."""
+    # Only there: an ordinary rule takes microseconds, and a thread takes more than it does.
+    if not may_block:
+        return function(*given, **named)
+    return await asyncio.to_thread(function, *given, **named)
+
+
+def _end(processes: list[_Process]) -> None:
+    for process in processes:
+        with contextlib.suppress(Exception):
+            process.end()
+    processes.clear()
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    # What this program imports from: a checkout may be on its path alone.
+    return kept | {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+
+
+def _outcome(data: Any) -> EngineOutcome:
+    """Parses an outcome. Raises `ValueError` or `TypeError` for anything else."""
+    kind, note, value = data["kind"], str(data["note"])[:_NOTE_CHARS], data["value"]
+    if kind not in _KINDS or not (value is None or isinstance(value, list)):
+        raise ValueError("no outcome")
+    return EngineOutcome(kind, note, value)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"it took more than {POLICY_PROCESS_SECONDS:g} s"
+    if isinstance(error, ConnectionError):
+        return "the process that evaluated it ended: it took more memory or time than it may"
+    return f"the process that evaluates it failed ({type(error).__name__})"

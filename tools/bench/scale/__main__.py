@@ -1,0 +1,71 @@
+"""Run an experiment: `python -m tools.bench.scale waiting|decisions|burst [--store URL] [--json FILE]`."""
+
+import argparse
+import asyncio
+import os
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from signoff.contracts.names import ENGINE
+from tools.bench.scale.load import measure_burst, measure_decisions
+from tools.bench.scale.report import ScaleReport, render
+from tools.bench.scale.stack import Stack
+from tools.bench.scale.waiting import REPETITIONS, measure_waiting
+
+RESULTS = Path("tools/bench/results")
+NUMBERS = (1_000, 3_000, 10_000)
+A_MINUTE = 1_000
+STARTS = 5_000
+
+
+async def measure(arguments: argparse.Namespace) -> ScaleReport:
+    """Runs one experiment on an installation of its own."""
+    with tempfile.TemporaryDirectory(prefix="signoff-scale-") as folder:
+        async with Stack.open(Path(folder), arguments.store) as stack:
+            report = ScaleReport(
+                experiment=arguments.experiment,
+                date=f"{datetime.now(UTC):%Y-%m-%d}",
+                engine=ENGINE,
+                cpus=os.cpu_count() or 0,
+                store="PostgreSQL" if arguments.store else "SQLite",
+            )
+            if arguments.experiment == "waiting":
+                points = await measure_waiting(stack, sorted(arguments.turns), arguments.repetitions)
+                return report.model_copy(update={"points": tuple(points)})
+            if arguments.experiment == "decisions":
+                figures = await measure_decisions(stack, arguments.a_minute, arguments.minutes)
+            else:
+                figures = await measure_burst(stack, arguments.starts)
+            return report.model_copy(update={"figures": figures})
+
+
+def read_arguments() -> argparse.Namespace:
+    """What to run, on which store, how much of it, and where to write it."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.bench.scale", description="Signoff under many waiting turns."
+    )
+    parser.add_argument("experiment", choices=("waiting", "decisions", "burst"))
+    parser.add_argument("--store", default="", help="an empty PostgreSQL database; SQLite when left out")
+    parser.add_argument("--turns", type=int, nargs="+", default=NUMBERS, help="of `waiting`: at how many")
+    parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="of `waiting`: of each request")
+    parser.add_argument("--a-minute", type=int, default=A_MINUTE, help="of `decisions`")
+    parser.add_argument("--minutes", type=float, default=1.0, help="of `decisions`; at most 1,000 of them in all")
+    parser.add_argument("--starts", type=int, default=STARTS, help="of `burst`")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there; else to tools/bench/results")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measures, prints the tables, writes the JSON."""
+    arguments = read_arguments()
+    report = asyncio.run(measure(arguments))
+    print(f"\n{render(report)}")
+    name = f"{report.date}-scale-{report.experiment}-{report.store.lower()}.json"
+    file = arguments.json or RESULTS / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
