@@ -7,7 +7,10 @@ import re
 from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
+import signoff
+
 ROOT = Path(__file__).parents[1]
+PACKAGE = Path(signoff.__path__[0])
 PAGES = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -1,4 +1,4 @@
-"""The house itself: one import name over the root folders, and nothing in it that belongs to one machine."""
+"""The house itself: what stands where, and nothing in it that belongs to one machine."""
 
 import ast
 import json
@@ -10,15 +10,20 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
-from documents import parsed
+from documents import PACKAGE, parsed
 
 import signoff
 from tools import mutants
 from tools.release.locks import FOLDER, LOCKS, Lock
 
 ROOT = Path(__file__).resolve().parent.parent
-PLATE = ROOT / "src" / "signoff"
-NOT_CODE = {"bench", "docs", "examples", "release", "src", "tests"}
+AT_THE_TOP = (
+    *(".ci", ".github", "activities", "clients", "deploy", "docs", "examples", "registry", "src", "tests", "tools"),
+    "workflows",
+)
+"""The folders of the repository."""
+LINKED = ("activities", "registry", "worker.py", "workflows")
+"""Parts of the package that stand at the top; `src/signoff` holds a link to each."""
 REGISTRY_HOSTS = ("pypi" + ".org", "python" + "hosted.org", "registry.npm" + "js.org", "proxy.go" + "lang.org")
 MODULES_IN_A_DIRECTORY = 25
 OWN_JSON = {
@@ -45,29 +50,31 @@ def committed_texts() -> dict[str, str]:
     return texts
 
 
-def root_parts() -> list[str]:
-    """The root folders and modules that hold code of the package."""
-    folders = [path.parent.name for path in ROOT.glob("*/__init__.py") if path.parent.name not in NOT_CODE]
-    return sorted(folders + [path.name for path in ROOT.glob("*.py")])
+def package_parts() -> list[str]:
+    """The folders and modules of the package."""
+    folders = [path.parent.name for path in PACKAGE.glob("*/__init__.py")]
+    return sorted(folders + [path.name for path in PACKAGE.glob("*.py") if path.name != "__init__.py"])
 
 
-@pytest.mark.parametrize("part", root_parts())
-def test_every_part_is_reachable_under_the_one_name(part: str) -> None:
-    """Each root folder and module has its relative link on the name plate (and links survived the checkout)."""
-    link = PLATE / part
-    assert link.is_symlink(), f"ln -s ../../{part} src/signoff/{part}"
-    assert link.readlink() == Path("../..") / part
+def test_the_repository_has_no_other_folder_at_its_top() -> None:
+    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    folders = {name.partition("/")[0] for name in listing.split("\0") if "/" in name}
+    assert folders - set(AT_THE_TOP) == set()
+    assert [path.name for path in ROOT.glob("*.py")] == ["worker.py"]
 
 
-def test_name_plate_points_at_nothing_that_is_not_there() -> None:
-    """No link of the name plate dangles."""
-    assert [link.name for link in PLATE.iterdir() if not link.exists()] == []
+def test_the_package_holds_four_links_and_each_leads_to_the_top() -> None:
+    """A checkout without links has files in their places: `git config core.symlinks true` makes links of them."""
+    links = {path.name: path.readlink() for path in (ROOT / "src" / "signoff").iterdir() if path.is_symlink()}
+    assert links == {name: Path("../..") / name for name in LINKED}
+    assert [name for name in LINKED if not (ROOT / name).exists()] == []
 
 
-@pytest.mark.parametrize("part", root_parts())
+@pytest.mark.parametrize("part", package_parts())
 def test_the_map_names_every_part(part: str) -> None:
-    """`docs/architecture.md` says what each folder and module at the top holds."""
-    assert f"](../{part})" in (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    """`docs/architecture.md` says what each folder and module of the package holds."""
+    place = part if part in LINKED else f"src/signoff/{part}"
+    assert f"](../{place})" in (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", sorted(mutants.AREAS))
@@ -81,10 +88,15 @@ def test_what_is_mutated_and_what_has_to_notice_is_there(name: str) -> None:
 
 def package_modules() -> list[Path]:
     """The package's modules, without migrations."""
-    parts = [ROOT / part for part in root_parts()]
+    return [path for path in all_modules() if "versions" not in path.parts]
+
+
+def all_modules() -> list[Path]:
+    """The package's modules; a walk over the package itself would not follow its links."""
+    parts = [PACKAGE / part for part in package_parts()]
     modules = [path for part in parts for path in (sorted(part.rglob("*.py")) if part.is_dir() else [part])]
     assert len(modules) > 100
-    return [path for path in modules if "versions" not in path.parts]
+    return modules
 
 
 def test_public_class_names_are_unique() -> None:
@@ -92,13 +104,12 @@ def test_public_class_names_are_unique() -> None:
     for path in package_modules():
         for node in parsed(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(str(path.relative_to(ROOT)))
+                places[node.name].append(str(path.relative_to(PACKAGE)))
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
 
 def test_directories_hold_at_most_25_modules() -> None:
-    names = (str(path.parent.relative_to(ROOT)) for path in package_modules() if path.name != "__init__.py")
-    counts = Counter(name for name in names if name != ".")
+    counts = Counter(str(path.parent.relative_to(PACKAGE)) for path in package_modules() if path.name != "__init__.py")
     assert {name: count for name, count in counts.items() if count > MODULES_IN_A_DIRECTORY} == {}
 
 
@@ -108,7 +119,7 @@ def test_import_contract_lists_every_part_once() -> None:
     layers = [name.strip() for layer in layered["layers"] for name in re.split("[|:]", layer)]
     assert len(layers) == len(set(layers))
     assert layered["exhaustive"] is True
-    assert set(layers) == {part.removesuffix(".py") for part in root_parts()} - set(layered["exhaustive_ignores"])
+    assert set(layers) == {part.removesuffix(".py") for part in package_parts()} - set(layered["exhaustive_ignores"])
 
 
 def test_import_face_is_light() -> None:
@@ -209,7 +220,7 @@ def _branches_on_a_version(path: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "workflows").glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted((PACKAGE / "workflows").glob("*.py")), ids=lambda path: path.name)
 def test_no_workflow_branches_on_a_version(path: Path) -> None:
     """A branch on a patch or a version behind a local activity makes histories that nothing can read again.
 
@@ -228,7 +239,7 @@ def test_a_branch_on_a_version_is_noticed(tmp_path: Path) -> None:
 
 _TIMES = {("datetime", "now"), ("datetime", "utcnow"), ("datetime", "today"), ("date", "today")}
 _TIMES |= {("time", "time"), ("time", "time_ns")}
-CLOCK = ROOT / "contracts" / "clock.py"
+CLOCK = PACKAGE / "contracts" / "clock.py"
 
 
 def _times_of_day(path: Path) -> list[str]:
@@ -247,16 +258,13 @@ def _times_of_day(path: Path) -> list[str]:
 
 def test_only_the_clock_asks_for_the_time_of_day() -> None:
     """Everything else is given a clock: what a test cannot move, it cannot prove."""
-    parts = [ROOT / part for part in root_parts()]
-    modules = [path for part in parts for path in (sorted(part.rglob("*.py")) if part.is_dir() else [part])]
-    assert len(modules) > 100
-    assert [each for path in modules if path != CLOCK for each in _times_of_day(path)] == []
+    assert [each for path in all_modules() if path != CLOCK for each in _times_of_day(path)] == []
     assert _times_of_day(CLOCK) == ["clock.py:13 datetime.now"]
 
 
 def test_no_workflow_has_the_machine_s_clock() -> None:
     """A replay would see another time."""
-    assert [path.name for path in (ROOT / "workflows").rglob("*.py") if "contracts.clock" in path.read_text()] == []
+    assert [path.name for path in (PACKAGE / "workflows").rglob("*.py") if "contracts.clock" in path.read_text()] == []
 
 
 def test_a_look_at_the_time_is_noticed(tmp_path: Path) -> None:
@@ -283,9 +291,9 @@ def _plain_json_readers(path: Path) -> list[str]:
 @pytest.mark.parametrize("part", ["channels", "cli", "gateway"])
 def test_every_entrance_reads_json_by_the_one_reader(part: str) -> None:
     """Of two equal names other readers take the last, so that a check and the call see different values."""
-    modules = [path for path in package_modules() if path.relative_to(ROOT).parts[0] == part]
+    modules = [path for path in package_modules() if path.relative_to(PACKAGE).parts[0] == part]
     assert modules
-    own = {ROOT / name for name in OWN_JSON}
+    own = {PACKAGE / name for name in OWN_JSON}
     assert [each for path in modules if path not in own for each in _plain_json_readers(path)] == []
     assert [path.name for path in own if not _plain_json_readers(path)] == []
 

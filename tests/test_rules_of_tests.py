@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from documents import parsed
+from documents import PACKAGE, parsed
 
 HERE = Path(__file__).parent
 LONGEST_SLEEP = 0.1
@@ -123,7 +123,7 @@ def test_a_folder_of_tests_is_that_of_a_folder_of_the_package_or_named_here() ->
     """Who looks for the tests of a module finds them under its name."""
     there = {path.parent.relative_to(HERE).parts[0] for path in modules("test_*.py") if path.parent != HERE}
     assert there <= {*OF_ONE_FOLDER, *OF_WHOLE_TURNS, *OF_BEHAVIOURS}
-    assert [name for name in (*OF_ONE_FOLDER, *OF_WHOLE_TURNS) if not (HERE.parent / name).is_dir()] == []
+    assert [name for name in (*OF_ONE_FOLDER, *OF_WHOLE_TURNS) if not (PACKAGE / name).is_dir()] == []
 
 
 def imported(path: Path) -> set[str]:

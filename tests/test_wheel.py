@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-NOT_INSTALLED = ("bench/", "clients/", "deploy/", "docs/", "examples/", "locks/", "release/", "src/", "tests/", ".")
+LINKED = ("activities/", "registry/", "workflows/", "worker.py")
+"""What `src/signoff` holds links to."""
 
 
 def run(*command: str, cwd: Path) -> str:
@@ -34,8 +35,8 @@ def installed_files() -> set[str]:
     """Every committed file of the package as it is called below `signoff`."""
     listed = run("git", "ls-files", "-s", cwd=ROOT).splitlines()
     files = [line.split("\t")[1] for line in listed if not line.startswith("120000")]
-    parts = {file for file in files if not file.startswith(NOT_INSTALLED) and ("/" in file or file.endswith(".py"))}
-    return {f"signoff/{file}" for file in parts} | {"signoff/__init__.py", "signoff/py.typed"}
+    inside = {file.removeprefix("src/") for file in files if file.startswith("src/signoff/")}
+    return inside | {f"signoff/{file}" for file in files if file.startswith(LINKED)}
 
 
 def test_a_wheel_holds_every_file_of_the_package_and_its_text(built: Path) -> None:
@@ -45,6 +46,7 @@ def test_a_wheel_holds_every_file_of_the_package_and_its_text(built: Path) -> No
     held = {name: data for name, data in files.items() if ".dist-info/" not in name}
     commands = next(data for name, data in files.items() if name.endswith("entry_points.txt"))
     assert set(held) == installed_files()
+    assert {"signoff/__init__.py", "signoff/py.typed", "signoff/gateway/app.py"} <= set(held)
     assert held["signoff/worker.py"] == (ROOT / "worker.py").read_bytes()
     assert held["signoff/workflows/options.py"] == (ROOT / "workflows/options.py").read_bytes()
     assert b"signoff = signoff.cli.main:main" in commands
@@ -56,5 +58,7 @@ def test_an_sdist_holds_what_a_wheel_is_built_of_and_no_link(built: Path) -> Non
         members = sdist.getmembers()
     assert [each.name for each in members if each.issym() or each.islnk()] == []
     held = {each.name.partition("/")[2] for each in members}
-    sources = {name.removeprefix("signoff/") for name in installed_files()} - {"__init__.py", "py.typed"}
-    assert sources | {"src/signoff/__init__.py", "src/signoff/py.typed", "pyproject.toml", "LICENSE"} <= held
+    bare = {name: name.removeprefix("signoff/") for name in installed_files()}
+    sources = {path if path.startswith(LINKED) else f"src/{name}" for name, path in bare.items()}
+    assert sources | {"pyproject.toml", "LICENSE"} <= held
+    assert held & {"src/signoff/worker.py", "src/signoff/activities"} == set()

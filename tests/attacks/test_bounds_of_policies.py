@@ -274,7 +274,7 @@ def test_who_finds_no_process_free_is_told_so(pool: PolicyPool, monkeypatch: pyt
 
     Without the end of the wait in `PolicyPool.evaluate` it waited until the process was free.
     """
-    monkeypatch.setattr(policypool, "POLICY_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("signoff.policypool.pool.POLICY_WAIT_SECONDS", 0.05)
     found = EngineOutcome("true")
     # Again where this thread stood still for as long as the other one was busy.
     while found.kind == "true":
@@ -292,7 +292,7 @@ def test_a_process_that_does_not_start_is_an_error(pool: PolicyPool, monkeypatch
 
     With a fallback to evaluating it here, in place of the error in `PolicyPool.evaluate`, it was true.
     """
-    monkeypatch.setattr(policypool.sys, "executable", "/bin/false")
+    monkeypatch.setattr("signoff.policypool.pool.sys.executable", "/bin/false")
     assert pool.evaluate(task("1 in args.items", of(3)))[0].kind == "error"
 
 

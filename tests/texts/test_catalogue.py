@@ -3,14 +3,13 @@
 import re
 import string
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pytest
+from documents import PACKAGE
 
 from signoff.texts import catalogue
 from signoff.texts.catalogue import ENGLISH, LANGUAGES, form_of, has_text, is_spoken, language_of, text, texts_of
 
-ROOT = Path(__file__).parents[2]
 OTHERS = sorted(set(LANGUAGES) - {ENGLISH})
 
 
@@ -113,7 +112,7 @@ def test_values_are_put_in_once() -> None:
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_no_key_stands_twice(language: str) -> None:
     """Each text has one place."""
-    written = "".join(path.read_text() for path in (ROOT / "texts/languages" / language).glob("*.py"))
+    written = "".join(path.read_text() for path in (PACKAGE / "texts/languages" / language).glob("*.py"))
     keys = re.findall(r'^    "([a-z_. ]+)": ', written, re.MULTILINE)
     assert len(keys) == len(set(keys)) > 0
 
@@ -123,7 +122,7 @@ def test_every_text_is_used() -> None:
     sources = [
         path
         for folder in ("gateway", "channels", "cli", "texts", "testing")
-        for path in (ROOT / folder).rglob("*")
+        for path in (PACKAGE / folder).rglob("*")
         if path.suffix in (".py", ".html") and "languages" not in path.parts
     ]
     written = "".join(path.read_text() for path in sources)

@@ -3,9 +3,9 @@
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import pytest
+from documents import PACKAGE
 
 from signoff.approvals.card import render_card
 from signoff.approvals.card_notes import (
@@ -25,7 +25,6 @@ from signoff.registry.hooks import Correction
 from signoff.texts.catalogue import ENGLISH, LANGUAGES, texts_of
 from signoff.texts.remarks import REMARK_CHARS, remark_words
 
-ROOT = Path(__file__).parents[2]
 OTHERS = sorted(set(LANGUAGES) - {ENGLISH})
 SCHEMA = {
     "type": "object",
@@ -163,7 +162,7 @@ def test_each_remark_is_found_by_its_own_text() -> None:
 def test_every_remark_is_one_that_is_made() -> None:
     """Each text is, word for word, in what writes it: changed there alone, it would be found no more."""
     folders = ("approvals", "activities", "registry", "formats", "gateway", "engine", "store", "policy")
-    written = "".join(path.read_text() for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    written = "".join(path.read_text() for folder in folders for path in (PACKAGE / folder).rglob("*.py"))
     for key, words in texts_of(ENGLISH).items():
         pieces = re.split(r"`?\{\w+\}`?", words) if key.startswith("remark.") else []
         # The library of JSON writes these: see `test_what_json_says_is_translated`.
@@ -206,7 +205,7 @@ WRITERS: dict[str, tuple[str, ...]] = {
 def test_what_is_written_is_known(module: str) -> None:
     """Each sentence of what writes remarks is one of the table, or a part of one: a new one would stay English."""
     known = [words for key, words in texts_of(ENGLISH).items() if key.startswith("remark.")]
-    written = {name: list(_sentences(node)) for name, node in _parts(ast.parse((ROOT / module).read_text()).body)}
+    written = {name: list(_sentences(node)) for name, node in _parts(ast.parse((PACKAGE / module).read_text()).body)}
     for name in WRITERS[module]:
         pieces = [piece for each in written[name] for piece in each.split("; ")]
         sentences = [each for each in pieces if " " in each and len(re.findall(r"[a-z]{2,}", each)) > 1]

@@ -1,4 +1,7 @@
-"""Writes `tools/locks/`: every package that is installed, with the hashes of its files. `python -m tools.release.locks` runs it."""
+"""Writes `tools/locks/`: every package that is installed, with the hashes of its files.
+
+`python -m tools.release.locks` runs it.
+"""
 
 import re
 import subprocess
