@@ -11,7 +11,7 @@ from playwright.async_api import expect
 
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.gateway.approvals.approval_links import LINK_KEY, ApprovalLink, make_link
-from signoff.gateway.auth.oidc import CALLBACK
+from signoff.gateway.auth.sign_in_attempt import CALLBACK
 from signoff.gateway.transport.server import serve
 from signoff.temporal.embedded_server import free_port
 from signoff.testing.builders import a_person

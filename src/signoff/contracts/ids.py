@@ -177,3 +177,13 @@ def uuid7(now: datetime) -> str:
 
 def _fits(place: int, char: str) -> bool:
     return char in (_CROCKFORD[:10] if place in _DIGITS else _CROCKFORD)
+
+
+def session_name(key: SessionKey) -> str:
+    """Says how addresses name a session: `<tenant>.<session>`."""
+    return ".".join(key)
+
+
+def turn_name(key: TurnKey) -> str:
+    """Says how addresses name a turn: `<tenant>.<session>.<turn>`."""
+    return ".".join(key)

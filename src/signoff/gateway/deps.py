@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from signoff.audit.event_stream import EventStream
 from signoff.contracts.clock import Clock, system_clock
 from signoff.contracts.errors import ServerUnavailable
-from signoff.contracts.ids import SessionKey, TurnKey
+from signoff.contracts.ids import SessionKey, TurnKey, session_name, turn_name
 from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
 from signoff.decisions.raw_answer_taker import RawAnswerTaker
@@ -22,6 +22,7 @@ from signoff.gateway.act_spans import ActSpans
 from signoff.gateway.approvals.decision_writer import DecisionWriter
 from signoff.gateway.approvals.open_requests import add_requests_to_turn
 from signoff.gateway.approvals.turn_proof import proved_view
+from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.calls.look_interval import LookInterval
 from signoff.gateway.list_reads import ListReads
 from signoff.gateway.recent_items import RecentItems
@@ -39,7 +40,6 @@ from signoff.store.store import Store
 from signoff.store.tickets import Ticket
 
 if TYPE_CHECKING:
-    from signoff.gateway.calls.call_reader import ExternalTurn
     from signoff.telemetry.span_sender import SpanSender
 
 
@@ -113,7 +113,7 @@ class GatewayDeps:
         return ListReads()
 
     @cached_property
-    def recent_calls(self) -> "RecentItems[ExternalTurn]":
+    def recent_calls(self) -> RecentItems[ExternalTurn]:
         """Returns the calls of external agents that were begun or read here lately, by their names in addresses."""
         return RecentItems()
 
@@ -205,13 +205,3 @@ class GatewayDeps:
     def session_link(self, key: SessionKey) -> str:
         """Returns the session's page in the inbox."""
         return f"{self.settings.public_url}/sessions/{session_name(key)}"
-
-
-def session_name(key: SessionKey) -> str:
-    """Says how addresses name a session: `<tenant>.<session>`."""
-    return ".".join(key)
-
-
-def turn_name(key: TurnKey) -> str:
-    """Says how addresses name a turn: `<tenant>.<session>.<turn>`."""
-    return ".".join(key)

@@ -14,7 +14,7 @@ from gateway_rig import BASE
 
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.aap import approval_requests
-from signoff.gateway.calls.call_reader import ExternalTurn
+from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
 
 

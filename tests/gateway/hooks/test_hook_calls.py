@@ -13,7 +13,8 @@ from call_rig import second_gateway
 from signoff.contracts.limits import MIB
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.auth.streams import HeldSeconds
-from signoff.gateway.calls.call_reader import ExternalTurn, read_call
+from signoff.gateway.calls.call_reader import read_call
+from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.hooks.hook_answer import HookAnswer
 from signoff.gateway.hooks.hook_calls import HookCalls
 from signoff.gateway.hooks.hook_event import HookBody

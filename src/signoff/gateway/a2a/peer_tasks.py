@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.errors import Conflict, NotFound, ServerUnavailable
-from signoff.contracts.ids import SessionKey, TurnKey, is_id
+from signoff.contracts.ids import SessionKey, TurnKey, is_id, turn_name
 from signoff.contracts.limits import MAX_TURNS_PER_MESSAGE
 from signoff.contracts.list_rows import TurnRow
 from signoff.contracts.names import PEER
@@ -47,7 +47,7 @@ from signoff.gateway.a2a.task_view import (
 from signoff.gateway.approvals.secret_masks import masked_view
 from signoff.gateway.auth.streams import HeldSeconds
 from signoff.gateway.conversations import Conversations
-from signoff.gateway.deps import GatewayDeps, turn_name
+from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.live import HEARTBEAT_SECONDS, Live
 from signoff.gateway.session_names import is_of_peer, is_own, own_session, peer_session
 from signoff.gateway.turn_starter import say

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
 
 from signoff.contracts.errors import NotFound, SignoffError
-from signoff.contracts.ids import TurnKey
+from signoff.contracts.ids import TurnKey, turn_name
 from signoff.contracts.names import DEFAULT_ASKER
 from signoff.gateway.a2a.agent_card import CARD_PATH, CARD_SECONDS, AgentCards, consumed_types
 from signoff.gateway.a2a.peer_tasks import STOP_SECONDS, WAIT_SECONDS, PeerTasks, TaskUpdate
@@ -27,7 +27,6 @@ from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.auth.caller import SignInNeeded, acting_person, caller_of, own_tenant, scopes_of
 from signoff.gateway.auth.dependencies import OPEN, Deps, LiveUpdates, TokenPeer
 from signoff.gateway.auth.streams import Streams, stream_events, streams_of, waiting
-from signoff.gateway.deps import turn_name
 from signoff.gateway.transport.middleware import PEERS
 
 router = APIRouter(tags=["peers"], responses=FAULTS)

@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from signoff.contracts.canonical_json import same_arguments, sha256_hex
 from signoff.contracts.errors import Conflict, NotFound, Refused, ServerUnavailable
-from signoff.contracts.ids import SessionKey, TurnKey, is_id
+from signoff.contracts.ids import SessionKey, TurnKey, is_id, turn_name
 from signoff.contracts.limits import REASON_CHARS
 from signoff.contracts.person import Person
 from signoff.contracts.requests import CallBody, OutcomeBody
@@ -21,12 +21,13 @@ from signoff.gateway.aap.request_body import CreateBody, OutcomeReport
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
 from signoff.gateway.auth.streams import NOT_HELD, HeldSeconds, waiting
 from signoff.gateway.calls.call_proposer import CALLS, LONGEST_SECONDS, agent_of, asker_of, propose
-from signoff.gateway.calls.call_reader import ExternalTurn, find_request, load_call, own_tickets, read_call
+from signoff.gateway.calls.call_reader import find_request, load_call, own_tickets, read_call
 from signoff.gateway.calls.call_refusals import note_refusal
 from signoff.gateway.calls.call_withdrawal import withdraw
+from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.calls.permit_service import use_id, use_permit
 from signoff.gateway.calls.report_service import report_outcome
-from signoff.gateway.deps import GatewayDeps, turn_name
+from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.session_names import own_session
 from signoff.gateway.transport.middleware import AAP

@@ -24,9 +24,10 @@ from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
 from signoff.gateway.auth.dependencies import Deps, LiveUpdates, TokenAgent
 from signoff.gateway.auth.streams import waiting
 from signoff.gateway.calls.call_proposer import agent_of, hand_out, propose
-from signoff.gateway.calls.call_reader import MOVING, ExternalTurn, confirm_call, load_call, make_used_answer, read_call
+from signoff.gateway.calls.call_reader import MOVING, confirm_call, load_call, make_used_answer, read_call
 from signoff.gateway.calls.call_refusals import naming
 from signoff.gateway.calls.call_withdrawal import SETTLED, withdraw
+from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.calls.permit_service import read_permit, use_id, use_permit
 from signoff.gateway.calls.report_service import report_outcome
 from signoff.gateway.deps import GatewayDeps

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Query, Request, Response
 
 from signoff.contracts.errors import Refused
-from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
+from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id, session_name, turn_name
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import ResultBody, SayBody
 from signoff.contracts.responses import SessionLinks, SessionList, SessionMessageReply
@@ -18,7 +18,7 @@ from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, chan
 from signoff.gateway.auth.dependencies import Deps, TokenReader, TokenStarter, require_scope
 from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.conversations import Conversations
-from signoff.gateway.deps import GatewayDeps, session_name, turn_name
+from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.languages import formatter_in
 from signoff.gateway.session_names import is_own, own_session
 from signoff.gateway.transport.json_route import JsonRoute

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from signoff.contracts.errors import NotFound, SignoffError
-from signoff.contracts.ids import TurnKey
+from signoff.contracts.ids import TurnKey, turn_name
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.contracts.requests import CancelBody, TurnBody
 from signoff.contracts.responses import ResultRest, TurnCancelled, TurnLinks, TurnList, TurnStarted
@@ -19,7 +19,7 @@ from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, own_
 from signoff.gateway.auth.dependencies import As, Deps, LiveUpdates, TokenReader, TokenStarter
 from signoff.gateway.auth.streams import stream_events
 from signoff.gateway.conversations import Conversations, TurnFilter
-from signoff.gateway.deps import GatewayDeps, turn_name
+from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import fault_of
 from signoff.gateway.live import event
 from signoff.gateway.transport.json_route import JsonRoute

@@ -1,8 +1,7 @@
 """Finds the OpenID Connect provider that the settings name, and says how strongly a sign-in there proves somebody."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Assurance
@@ -13,17 +12,6 @@ from signoff.settings import Settings
 
 if TYPE_CHECKING:
     from signoff.gateway.auth.oidc_provider import OidcProvider
-
-CALLBACK: Final = "/login/oidc/callback"
-
-
-@dataclass(frozen=True)
-class SignInAttempt:
-    """A sign-in on its way: what the browser must bring back, and what the token must say."""
-
-    state: str
-    nonce: str
-    verifier: str
 
 
 async def check_secret(settings: Settings, secrets: SecretProvider) -> None:

@@ -24,7 +24,7 @@ from joserfc.jwk import KeySet
 from signoff.contracts.clock import Clock
 from signoff.contracts.errors import Refused, SecretMissing, Unavailable
 from signoff.formats.json_reader import read_json
-from signoff.gateway.auth.oidc import CALLBACK, SignInAttempt
+from signoff.gateway.auth.sign_in_attempt import CALLBACK, SignInAttempt
 from signoff.keys.secrets import SecretProvider
 from signoff.settings import Settings
 

@@ -15,9 +15,10 @@ from signoff.gateway.authzen.evaluation_body import SubmissionBody
 from signoff.gateway.authzen.problems import REQUESTS, AccessProblem
 from signoff.gateway.authzen.sealed_ids import AUTHZEN_KEY, open_denial, open_task
 from signoff.gateway.calls.call_proposer import agent_of, propose
-from signoff.gateway.calls.call_reader import ExternalTurn, find_request, load_call, load_value, read_call
+from signoff.gateway.calls.call_reader import find_request, load_call, load_value, read_call
 from signoff.gateway.calls.call_refusals import naming, note_refusal
 from signoff.gateway.calls.call_withdrawal import withdraw
+from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest
 

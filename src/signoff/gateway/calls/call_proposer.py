@@ -13,7 +13,7 @@ from signoff.contracts.activity_messages import UseReply
 from signoff.contracts.call import Callback, ProposedExternalCall
 from signoff.contracts.canonical_json import NotCanonical, canonical_json, same_arguments, sha256_hex
 from signoff.contracts.errors import Conflict, NotFound, Refused, StoreUnavailable
-from signoff.contracts.ids import SessionKey, TurnKey
+from signoff.contracts.ids import SessionKey, TurnKey, turn_name
 from signoff.contracts.limits import ARGUMENTS_BYTES, KIB
 from signoff.contracts.person import Person
 from signoff.contracts.requests import CallBody, TurnBody
@@ -24,8 +24,9 @@ from signoff.formats.durations import seconds
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
 from signoff.gateway.auth.person_lookup import known_person
-from signoff.gateway.calls.call_reader import ExternalTurn, find_success, load_call, make_external_turn, own_tickets
-from signoff.gateway.deps import GatewayDeps, turn_name
+from signoff.gateway.calls.call_reader import find_success, load_call, own_tickets
+from signoff.gateway.calls.external_turn import ExternalTurn, make_external_turn
+from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.session_names import own_session
 from signoff.gateway.turn_starter import new_id, turn_input

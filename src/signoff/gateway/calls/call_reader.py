@@ -2,20 +2,19 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from signoff.contracts.call import CallContext, CallOutcome, ProposedExternalCall
+from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey, is_id, show_code
-from signoff.contracts.person import Principal
 from signoff.contracts.responses import CallAnswer
-from signoff.contracts.turn import CallView, TurnInput, TurnView
+from signoff.contracts.turn import CallView, TurnView
 from signoff.formats.nearest_name import quote_name
 from signoff.gateway.auth.streams import NOT_HELD, HeldSeconds
-from signoff.gateway.deps import GatewayDeps, turn_name
+from signoff.gateway.calls.external_turn import ExternalTurn
+from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.signed_start import SignedStart, signed_start_of
 from signoff.store.content_store import load_in
 from signoff.store.request_reader import LoadedRequest
@@ -31,34 +30,6 @@ _LOOK_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
 _LAPSED_WORDS: Final = "the permit was not used in time"
 _CANCELLED_WORDS: Final = "the call was withdrawn"
 _REPORTED: Final = ("ok", "execution_failed", "in_doubt")
-
-
-@dataclass(frozen=True)
-class ExternalTurn:
-    """The turn of one external call, begun by the gateway for this agent."""
-
-    key: TurnKey
-    given: TurnInput
-    call: ProposedExternalCall
-    requester: Principal
-
-    @property
-    def name(self) -> str:
-        """The name of the call in addresses."""
-        return turn_name(self.key)
-
-    @property
-    def ctx(self) -> CallContext:
-        """The context in which the call is judged."""
-        return CallContext(
-            actor=self.given.actor,
-            session=self.key.session,
-            turn=self.key.turn,
-            tenant=self.key.tenant,
-            channel=self.given.channel,
-            user=self.requester,
-            extra=self.given.context,
-        )
 
 
 async def load_call(deps: GatewayDeps, name: str, agent: str, tenant: str) -> ExternalTurn:
@@ -84,11 +55,6 @@ async def load_call(deps: GatewayDeps, name: str, agent: str, tenant: str) -> Ex
     turn = ExternalTurn(key, given, given.external, begun.requester)
     deps.recent_calls.keep(name, turn, deps.clock())
     return turn
-
-
-def make_external_turn(given: TurnInput, call: ProposedExternalCall) -> ExternalTurn:
-    """Returns the turn that this gateway has just asked for."""
-    return ExternalTurn(TurnKey(given.tenant_id, given.session_id, given.turn_id), given, call, given.principal)
 
 
 async def read_call(deps: GatewayDeps, turn: ExternalTurn, wait: HeldSeconds = NOT_HELD) -> CallAnswer:

@@ -15,7 +15,8 @@ from signoff.contracts.limits import ARGUMENTS_BYTES
 from signoff.contracts.requests import OutcomeBody
 from signoff.contracts.responses import CallAnswer
 from signoff.engine.call_client import CallClient
-from signoff.gateway.calls.call_reader import ExternalTurn, answer_outcome, find_request, load_value, own_tickets
+from signoff.gateway.calls.call_reader import answer_outcome, find_request, load_value, own_tickets
+from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest
 from signoff.registry.results.dispatch_record import execution_facts

@@ -13,7 +13,8 @@ from signoff.contracts.call import WorkflowSignal
 from signoff.contracts.errors import NotFound
 from signoff.contracts.ids import parse_workflow_id
 from signoff.contracts.responses import CallAnswer
-from signoff.gateway.calls.call_reader import MOVING, ExternalTurn, load_call, read_call
+from signoff.gateway.calls.call_reader import MOVING, load_call, read_call
+from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.events.event_targets import Unfinished, post_signed
 from signoff.registry.manifest.callbacks import Callbacks

@@ -13,7 +13,8 @@ from signoff.contracts.responses import CallAnswer
 from signoff.gateway.auth.caller import AuthenticatedCaller
 from signoff.gateway.auth.streams import HeldSeconds, waiting
 from signoff.gateway.calls.call_proposer import find_call, hand_out, name_call, propose, remarks_of, unname_call
-from signoff.gateway.calls.call_reader import MOVING, ExternalTurn, confirm_call, load_call, make_used_answer, read_call
+from signoff.gateway.calls.call_reader import MOVING, confirm_call, load_call, make_used_answer, read_call
+from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.calls.permit_service import read_permit, use_id, use_permit
 from signoff.gateway.calls.report_service import report_outcome
 from signoff.gateway.deps import GatewayDeps

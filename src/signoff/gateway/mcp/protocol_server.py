@@ -28,9 +28,9 @@ from signoff.contracts.limits import REQUEST_BODY_BYTES
 from signoff.contracts.names import VERSION
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.act_spans import use_caller_trace
-from signoff.gateway.calls.call_reader import ExternalTurn
 from signoff.gateway.calls.call_refusals import naming, note_refused_request
 from signoff.gateway.calls.call_withdrawal import SETTLED
+from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.mcp.call_result import result_of, waiting_words
 from signoff.gateway.mcp.call_task import TASKS, created_task, detailed_task

@@ -20,8 +20,9 @@ from signoff.gateway.approvals.decisions import eligibility_for
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
 from signoff.gateway.auth.streams import HeldSeconds, waiting
 from signoff.gateway.calls.call_proposer import CHANNEL, agent_of, asker_of, hand_out, propose
-from signoff.gateway.calls.call_reader import MOVING, ExternalTurn, confirm_call, find_request, load_call, read_call
+from signoff.gateway.calls.call_reader import MOVING, confirm_call, find_request, load_call, read_call
 from signoff.gateway.calls.call_withdrawal import SETTLED, withdraw
+from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.calls.permit_service import use_id
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest

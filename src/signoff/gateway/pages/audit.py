@@ -11,11 +11,10 @@ from starlette.responses import Response
 from signoff.audit.record import Record
 from signoff.audit.stream_report import ReportFinding
 from signoff.audit.timeline import TimelineEntry, is_claim, timeline
-from signoff.contracts.ids import parse_workflow_id
+from signoff.contracts.ids import parse_workflow_id, turn_name
 from signoff.formats.visible_text import whole_line
 from signoff.gateway.auth.dependencies import PAGE_READ
 from signoff.gateway.auth.person_lookup import display_name
-from signoff.gateway.deps import turn_name
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.read_access import read_record

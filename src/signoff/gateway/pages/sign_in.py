@@ -12,7 +12,8 @@ from signoff.contracts.person import Person
 from signoff.gateway.auth.browser_session import local_path
 from signoff.gateway.auth.caller import caller_of
 from signoff.gateway.auth.dependencies import OPEN_PAGE
-from signoff.gateway.auth.oidc import SignInAttempt, assurance_of
+from signoff.gateway.auth.oidc import assurance_of
+from signoff.gateway.auth.sign_in_attempt import CALLBACK, SignInAttempt
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
@@ -80,7 +81,7 @@ async def go_to_provider(request: Request, site: CurrentSite) -> Response:
     return response
 
 
-@router.get("/login/oidc/callback", dependencies=[OPEN_PAGE])
+@router.get(CALLBACK, dependencies=[OPEN_PAGE])
 async def come_from_provider(request: Request, site: CurrentSite) -> Response:
     """Back from the provider: whoever its ID token proves is signed in, once for each time they went there."""
     browser = await site.visitors.browser(request)

@@ -10,14 +10,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.errors import NotFound, SignoffError
-from signoff.contracts.ids import SessionKey, TurnKey, is_id
+from signoff.contracts.ids import SessionKey, TurnKey, is_id, session_name, turn_name
 from signoff.contracts.list_rows import TurnRow
 from signoff.contracts.turn import TurnView
 from signoff.gateway.auth.dependencies import PAGE_READ, PAGE_START
 from signoff.gateway.auth.person_lookup import active_people, display_name
 from signoff.gateway.auth.streams import stream_events
 from signoff.gateway.conversations import TurnFilter
-from signoff.gateway.deps import session_name, turn_name
 from signoff.gateway.live import event
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form

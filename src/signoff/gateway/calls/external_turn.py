@@ -1,0 +1,41 @@
+"""The turn that holds one call of an agent which thinks elsewhere."""
+
+from dataclasses import dataclass
+
+from signoff.contracts.call import CallContext, ProposedExternalCall
+from signoff.contracts.ids import TurnKey, turn_name
+from signoff.contracts.person import Principal
+from signoff.contracts.turn import TurnInput
+
+
+@dataclass(frozen=True)
+class ExternalTurn:
+    """The turn of one external call, begun by the gateway for this agent."""
+
+    key: TurnKey
+    given: TurnInput
+    call: ProposedExternalCall
+    requester: Principal
+
+    @property
+    def name(self) -> str:
+        """The name of the call in addresses."""
+        return turn_name(self.key)
+
+    @property
+    def ctx(self) -> CallContext:
+        """The context in which the call is judged."""
+        return CallContext(
+            actor=self.given.actor,
+            session=self.key.session,
+            turn=self.key.turn,
+            tenant=self.key.tenant,
+            channel=self.given.channel,
+            user=self.requester,
+            extra=self.given.context,
+        )
+
+
+def make_external_turn(given: TurnInput, call: ProposedExternalCall) -> ExternalTurn:
+    """Returns the turn that this gateway has just asked for."""
+    return ExternalTurn(TurnKey(given.tenant_id, given.session_id, given.turn_id), given, call, given.principal)
