@@ -10,6 +10,7 @@ from typing import Final
 from signoff.contracts.names import VERSION
 
 CHANGELOG: Final = "CHANGELOG.md"
+VERSION_FILE: Final = "src/signoff/contracts/names.py"
 CLIENT_VERSION: Final = "clients/python/signoff_client/gate.py"
 _HEADING: Final = re.compile(r"^## (?P<name>\S+)(?: \((?P<day>[^)]*)\))?\s*$")
 _SEMVER: Final = re.compile(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?")
@@ -33,7 +34,7 @@ def find_problems(root: Path, today: date) -> list[str]:
 def version_problem(version: str, named: str) -> str:
     """Explains what is wrong with the version of `pyproject.toml`, beside that of the package; "" if nothing."""
     if version != named:
-        return f"pyproject.toml says {version} and contracts/names.py says {named}: write one number into both"
+        return f"pyproject.toml says {version} and {VERSION_FILE} says {named}: write one number into both"
     if _SEMVER.fullmatch(version) is None:
         return f"the version {version} is not MAJOR.MINOR.PATCH, with a1, b1 or rc1 at most after it: write such a one"
     return ""
@@ -86,7 +87,7 @@ def commit_problem(root: Path, version: str) -> str:
     if _git(root, "status", "--porcelain"):
         return "there are changes that are not committed: commit them, or take them back"
     if _git(root, "tag", "--list", f"v{version}"):
-        return f"there is a tag v{version} already: write the next version into pyproject.toml and contracts/names.py"
+        return f"there is a tag v{version} already: write the next version into pyproject.toml and {VERSION_FILE}"
     return ""
 
 
