@@ -5,6 +5,8 @@ PY := .venv/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 # Each file is checked against its hash in tools/locks/. What builds a package from source is locked, too: pip fetches none.
 LOCKED := $(PIP) --require-hashes --no-build-isolation
+# A checkout without links is installed as a copy, since its src/signoff lacks what the links lead to.
+EDITABLE := $(if $(shell test -L src/signoff/worker.py && echo links),-e)
 # What running the examples needs, and what working on Signoff needs besides.
 READY := .venv/.installed
 TESTS := .venv/.installed-tests
@@ -85,7 +87,7 @@ $(READY): pyproject.toml tools/locks/build.txt tools/locks/dev.txt
 		{ echo "python3 could not make a virtual environment: on Debian, apt-get install python3-venv" >&2; exit 1; }
 	@$(LOCKED) -r tools/locks/build.txt
 	@$(LOCKED) -r tools/locks/build.txt -r tools/locks/dev.txt
-	@$(PIP) --no-deps --no-build-isolation -e .
+	@$(PIP) --no-deps --no-build-isolation $(EDITABLE) .
 	@touch $(READY)
 
 $(TESTS): $(READY) tools/locks/test.txt
