@@ -47,6 +47,7 @@ from signoff.activities.tool_activity import tool_activities
 from signoff.activities.worker_deps import Profile, WorkerDeps
 from signoff.audit.config_snapshots import follow_people, note_catalog
 from signoff.contracts import names
+from signoff.contracts.completion import Driver
 from signoff.contracts.errors import ConfigError, SignoffError
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.engine.connection import check_client, connect_installation, open_encryption, require_codec
@@ -61,7 +62,7 @@ from signoff.people.directory import Directory
 from signoff.registry.capabilities import Backend
 from signoff.registry.catalog import Catalog
 from signoff.registry.installation import Installation, load_installation
-from signoff.settings import Settings, load_settings, require_ready
+from signoff.settings import Settings, load_settings, require_deployment
 from signoff.store.store import Store, working_store
 from signoff.temporal.converter import DATA_CONVERTER, encrypting_converter
 from signoff.temporal.encryption import Encryption, EncryptionCodec
@@ -99,6 +100,7 @@ async def build_deps(
     tenant_limits: TenantLimits = NO_LIMITS,
     task_queue: str = "",
     trace: bool = False,
+    drivers: Mapping[str, Driver] | None = None,
 ) -> WorkerDeps:
     """Builds the objects that the activities of a worker share; `model` answers for scripted models, not their scripts.
 
@@ -108,9 +110,9 @@ async def build_deps(
     out, one without a source of one's own. `public_url` leads from what Temporal shows to the inbox.
     `result_chars` are shared by the results of one completion's calls, where their actor says no other number;
     `tenant_limits` say how many requests of a tenant may wait. With `trace` log and record tell of each call which tool
-    its name means. Raises `ConfigError` for a model that has no driver, for a backend of `secrets`, for a program or
-    folder that a tool of `task_queue` declares and this machine lacks, and in the production profile without a verifier
-    that knows a key.
+    its name means. `drivers` complete for the catalog's models; left out, they are built. Raises `ConfigError` for a
+    model that has no driver, for a backend of `secrets`, for a program or folder that a tool of `task_queue` declares
+    and this machine lacks, and in the production profile without a verifier that knows a key.
     """
     policypool.install()
     verifier, secrets = verifier or Verifier(), secrets or SecretProvider()
@@ -129,7 +131,7 @@ async def build_deps(
         catalog=catalog,
         store=store,
         people=catalog.people if people is None else people,
-        drivers=await build_drivers(catalog, secrets, instead=model),
+        drivers=await build_drivers(catalog, secrets, instead=model) if drivers is None else drivers,
         # A card shows its digest under this key: the bare one would let a masked argument be guessed by trying.
         mark_key=await store.secret_key(_MARK_KEY),
         profile=profile,
@@ -154,11 +156,10 @@ async def prepared_deps(installation: Installation, store: Store, where: str) ->
     settings = installation.settings
     # The public file alone: whoever takes a worker over must not be able to sign.
     verifier = FileVerifier(settings.public_keys)
-    require_ready(settings, people=installation.has_people, public_keys=bool(verifier.key_ids))
+    drivers = await check_start(installation, settings.task_queue, public_keys=bool(verifier.key_ids))
     check_store_role(store, "worker")
     if settings.profile == "production":
         await check_public_keys(store, verifier.key_ids, str(settings.public_keys))
-    await check_start(installation, settings.task_queue)
     named = "public_url" in settings.model_fields_set
     deps = await build_deps(
         installation.catalog,
@@ -176,6 +177,7 @@ async def prepared_deps(installation: Installation, store: Store, where: str) ->
         tenant_limits=parse_tenant_limits(settings.tenant_limits),
         task_queue=settings.task_queue,
         trace=settings.trace,
+        drivers=drivers,
     )
     # Before the worker runs: the record has the policies before anything is judged by them.
     await note_catalog(store, installation.catalog, where, clock=deps.clock)
@@ -385,13 +387,8 @@ def worker_deployment(installation: Installation) -> WorkerDeploymentConfig | No
     Raises `ConfigError` for a version of no deployment.
     """
     settings = installation.settings
+    require_deployment(settings)
     if not settings.deployment:
-        if settings.build_id or settings.versioning == "pinned":
-            raise ConfigError(
-                "SIGNOFF_BUILD_ID and SIGNOFF_VERSIONING are about versions of a deployment: name it in "
-                "SIGNOFF_DEPLOYMENT, or leave them out",
-                field="deployment",
-            )
         return None
     build_id = settings.build_id or default_build_id(installation.catalog)
     return deployment_config(settings.deployment, build_id, pinned=settings.versioning == "pinned")

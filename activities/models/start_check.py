@@ -1,20 +1,28 @@
 """What a worker refuses to start with, for its start and for the commands that check a manifest beforehand."""
 
+from collections.abc import Mapping
+
 from signoff.activities.capability_backends import built_in_backends, check_backends
 from signoff.activities.models.drivers import build_drivers
+from signoff.contracts.completion import Driver
 from signoff.contracts.errors import ConfigError
 from signoff.registry.approver_coverage import check_approver_coverage
 from signoff.registry.installation import Installation
-from signoff.settings import login_roles
+from signoff.settings import login_roles, require_deployment, require_ready
 
 
-async def check_start(installation: Installation, task_queue: str) -> None:
-    """Raise `ConfigError` for a manifest that no worker of `task_queue` starts with on this machine."""
+async def check_start(installation: Installation, task_queue: str, **there: bool) -> Mapping[str, Driver]:
+    """Return the drivers of a manifest's models. Raise `ConfigError` where no worker of `task_queue` starts with it.
+
+    `there` names what a production start needs beside people, see `require_ready`.
+    """
     settings, catalog = installation.settings, installation.catalog
+    require_ready(settings, people=installation.has_people, **there)
+    require_deployment(settings)
     check_approver_coverage(catalog, installation.people, by_login=login_roles(settings))
     check_backends(catalog.every_tool, built_in_backends(settings.state_dir / "storage"), task_queue)
     try:
-        await build_drivers(catalog, installation.secrets, instead=settings.model)
+        return await build_drivers(catalog, installation.secrets, instead=settings.model)
     except ConfigError as error:
         model = error.context.get("value")
         # The model may be that of `defaults`.

@@ -259,6 +259,16 @@ def require_ready(settings: Settings, **there: bool) -> None:
         raise ConfigError(f"`profile` is `production`, and this is missing: {needs}", field=missing[0])
 
 
+def require_deployment(settings: Settings) -> None:
+    """Raise `ConfigError` for a version of no deployment."""
+    if not settings.deployment and (settings.build_id or settings.versioning == "pinned"):
+        raise ConfigError(
+            "SIGNOFF_BUILD_ID and SIGNOFF_VERSIONING are about versions of a deployment: name it in "
+            "SIGNOFF_DEPLOYMENT, or leave them out",
+            field="deployment",
+        )
+
+
 def require_closed(settings: Settings) -> None:
     """Raise `ConfigError` where the development profile would serve other machines without a sign-in."""
     if settings.profile == "development" and not settings.unsafe_open and not is_loopback_host(settings.host):

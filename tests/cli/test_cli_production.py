@@ -1,6 +1,7 @@
 """The production profile as processes: what each needs, and a worker that has no private key."""
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import httpx2
 import pytest
 from cli_kit import Cli, Ran, assert_one_sentence
 from pydantic_core import from_json
-from site_kit import Site, here, token
+from site_kit import Site, here, ready_site, token
 
 
 def lose(path: Path) -> None:
@@ -35,6 +36,71 @@ async def test_each_process_names_what_it_lacks(cli: Cli, clean_env: pytest.Monk
     here(clean_env, site, "worker")
     assert "signoff keys export" in assert_one_sentence(await cli("worker"))
     assert "is for development" in assert_one_sentence(await cli("dev"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"SIGNOFF_MANIFEST": "nobody.yaml"}, "`profile` is `production`, and this is missing: people"),
+        ({"SIGNOFF_BUILD_ID": "7"}, "name it in SIGNOFF_DEPLOYMENT"),
+        ({"SIGNOFF_VERSIONING": "pinned"}, "name it in SIGNOFF_DEPLOYMENT"),
+        ({"SIGNOFF_TENANT_LIMITS": "main: waiting=many"}, "SIGNOFF_TENANT_LIMITS"),
+    ],
+)
+async def test_validate_and_doctor_refuse_the_installation_that_no_worker_starts_with(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, tmp_path: Path, setting: dict[str, str], words: str
+) -> None:
+    """In the worker's own words."""
+    await ready_site(cli, clean_env, site)
+    (tmp_path / "nobody.yaml").write_text("version: 1\n")
+    here(clean_env, site, "worker")
+    assert (await cli("manifest", "validate")).code == 0
+    for name, value in setting.items():
+        clean_env.setenv(name, value)
+    refused = assert_one_sentence(await cli("worker"))
+    assert words in refused
+    assert assert_one_sentence(await cli("manifest", "validate")) == refused
+    wrong = [check["message"] for check in (await cli("doctor", "--json")).data if not check["ok"]]
+    assert any(each in refused for each in wrong)
+
+
+async def test_doctor_refuses_the_installation_that_no_gateway_starts_with(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site
+) -> None:
+    async def wrong(name: str) -> str:
+        found = (await cli("doctor", "--json")).data
+        return " ".join(check["message"] for check in found if check["name"] == name and not check["ok"])
+
+    here(clean_env, site, "gateway")
+    await cli("keys", "create")
+    without_login = await wrong("gateway start")
+    assert without_login in assert_one_sentence(await cli("gateway"))
+    assert "signoff token create" in without_login
+    await token(cli, "ana")
+    assert await wrong("gateway start") == ""
+    clean_env.setenv("SIGNOFF_OIDC_ISSUER", "https://login.example.com")
+    half = await wrong("sign-in provider")
+    assert half in assert_one_sentence(await cli("gateway"))
+    assert "SIGNOFF_OIDC_CLIENT_ID" in half
+    clean_env.setenv("SIGNOFF_OIDC_CLIENT_ID", "signoff")
+    clean_env.setenv("SIGNOFF_OIDC_CLIENT_SECRET", "env:NOT_THERE")
+    secret = await wrong("sign-in provider")
+    assert secret in assert_one_sentence(await cli("gateway"))
+    assert "oidc_client_secret" in secret
+
+
+async def test_doctor_refuses_a_file_of_public_keys_that_holds_none(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site
+) -> None:
+    await ready_site(cli, clean_env, site)
+    here(clean_env, site, "worker")
+    path = site.folder / "worker" / "public-keys.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"keys": []}))
+    refused = assert_one_sentence(await cli("worker"))
+    found = (await cli("doctor", "--json")).data
+    (keys,) = [check for check in found if check["name"] == "keys"]
+    assert "signoff keys export" in refused
+    assert (keys["ok"], "signoff keys export" in keys["message"]) == (False, True)
 
 
 async def test_a_worker_with_private_keys_for_public_ones_does_not_start(

@@ -59,15 +59,20 @@ async def gateway_signer(settings: Settings, people: Directory, store: Store) ->
     check_store_role(store, "gateway")
     if settings.profile == "development":
         return Signer(ensure_development_keys(settings.signing_keys, settings.public_keys, system_clock()))
-    login = settings.oidc_issuer is not None or await _has_tokens(people, store)
-    has_people = any(person.active for person in people.all()) or bool(login_roles(settings))
-    require_ready(settings, people=has_people, signing_keys=settings.signing_keys.exists(), login=login)
+    await check_gateway_start(settings, people, store)
     # Read, never made: workers would refuse what a key signs whose public half nobody gave them.
     signer = Signer(read_private(settings.signing_keys))
     if problem := await signer_problem(store, signer):
         # Not refused: where the keys are lost for good, new ones have to do.
         _log.warning("%s", problem)
     return signer
+
+
+async def check_gateway_start(settings: Settings, people: Directory, store: Store) -> None:
+    """Raise `ConfigError` that names all that a gateway of the production profile lacks."""
+    login = settings.oidc_issuer is not None or await _has_tokens(people, store)
+    has_people = any(person.active for person in people.all()) or bool(login_roles(settings))
+    require_ready(settings, people=has_people, signing_keys=settings.signing_keys.exists(), login=login)
 
 
 async def signer_problem(store: Store, signer: Signer) -> str:

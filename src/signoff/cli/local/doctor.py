@@ -33,9 +33,9 @@ from signoff.engine.connection import open_encryption
 from signoff.engine.credential_check import check_public_keys, check_store_role
 from signoff.engine.worker_watch import WorkerWatch
 from signoff.formats.web_address import is_loopback
-from signoff.gateway.auth.oidc import provider_of
+from signoff.gateway.auth.oidc import check_secret, provider_of
 from signoff.gateway.auth.provider_people import missing_logins_warning, second_login
-from signoff.gateway.runtime import signer_problem
+from signoff.gateway.runtime import check_gateway_start, signer_problem
 from signoff.keys.key_files import read_private, read_public
 from signoff.keys.signatures import Signer
 from signoff.people.directory import declared_people
@@ -104,7 +104,8 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
         return checks
     settings = load_settings(manifest=manifest)
     logins = [await _check("logins", lambda: _logins(manifest))] if settings.oidc_issuer is not None else []
-    if settings.oidc_issuer is not None and settings.oidc_client_id:
+    # A gateway needs its name at the provider, a worker does not.
+    if settings.oidc_issuer is not None and (settings.oidc_client_id or settings.signing_keys.exists()):
         logins.append(await _check("sign-in provider", lambda: _provider(settings)))
     checks += [
         await _check("addresses", lambda: _addresses(settings)),
@@ -113,6 +114,7 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
         await _check("temporal", lambda: _program(settings)),
         await _check("manifest", lambda: _manifest(manifest)),
     ]
+    sound = checks[-1].ok
     # By the servers alone: whatever else is wrong with the manifest was told by its own check.
     servers = _declared_servers(manifest)
     asked = [await _check("mcp servers", lambda: _mcp_servers(settings, servers))] if servers else []
@@ -123,6 +125,8 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
     roles = [await _check("store role", lambda: _role(settings))] if store.ok and production else []
     if roles:
         roles.append(await _check("signatures", lambda: _signatures(settings)))
+        if settings.signing_keys.exists() and sound:
+            roles.append(await _check("gateway start", lambda: _gateway_start(manifest)))
     server = await _check("server", lambda: _server(settings, address))
     attributes = await _check("search attributes", lambda: _attributes(settings, address, fix=fix))
     # A server that answers may lack the namespace, in which both of these look.
@@ -187,11 +191,11 @@ async def _keys(settings: Settings) -> str:
     if settings.signing_keys.exists():
         keys = read_private(settings.signing_keys)
         return f"{Signer(keys).key_id} signs, of {plural(len(keys.keys), 'key')} in {settings.signing_keys}"
-    there = settings.public_keys.exists()
+    keys_known = len(read_public(settings.public_keys).keys) if settings.public_keys.exists() else 0
+    there = keys_known > 0
     require_ready(settings, signing_keys=there, public_keys=there)
     if not there:
         return "none yet; the first start of the gateway makes one"
-    keys_known = len(read_public(settings.public_keys).keys)
     return f"{plural(keys_known, 'public key')} in {settings.public_keys}"
 
 
@@ -272,7 +276,8 @@ async def _role(settings: Settings) -> str:
                 "this is the address of the tables' owner, who may do everything: give workers and gateways one each "
                 "(`signoff store roles`)"
             )
-        return f"a {store.role}'s"
+        only = ": a worker does not start with it" if store.role == "gateway" else ""
+        return f"a {store.role}'s{only}"
 
 
 async def _signatures(settings: Settings) -> str:
@@ -285,6 +290,13 @@ async def _signatures(settings: Settings) -> str:
             known = [key.id for key in read_public(settings.public_keys).keys]
             await check_public_keys(store, known, str(settings.public_keys))
     return "the keys here are those that signed the store's record, if any did"
+
+
+async def _gateway_start(manifest: Path | None) -> str:
+    place = find_installation(manifest)
+    async with working_store(place.settings) as store:
+        await check_gateway_start(place.settings, place.people, store)
+    return "people and a login are there"
 
 
 async def _count_refused(settings: Settings) -> str:
@@ -307,7 +319,9 @@ async def _clocks(settings: Settings, address: str | None) -> str:
 
 async def _provider(settings: Settings) -> str:
     """Asks the provider who it is, as the first sign-in would."""
-    provider = provider_of(settings, system_clock, provider_of_secrets(settings))
+    secrets = provider_of_secrets(settings)
+    provider = provider_of(settings, system_clock, secrets)
+    await check_secret(settings, secrets)
     if provider is None:
         return "none: people sign in by tokens"
     try:
