@@ -89,6 +89,17 @@ async def test_doctor_refuses_the_installation_that_no_gateway_starts_with(
     assert "oidc_client_secret" in secret
 
 
+async def test_doctor_refuses_half_a_provider_before_the_first_start_in_development(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site
+) -> None:
+    here(clean_env, site, "gateway")
+    clean_env.setenv("SIGNOFF_PROFILE", "development")
+    clean_env.setenv("SIGNOFF_OIDC_ISSUER", "https://login.example.com")
+    checks = {check["name"]: check for check in (await cli("doctor", "--json")).data}
+    assert not checks["sign-in provider"]["ok"]
+    assert checks["sign-in provider"]["message"] in assert_one_sentence(await cli("gateway"))
+
+
 async def test_doctor_refuses_a_file_of_public_keys_that_holds_none(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site
 ) -> None:

@@ -104,8 +104,10 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
         return checks
     settings = load_settings(manifest=manifest)
     logins = [await _check("logins", lambda: _logins(manifest))] if settings.oidc_issuer is not None else []
-    # A gateway needs its name at the provider, a worker does not.
-    if settings.oidc_issuer is not None and (settings.oidc_client_id or settings.signing_keys.exists()):
+    production = settings.profile == "production"
+    # A worker needs no client id. Without signing keys, a production host runs only workers.
+    worker_alone = production and not settings.signing_keys.exists()
+    if settings.oidc_issuer is not None and (settings.oidc_client_id or not worker_alone):
         logins.append(await _check("sign-in provider", lambda: _provider(settings)))
     checks += [
         await _check("addresses", lambda: _addresses(settings)),
@@ -121,7 +123,6 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
     store = await _check("store", lambda: _store(settings))
     # What a store that is away cannot tell is not message to be wrong as well.
     refused = [await _check("refused", lambda: _count_refused(settings))] if store.ok else []
-    production = settings.profile == "production"
     roles = [await _check("store role", lambda: _role(settings))] if store.ok and production else []
     if roles:
         roles.append(await _check("signatures", lambda: _signatures(settings)))
@@ -276,17 +277,19 @@ async def _role(settings: Settings) -> str:
                 "this is the address of the tables' owner, who may do everything: give workers and gateways one each "
                 "(`signoff store roles`)"
             )
-        only = ": a worker does not start with it" if store.role == "gateway" else ""
+        workers = store.role == "gateway" and not settings.signing_keys.exists()
+        only = ": a worker does not start with it" if workers else ""
         return f"a {store.role}'s{only}"
 
 
 async def _signatures(settings: Settings) -> str:
     """Checks that the keys here are those by which the store's record was signed."""
     async with working_store(settings) as store:
-        if settings.signing_keys.exists():
-            if problem := await signer_problem(store, Signer(read_private(settings.signing_keys))):
-                raise ConfigError(problem)
-        elif settings.public_keys.exists():
+        keys = settings.signing_keys
+        problem = await signer_problem(store, Signer(read_private(keys))) if keys.exists() else None
+        if problem:
+            raise ConfigError(problem)
+        if settings.public_keys.exists():
             known = [key.id for key in read_public(settings.public_keys).keys]
             await check_public_keys(store, known, str(settings.public_keys))
     return "the keys here are those that signed the store's record, if any did"
