@@ -1,7 +1,12 @@
 """The page of a call's turn, and its record, say who runs it and how far it has come."""
 
+import re
+from dataclasses import replace
+
 from call_rig import CallRig
 from gateway_login import browser, words
+
+from signoff.gateway.app import build_app
 
 
 async def test_its_page_says_that_its_agent_runs_it(agent: CallRig) -> None:
@@ -40,3 +45,23 @@ async def test_nobody_seems_to_have_said_what_its_agent_proposed(agent: CallRig)
     assert "<h1>coder: refund</h1>" in shown
     assert "coder charged twice" in talk
     assert "Guest coder: refund" not in talk
+
+
+async def test_message_form_offers_no_external_agent(agent: CallRig) -> None:
+    async with browser(agent.rig) as page:
+        form = (await page.get("/new")).text
+    actors = form[form.index('name="actor"') : form.index('name="user"')]
+    assert re.findall(r'<option value="(\w+)"', actors) == ["desk"]
+
+
+async def test_pages_without_an_actor_that_takes_messages_lead_to_no_form(agent: CallRig) -> None:
+    call = (await agent.propose(euro=200)).json()["id"]
+    catalog = agent.rig.deps.catalog
+    actors = {name: each for name, each in catalog.actors.items() if each.external is not None}
+    deps = replace(agent.rig.deps, catalog=replace(catalog, actors=actors))
+    alone = replace(agent.rig, app=build_app(deps), deps=deps)
+    async with browser(alone) as page:
+        talk = await page.get(f"/turns/{call}")
+        form = words((await page.get("/new")).text)
+    assert (talk.status_code, "/new" in talk.text) == (200, False)
+    assert "No agent here takes messages." in form

@@ -166,7 +166,7 @@ def _form(
         note=note,
         token=visitor.token("new"),
         id=given.get("id") or new_id(site.deps),
-        actors=tuple(site.deps.catalog.actors.values()),
+        actors=[each for each in site.deps.catalog.actors.values() if each.external is None],
         words=given.get("text", ""),
         actor=given.get("actor", ""),
         first_run=first_run(site.deps, visitor.person),

@@ -107,7 +107,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "new.as": "Im Namen von",
     "new.as_help": "Niemand genehmigt, worum er selbst gebeten hat.",
     "new.send": "Senden",
-    "new.no_actors": "Kein Agent ist deklariert. Fügen Sie einen unter `actors` im Manifest hinzu und starten Sie neu.",
+    "new.no_actors": "Kein Agent nimmt hier Nachrichten an. Fügen Sie im Manifest unter `actors` einen mit `model` hinzu und starten Sie neu.",
     "new.empty": "Nichts wurde gesendet: Sagen Sie zuerst etwas.",
     "new.out_of_date": "Nichts wurde gesendet: Diese Seite war veraltet. Senden Sie noch einmal.",
     # The list of conversations.

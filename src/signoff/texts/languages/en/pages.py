@@ -105,7 +105,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "new.as": "On behalf of",
     "new.as_help": "Nobody approves what they asked for themselves.",
     "new.send": "Send",
-    "new.no_actors": "No agent is declared. Add one under `actors` in the manifest, then restart.",
+    "new.no_actors": "No agent here takes messages. Add one that has a `model` to the manifest, then restart.",
     "new.empty": "Nothing was sent: say something first.",
     "new.out_of_date": "Nothing was sent: this page was out of date. Send it again.",
     # The list of conversations.

@@ -107,7 +107,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "new.as": "En nombre de",
     "new.as_help": "Nadie aprueba lo que ha pedido él mismo.",
     "new.send": "Enviar",
-    "new.no_actors": "No hay ningún agente declarado. Añada uno en `actors` del manifiesto y reinicie.",
+    "new.no_actors": "Ningún agente recibe mensajes aquí. Añada uno con `model` en `actors` del manifiesto y reinicie.",
     "new.empty": "No se envió nada: diga algo primero.",
     "new.out_of_date": "No se envió nada: esta página ya no estaba al día. Envíelo de nuevo.",
     # The list of conversations.

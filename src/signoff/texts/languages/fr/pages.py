@@ -107,7 +107,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "new.as": "Au nom de",
     "new.as_help": "Personne n’approuve ce qu’il a demandé lui-même.",
     "new.send": "Envoyer",
-    "new.no_actors": "Aucun agent n’est déclaré. Ajoutez-en un sous `actors` dans le manifeste, puis redémarrez.",
+    "new.no_actors": "Aucun agent ne reçoit de messages ici. Ajoutez-en un avec `model` sous `actors` dans le manifeste, puis redémarrez.",
     "new.empty": "Rien n’a été envoyé : dites d’abord quelque chose.",
     "new.out_of_date": "Rien n’a été envoyé : cette page n’était plus à jour. Renvoyez.",
     # The list of conversations.

@@ -107,7 +107,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "new.as": "Per conto di",
     "new.as_help": "Nessuno approva ciò che ha chiesto lui stesso.",
     "new.send": "Invia",
-    "new.no_actors": "Nessun agente è dichiarato. Aggiungine uno sotto `actors` nel manifesto, poi riavvia.",
+    "new.no_actors": "Nessun agente riceve messaggi qui. Aggiungine uno con `model` sotto `actors` nel manifesto, poi riavvia.",
     "new.empty": "Non è stato inviato nulla: prima di’ qualcosa.",
     "new.out_of_date": "Non è stato inviato nulla: questa pagina non era più aggiornata. Invia di nuovo.",
     # The list of conversations.

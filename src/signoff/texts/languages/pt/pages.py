@@ -107,7 +107,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "new.as": "Em nome de",
     "new.as_help": "Ninguém aprova o que ele próprio pediu.",
     "new.send": "Enviar",
-    "new.no_actors": "Nenhum agente está declarado. Acrescente um em `actors` no manifesto e reinicie.",
+    "new.no_actors": "Nenhum agente recebe mensagens aqui. Acrescente um com `model` em `actors` no manifesto e reinicie.",
     "new.empty": "Nada foi enviado: diga algo primeiro.",
     "new.out_of_date": "Nada foi enviado: esta página estava desatualizada. Envie de novo.",
     # The list of conversations.
