@@ -255,3 +255,13 @@ async def test_dev_names_requests_that_wait_for_undeclared_tools(dev: Dev, cli: 
         "declare it again, or deny the request\n"
     ) in dev.lines
     assert await dev.end(signal.SIGTERM) == 0
+
+
+async def test_dev_without_signoff_on_the_path_suggests_to_activate_its_environment(
+    dev: Dev, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", os.defpath)
+    await dev.start()
+    activate = Path(sys.prefix, "bin", "activate")
+    assert any(line.startswith(f"Try       . {activate} && signoff ask ") for line in dev.lines)
+    assert await dev.end(signal.SIGTERM) == 0

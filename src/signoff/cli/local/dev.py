@@ -2,6 +2,9 @@
 
 import asyncio
 import os
+import shlex
+import shutil
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
@@ -235,6 +238,7 @@ async def _greet(out: Output, place: LocalInstallation, server: DevServer, store
         "waiting": waiting,
     }
     found["undeclared"] = {show_code(each.code): each.tool for each in undeclared}
+    command = ask_command(place.catalog, settings.model)
     lines = [
         f"Signoff {VERSION}, development profile: nobody signs in, everyone says who they are",
         "",
@@ -246,10 +250,20 @@ async def _greet(out: Output, place: LocalInstallation, server: DevServer, store
         *(f"Warning   {warning}" for warning in exposure_warnings(settings)),
         *(f"Warning   {_undeclared_line(each)}" for each in undeclared[:_UNDECLARED_SHOWN]),
         *([f"Warning   {left} more of such requests"] if (left := len(undeclared) - _UNDECLARED_SHOWN) > 0 else []),
-        f"Try       {ask_command(place.catalog, settings.model) or NO_ACTOR_TO_ASK}",
+        f"Try       {_activation()}{command}" if command else f"Try       {NO_ACTOR_TO_ASK}",
         "",
     ]
     out.show(found, *lines, inventory_table(inventory(place.catalog)), "", "Ctrl-C stops everything", compact=True)
+
+
+def _activation() -> str:
+    """Return the command that puts `signoff` on the PATH of a second terminal; "" where it is there already."""
+    folder = Path(sys.prefix, "bin")
+    there, activate = shutil.which("signoff"), folder / "activate"
+    if not activate.exists() or (there and Path(there).resolve() == (folder / "signoff").resolve()):
+        return ""
+    near = activate.relative_to(Path.cwd()) if activate.is_relative_to(Path.cwd()) else activate
+    return f". {shlex.quote(str(near))} && "
 
 
 async def _find_undeclared(place: LocalInstallation, store: Store) -> list[ApprovalRequest]:
