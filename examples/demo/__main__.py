@@ -70,19 +70,18 @@ async def _play(story: Story, *, stay: bool, as_json: bool) -> None:
         async with _set_up(story, Path(folder)) as (stage, play):
             say(f"a server, a worker and a gateway of its own in {folder}\n")
             seen = await _unless(stop.wait(), _told(say, play(stage)))
-            say(f"\nall of it was seen, in {time.monotonic() - began:.0f} s\n\nin Temporal UI:")
-            links = dict.fromkeys(f"  {stage.link(each.turn)}" for each in seen)
-            say("\n".join(links))
+            say(f"\nall of it was seen, in {time.monotonic() - began:.0f} s")
             if as_json:
                 told = [
                     {"seen": each.words, "turn": each.turn.workflow_id, "link": stage.link(each.turn)} for each in seen
                 ]
                 print(json.dumps(told, ensure_ascii=False, indent=2), flush=True)
             if stay:
-                say("\nthe server stays until Ctrl-C")
+                links = dict.fromkeys(f"  {stage.link(each.turn)}" for each in seen)
+                say("\n".join(["\nin Temporal UI:", *links, "\nthe server stays until Ctrl-C"]))
                 await stop.wait()
             else:
-                say("(the server ends here; --stay keeps it for a look around)")
+                say(f'to look around in Temporal UI: make demo STORY="{story} --stay"')
 
 
 @asynccontextmanager

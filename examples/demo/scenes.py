@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -168,8 +169,10 @@ async def reset(stage: Stage, key: TurnKey, *, code: str = "ok") -> Scene:
     outcome = await stage.outcome(key)
     expect("the call after the reset", code, outcome.code)
     expect("bookings and cancellations after the reset", before, _effects(stage))
-    how, what = "what it did is known, nobody was asked", "still one row"
-    if code == "in_doubt":
+    if code == "ok":
+        how = "what it did is known, nobody was asked"
+        what = f"still one row, {' '.join(re.findall(r'TD-[0-9]+', _text(outcome)))}"
+    else:
         how, what = "asked again: nobody knows what became of it; it stays given up", "still carried out once"
     return Scene(f"{outcome.tool}, `temporal workflow reset` to before the request: {how}; {what}", key)
 
