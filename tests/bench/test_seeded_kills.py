@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tools.bench.kills.__main__ import read_arguments
 from tools.bench.kills.checker import check_run, read_run
 from tools.bench.kills.nemesis import VICTIMS, plan_strikes
 from tools.bench.kills.workload import plan_calls
@@ -250,6 +251,19 @@ def test_a_fault_ends_the_command_with_exit_code_1(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "doubled effect: asked" in done.stdout
+
+
+def test_store_that_is_no_database_is_refused_before_anything_starts() -> None:
+    command = [sys.executable, "-m", "tools.bench.kills", "--store", "mysql://localhost/signoff"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.endswith("use `sqlite` or `postgresql://USER@HOST/NAME`, an empty database\n")
+    assert done.stdout == ""
+
+
+def test_sqlite_is_the_store_that_is_used_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["kills", "--store", "sqlite"])
+    assert read_arguments().store == ""
 
 
 def test_the_same_seed_gives_the_same_kills_and_calls() -> None:

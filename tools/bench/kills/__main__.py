@@ -53,12 +53,25 @@ async def _export(installation: Installation, journal: Journal, folder: Path) ->
         journal.write(Verified(ok=True, words=""))
 
 
+def _store_url(given: str) -> str:
+    if given in {"", "sqlite"}:
+        return ""
+    if not given.startswith("postgresql://"):
+        raise argparse.ArgumentTypeError("use `sqlite` or `postgresql://USER@HOST/NAME`, an empty database")
+    return given
+
+
 def read_arguments() -> argparse.Namespace:
     """The seed, the length, the store, and the folder of the journals."""
     parser = argparse.ArgumentParser(prog="python -m tools.bench.kills", description=__doc__)
     parser.add_argument("--seed", type=int, default=None, help="the same kills again; random when left out")
     parser.add_argument("--minutes", type=float, default=12.0)
-    parser.add_argument("--store", default="", help="an empty PostgreSQL database; SQLite when left out")
+    parser.add_argument(
+        "--store",
+        type=_store_url,
+        default="",
+        help="the postgresql:// URL of an empty database; `sqlite`, or left out, a new file",
+    )
     parser.add_argument("--journals", type=Path, help="an empty folder that keeps the journals; else a temporary one")
     parser.add_argument(
         "--check", type=Path, metavar="FOLDER", help="check the journals of an earlier run, run nothing"
@@ -76,6 +89,9 @@ def main() -> int:
         f" STORE={arguments.store}" if arguments.store else ""
     )
     print(f"Seed {seed}. Run again with: {again}", flush=True)
+    print(
+        f"The kills take {arguments.minutes:g} minutes, the last calls up to {_DRAIN_SECONDS / 60:g} more.", flush=True
+    )
     folder = arguments.journals or Path(tempfile.mkdtemp(prefix="signoff-kills-"))
     folder.mkdir(exist_ok=True, parents=True)
     failed = 1
