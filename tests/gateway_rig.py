@@ -268,6 +268,7 @@ async def gateway_rig(
     model: Driver | None = None,
     dispatches: bool = True,
     spans: SpanSender | None = None,
+    signer: Signer = SIGNER,
     **worker: Any,
 ) -> AsyncIterator[GatewayRig]:
     """A running worker and a gateway over it that signs, as every gateway does; `worker` goes to `running_turns`.
@@ -278,7 +279,7 @@ async def gateway_rig(
     catalog = catalog_of_ledger(ledger)
     driver = ScriptedModel(react) if model is None else model
     async with running_turns(
-        client, store, task_queue, catalog, driver, verifier=SIGNER.verifier(), spans=spans, **worker
+        client, store, task_queue, catalog, driver, verifier=signer.verifier(), spans=spans, **worker
     ) as turns:
         deps = GatewayDeps(
             client=turns.signoff,
@@ -288,7 +289,7 @@ async def gateway_rig(
             settings=Settings(otel=spans is not None),
             spans=spans,
             clock=clock or (lambda: datetime.now(UTC)),
-            signer=SIGNER,
+            signer=signer,
             first_command="signoff ask pay",
         )
         app = build_app(deps)

@@ -107,14 +107,7 @@ class McpRig:
 
     async def ask_modern(self, method: str, extensions: Any = None, **params: Any) -> dict[str, Any]:
         """A request of 2026-07-28 from a client that takes tasks, and what is answered."""
-        declared = {TASKS: {}} if extensions is None else extensions
-        meta = {
-            "io.modelcontextprotocol/protocolVersion": MODERN,
-            "io.modelcontextprotocol/clientCapabilities": {"extensions": declared},
-        }
-        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
-        named = str(params.get("name", params.get("taskId", "")))
-        headers = {"mcp-protocol-version": MODERN, "mcp-method": method, "mcp-name": named}
+        body, headers = modern_request(method, extensions, **params)
         found: dict[str, Any] = (await self.post(body, **headers)).json()
         return found
 
@@ -125,6 +118,18 @@ class McpRig:
             if found["status"] != "working":
                 return found
             await asyncio.sleep(0.05)
+
+
+def modern_request(method: str, extensions: Any = None, **params: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    """The body and the headers of a request of 2026-07-28 from a client that takes tasks."""
+    declared = {TASKS: {}} if extensions is None else extensions
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {"extensions": declared},
+    }
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+    named = str(params.get("name", params.get("taskId", "")))
+    return body, {"mcp-protocol-version": MODERN, "mcp-method": method, "mcp-name": named}
 
 
 def text_of_result(result: Any) -> str:

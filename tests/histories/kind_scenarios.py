@@ -5,29 +5,37 @@ A history of running work is read while it runs: the end of its worker would end
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
-from gateway_rig import gateway_rig
+from gateway_rig import GatewayRig, gateway_rig
 from mcp_upstream import Upstream
 from mcp_upstream_kit import by_http, imported_tool
 from session_rig import Talk, react, talk
 from sqlalchemy import text
+from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import Client, WorkflowHistory
+from temporalio.service import RPCError
 from turn_fixtures import Ledger, RunningTurns, catalog_of, doubted, pay_tool, running_turns, yes
 
+from signoff.audit.event_deliveries import EventDeliveries
 from signoff.contracts.audit import CloudEvent
-from signoff.contracts.completion import Completion
+from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.ids import TurnKey, event_workflow_id
 from signoff.gateway.events.event_sender import EventSender
 from signoff.registry.actor import Actor
-from signoff.registry.manifest.subscription_sections import Subscription
+from signoff.registry.manifest.subscription_sections import EventHandler, Subscription
+from signoff.registry.mcp.tool_server import ToolServer
+from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
-from signoff.testing.scripted_model import ScriptedModel, calls, respond
+from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
 
+KindScenario = Callable[[Client, Store], Awaitable[WorkflowHistory]]
 TASK = "mcp__up__task"
+_LOOK_SECONDS = 0.05
+_TASK_SECONDS = 10.0
 _RUN_EVENTS = 12
 """Events after which a recorded session begins its second run."""
 
@@ -70,50 +78,39 @@ async def failed(client: Client, store: Store) -> WorkflowHistory:
     return await _ended(client, store, respond(""), respond(""))
 
 
-@asynccontextmanager
-async def _talking(client: Client, store: Store) -> AsyncIterator[Talk]:
-    catalog = catalog_of([pay_tool(Ledger())])
-    async with running_turns(client, store, "recording", catalog, ScriptedModel(react)) as turns:
-        yield talk(turns)
-
-
-async def session_idle(client: Client, store: Store) -> WorkflowHistory:
+async def session_idle(session: Talk) -> WorkflowHistory:
     """An open session whose turn has ended."""
-    async with _talking(client, store) as session:
-        await session.say("hello", "a")
-        await session.answer("a")
-        return await history_of(client, session.key.workflow_id)
+    await session.say("hello", "a")
+    await session.answer("a")
+    return await history_of(session.turns.client, session.key.workflow_id)
 
 
-async def session_waiting(client: Client, store: Store) -> WorkflowHistory:
+async def session_waiting(session: Talk) -> WorkflowHistory:
     """An open session whose turn waits for people."""
-    async with _talking(client, store) as session:
-        await session.say("pay", "a")
-        await session.turn("a", "waiting")
-        return await history_of(client, session.key.workflow_id)
+    await session.say("pay", "a")
+    await session.turn("a", "waiting")
+    return await history_of(session.turns.client, session.key.workflow_id)
 
 
-async def session_went_on(client: Client, store: Store) -> WorkflowHistory:
+async def session_went_on(session: Talk) -> WorkflowHistory:
     """The first run of a session, which went on in another one."""
-    async with _talking(client, store) as session:
-        await session.begin(events_per_run=_RUN_EVENTS)
-        first = (await session.handle.describe()).run_id
-        await session.say("pay", "a")
-        await session.turn("a", "waiting")
-        await _talk_until_next_run(session)
-        return await history_of(client, session.key.workflow_id, first)
+    await session.begin(events_per_run=_RUN_EVENTS)
+    first = (await session.handle.describe()).run_id
+    await session.say("pay", "a")
+    await session.turn("a", "waiting")
+    await _talk_until_next_run(session)
+    return await history_of(session.turns.client, session.key.workflow_id, first)
 
 
-async def session_next_run(client: Client, store: Store) -> WorkflowHistory:
+async def session_next_run(session: Talk) -> WorkflowHistory:
     """The second run of a session; its first one began a turn that is approved now."""
-    async with _talking(client, store) as session:
-        await session.begin(events_per_run=_RUN_EVENTS)
-        await session.say("pay", "a")
-        await session.turn("a", "waiting")
-        await _talk_until_next_run(session)
-        await session.turns.signoff.decide(yes(session.turn_key("a")))
-        await session.answer("a")
-        return await history_of(client, session.key.workflow_id)
+    await session.begin(events_per_run=_RUN_EVENTS)
+    await session.say("pay", "a")
+    await session.turn("a", "waiting")
+    await _talk_until_next_run(session)
+    await session.turns.signoff.decide(yes(session.turn_key("a")))
+    await session.answer("a")
+    return await history_of(session.turns.client, session.key.workflow_id)
 
 
 async def _talk_until_next_run(session: Talk) -> None:
@@ -124,142 +121,148 @@ async def _talk_until_next_run(session: Talk) -> None:
         await session.answer(f"b{number}")
 
 
-async def session_cancelled(client: Client, store: Store) -> WorkflowHistory:
+async def session_cancelled(session: Talk) -> WorkflowHistory:
     """A session that was cancelled from outside."""
-    async with _talking(client, store) as session:
-        await session.say("hello", "a")
-        await session.answer("a")
-        await session.handle.cancel()
-        with suppress(Exception):
-            await session.handle.result()
-        return await history_of(client, session.key.workflow_id)
+    await session.say("hello", "a")
+    await session.answer("a")
+    await session.handle.cancel()
+    with suppress(Exception):
+        await session.handle.result()
+    return await history_of(session.turns.client, session.key.workflow_id)
 
 
-@asynccontextmanager
-async def _on_server(client: Client, store: Store, name: str) -> AsyncIterator[tuple[RunningTurns, TurnKey, Upstream]]:
+def call_task(request: CompletionRequest) -> Completion:
+    """Calls the tool of an MCP server that begins the task which the words name."""
+    if results(request):
+        return respond("done")
+    return calls((TASK, {"text": last_user_text(request).removeprefix("task ")}))
+
+
+def task_tool(server: ToolServer) -> Tool:
+    """The tool whose calls its server answers with tasks. A cancelled turn waits for its end."""
+    return imported_tool(server, "task", requires_approval=True, effect="Begin {text}", timeout=_TASK_SECONDS)
+
+
+async def _begun(turns: RunningTurns, name: str) -> TurnKey:
     """A turn whose call an MCP server answers with the task of that name."""
-    with tempfile.TemporaryDirectory() as folder:
-        upstream = Upstream(Path(folder))
-        async with by_http(upstream) as server:
-            tool = imported_tool(server, "task", requires_approval=True, effect="Begin {text}")
-            catalog = catalog_of([tool], mcp_servers=[server])
-            script = [calls((TASK, {"text": name})), respond("done")]
-            async with running_turns(client, store, "recording", catalog, script) as turns:
-                key = await turns.start()
-                await turns.waiting(key)
-                await turns.signoff.decide(yes(key))
-                yield turns, key, upstream
+    key = await turns.start(f"task {name}")
+    await turns.waiting(key)
+    await turns.signoff.decide(yes(key))
+    return key
 
 
-async def task_running(client: Client, store: Store) -> WorkflowHistory:
-    """A task that its server still works on."""
-    async with _on_server(client, store, "forever") as (_, key, upstream):
-        while not upstream.looks:
-            await asyncio.sleep(0.05)
-        return await history_of(client, key.workflow_id)
+async def _followed(turns: RunningTurns, upstream: Upstream) -> TurnKey:
+    """A turn whose task its server works on without end, once that was asked how it stands."""
+    before = len(upstream.looks)
+    key = await _begun(turns, "forever")
+    while len(upstream.looks) == before:
+        await asyncio.sleep(_LOOK_SECONDS)
+    return key
 
 
-async def task_cancelled(client: Client, store: Store) -> WorkflowHistory:
+async def _ended_task(turns: RunningTurns, key: TurnKey) -> WorkflowHistory:
+    await turns.signoff.result(key)
+    return await history_of(turns.client, key.workflow_id)
+
+
+async def task_cancelled(turns: RunningTurns, upstream: Upstream) -> WorkflowHistory:
     """A task whose turn was cancelled."""
-    async with _on_server(client, store, "forever") as (turns, key, upstream):
-        while not upstream.looks:
-            await asyncio.sleep(0.05)
-        await turns.signoff.cancel_turn(key)
-        await turns.signoff.result(key)
-        return await history_of(client, key.workflow_id)
+    key = await _followed(turns, upstream)
+    await turns.signoff.cancel_turn(key)
+    return await _ended_task(turns, key)
 
 
-async def task_complete(client: Client, store: Store) -> WorkflowHistory:
+async def task_complete(turns: RunningTurns, upstream: Upstream) -> WorkflowHistory:
     """A task that came to a result."""
-    return await _task_ended(client, store, "a7")
+    return await _ended_task(turns, await _begun(turns, "a7"))
 
 
-async def task_failed(client: Client, store: Store) -> WorkflowHistory:
+async def task_failed(turns: RunningTurns, upstream: Upstream) -> WorkflowHistory:
     """A task that failed."""
-    return await _task_ended(client, store, "failed")
+    return await _ended_task(turns, await _begun(turns, "failed"))
 
 
-async def task_lost(client: Client, store: Store) -> WorkflowHistory:
+async def task_lost(turns: RunningTurns, upstream: Upstream) -> WorkflowHistory:
     """A task that its server does not know any more; people are asked what happened, and one says that it did."""
-    async with _on_server(client, store, "lost") as (turns, key, _):
-        await turns.until(key, doubted)
-        await turns.signoff.decide(yes(key, revision=2, verdict="happened", result="done"))
-        await turns.signoff.result(key)
-        return await history_of(client, key.workflow_id)
+    key = await _begun(turns, "lost")
+    await turns.until(key, doubted)
+    await turns.signoff.decide(yes(key, revision=2, verdict="happened", result="done"))
+    return await _ended_task(turns, key)
 
 
-async def _task_ended(client: Client, store: Store, name: str) -> WorkflowHistory:
-    async with _on_server(client, store, name) as (turns, key, _):
-        await turns.signoff.result(key)
-        return await history_of(client, key.workflow_id)
+async def task_running(turns: RunningTurns, upstream: Upstream) -> WorkflowHistory:
+    """A task that its server still works on."""
+    key = await _followed(turns, upstream)
+    return await history_of(turns.client, key.workflow_id)
 
 
-async def _handled(
-    client: Client,
-    store: Store,
-    handler: Callable[[CloudEvent], Awaitable[None]],
-    begun: asyncio.Event | None = None,
-    over: asyncio.Event | None = None,
-) -> WorkflowHistory:
-    """The run of a handler once it has ended; or once it has `begun`, after which `over` lets it end."""
-    feed = Subscription("feed", ("freeze.started",), handler=handler, timeout=60.0)
-    async with gateway_rig(
-        client,
-        store,
-        "recording",
-        catalog_of_ledger=lambda ledger: catalog_of([pay_tool(ledger)], subscriptions=[feed]),
-        model=ScriptedModel(react),
-    ) as rig:
-        sender = EventSender(rig.deps, feed)
-        await sender.step()
-        await rig.http.post("/v1/freezes?as=approver", json={"reason": "drill"})
-        sending = asyncio.create_task(sender.step())
-        key = await _owed(store)
-        if begun is not None and over is not None:
-            await begun.wait()
-            found = await history_of(client, event_workflow_id(store.id, key))
-            over.set()
-            await sending
-            return found
-        await sending
-        return await history_of(client, event_workflow_id(store.id, key))
+async def _take(event: CloudEvent) -> None:
+    return
 
 
-async def _owed(store: Store) -> str:
-    """The key of the event that the subscription is owed, once there is one."""
-    query = text("SELECT key FROM event_deliveries")
-    while (key := await store.run(lambda connection: connection.scalar(query))) is None:
-        await asyncio.sleep(0.02)
-    return str(key)
+async def _fail(event: CloudEvent) -> None:
+    raise ValueError("no such account")
 
 
-async def handler_running(client: Client, store: Store) -> WorkflowHistory:
-    """A handler that has not answered yet."""
-    begun, over = asyncio.Event(), asyncio.Event()
-
-    async def wait(event: CloudEvent) -> None:
-        begun.set()
-        await over.wait()
-
-    return await _handled(client, store, wait, begun, over)
+async def _wait(event: CloudEvent) -> None:
+    await asyncio.Event().wait()
 
 
-async def handler_done(client: Client, store: Store) -> WorkflowHistory:
+def feeds(**handlers: EventHandler) -> list[Subscription]:
+    """The subscriptions of the scenarios, named after what their handlers do; some may have another handler."""
+    given = {"done": _take, "failed": _fail, "running": _wait} | handlers
+    return [Subscription(name, ("freeze.started",), handler=each, timeout=600.0) for name, each in given.items()]
+
+
+async def _owed(rig: GatewayRig, feed: str) -> tuple[EventSender, str]:
+    """A sender that owes the handler of a subscription an event, and the id of the workflow that gives it."""
+    to, store = rig.deps.catalog.subscriptions[feed], rig.deps.store
+    sender = EventSender(rig.deps, to)
+    await sender.step()
+    frozen = await rig.http.post("/v1/freezes?as=approver", json={"reason": "drill"})
+    headers = {"content-type": "application/json"}
+    thawed = await rig.http.delete("/v1/freezes/main?as=approver", headers=headers)
+    assert (frozen.status_code, thawed.status_code) == (200, 200), (frozen.text, thawed.text)
+    query, key = text("SELECT key FROM event_deliveries WHERE subscription = :feed"), None
+    while key is None:
+        await rig.deps.events.extend()
+        await EventDeliveries(store, rig.deps.limits).add(to)
+        key = await store.run(lambda connection: connection.scalar(query, {"feed": feed}))
+    return sender, event_workflow_id(store.id, str(key))
+
+
+async def handler_done(rig: GatewayRig) -> WorkflowHistory:
     """A handler that took its event."""
-
-    async def take(event: CloudEvent) -> None:
-        return
-
-    return await _handled(client, store, take)
+    sender, workflow_id = await _owed(rig, "done")
+    await sender.step()
+    return await history_of(rig.turns.client, workflow_id)
 
 
-async def handler_failed(client: Client, store: Store) -> WorkflowHistory:
+async def handler_failed(rig: GatewayRig) -> WorkflowHistory:
     """A handler that raised an error."""
+    sender, workflow_id = await _owed(rig, "failed")
+    await sender.step()
+    return await history_of(rig.turns.client, workflow_id)
 
-    async def fail(event: CloudEvent) -> None:
-        raise ValueError("no such account")
 
-    return await _handled(client, store, fail)
+async def handler_running(rig: GatewayRig) -> WorkflowHistory:
+    """A handler that has not answered yet."""
+    sender, workflow_id = await _owed(rig, "running")
+    sending = asyncio.create_task(sender.step())
+    await started(rig.turns.client, workflow_id)
+    sending.cancel()
+    return await history_of(rig.turns.client, workflow_id)
+
+
+async def started(client: Client, workflow_id: str) -> None:
+    """Wait until a worker has begun an activity of the workflow."""
+    handle = client.get_workflow_handle(workflow_id)
+    while True:
+        with suppress(RPCError):
+            pending = (await handle.describe()).raw_description.pending_activities
+            if any(each.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED for each in pending):
+                return
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def running(client: Client, store: Store) -> WorkflowHistory:
@@ -282,12 +285,44 @@ async def running(client: Client, store: Store) -> WorkflowHistory:
         return found
 
 
-KIND_SCENARIOS: dict[str, Callable[[Client, Store], Awaitable[WorkflowHistory]]] = {
-    scenario.__name__: scenario
-    for scenario in (
-        running, clarifying, awaiting, delegated, passed, failed,
-        session_idle, session_waiting, session_went_on, session_next_run, session_cancelled,
-        task_running, task_cancelled, task_complete, task_failed, task_lost,
-        handler_running, handler_done, handler_failed,
-    )
-}  # fmt: skip
+def _talking(scenario: Callable[[Talk], Awaitable[WorkflowHistory]]) -> KindScenario:
+    async def play(client: Client, store: Store) -> WorkflowHistory:
+        catalog = catalog_of([pay_tool(Ledger())])
+        async with running_turns(client, store, "recording", catalog, ScriptedModel(react)) as turns:
+            return await scenario(talk(turns))
+
+    return play
+
+
+def _on_server(scenario: Callable[[RunningTurns, Upstream], Awaitable[WorkflowHistory]]) -> KindScenario:
+    async def play(client: Client, store: Store) -> WorkflowHistory:
+        with tempfile.TemporaryDirectory() as folder:
+            upstream = Upstream(Path(folder))
+            async with by_http(upstream) as server:
+                catalog = catalog_of([task_tool(server)], mcp_servers=[server])
+                async with running_turns(client, store, "recording", catalog, ScriptedModel(call_task)) as turns:
+                    return await scenario(turns, upstream)
+
+    return play
+
+
+def _handled(scenario: Callable[[GatewayRig], Awaitable[WorkflowHistory]]) -> KindScenario:
+    async def play(client: Client, store: Store) -> WorkflowHistory:
+        async with gateway_rig(
+            client, store, "recording", catalog_of_ledger=lambda _: catalog_of([], subscriptions=feeds())
+        ) as rig:
+            return await scenario(rig)
+
+    return play
+
+
+TURNS = (running, clarifying, awaiting, delegated, passed, failed)
+SESSIONS = (session_idle, session_waiting, session_went_on, session_next_run, session_cancelled)
+TASKS = (task_cancelled, task_complete, task_failed, task_lost, task_running)
+HANDLERS = (handler_done, handler_failed, handler_running)
+KIND_SCENARIOS: dict[str, KindScenario] = {
+    **{scenario.__name__: scenario for scenario in TURNS},
+    **{scenario.__name__: _talking(scenario) for scenario in SESSIONS},
+    **{scenario.__name__: _on_server(scenario) for scenario in TASKS},
+    **{scenario.__name__: _handled(scenario) for scenario in HANDLERS},
+}

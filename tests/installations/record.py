@@ -1,4 +1,7 @@
-"""Records an installation with turns that wait, its store and its server's database, for later versions to take up.
+"""Records an installation, its store and its server's database, for later versions to take up.
+
+Turns wait in it, and it has each scenario of the recorded histories of calls, sessions, tasks and handlers. The gateway
+signs with a key of the recording's own. The databases are copied while all of this runs, as a crash leaves them.
 
 Run by hand once for each release, at the version to be released, and until 0.1.0 is released whenever a shape changes:
 
@@ -16,62 +19,138 @@ import socket
 import sqlite3
 import sys
 import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, closing
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
-from session_rig import message
+from call_rig import CallRig, call_rig
+from gateway_rig import PEOPLE
+from histories.call_scenarios import CALLS, YEARS, catalog, turn_of
+from histories.kind_scenarios import HANDLERS, SESSIONS, TASKS, call_task, feeds, started, task_tool
+from mcp_upstream import Upstream
+from mcp_upstream_kit import by_http
+from session_rig import message, talk
+from temporalio.api.failure.v1 import Failure
 from temporalio.client import Client
-from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
+from temporalio.converter import DefaultFailureConverter, PayloadConverter
+from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, pay_tool, yes
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.names import ENGINE, VERSION
 from signoff.contracts.turn import TurnView
-from signoff.people.directory import Directory, development_directory
+from signoff.keys.signatures import PrivateKeys, Signer, new_key
+from signoff.registry.catalog import Catalog
+from signoff.registry.manifest.subscription_sections import EventHandler
 from signoff.registry.tool import Tool
-from signoff.store.store import open_store
+from signoff.registry.tool_context import ToolContext
+from signoff.store.store import Store, open_store
 from signoff.store.tickets import ticket_key
 from signoff.temporal.converter import DATA_CONVERTER
 from signoff.temporal.embedded_server import ServerOptions, free_port, run_server
-from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
 
 HERE = Path(__file__).parent
 QUEUE = "recorded"
 HOST = "recorder"
 """The machine's name in what is recorded."""
-SERVER, STORE, TURNS = "temporal.db", "signoff.db", "turns.json"
-_YEARS = 50 * 365 * 86_400.0
-"""How long the recorded requests may be answered: they are as long as there are versions."""
+SERVER, STORE, TURNS, KEYS = "temporal.db", "signoff.db", "turns.json", "signing_keys.json"
+_RETENTION_DAYS = int(YEARS / 86_400)
+"""The server keeps what has ended for as long as there are versions."""
 # A policy has people asked for a year at most; copied, it is not looked at again.
-_LONG = ApprovalPolicy().model_copy(update={"timeout": _YEARS})
-_TWICE = ApprovalPolicy(quorum=2).model_copy(update={"timeout": _YEARS})
+_LONG = ApprovalPolicy().model_copy(update={"timeout": YEARS})
+_TWICE = ApprovalPolicy(quorum=2).model_copy(update={"timeout": YEARS})
 _NAMES = ("pay", "edit", "gone", "lost", "twice")
+_HOLD = "hold"
 SESSION = "talk"
 """The session in which a turn waits."""
 WORDS = {
     "approved": "pay", "denied": "pay", "withdrawn": "pay", "removed": "gone", "changed": "edit",
     "voted": "twice", "both": "pay pay", "doubted": "lost",
 }  # fmt: skip
-"""Each turn that is started by itself, and which tools it calls."""
+"""Each turn that is started by itself and waits, and which tools it calls."""
+KINDS = {*CALLS, *(each.__name__ for each in (*SESSIONS, *TASKS, *HANDLERS)), "tool_running"}
+"""What is recorded besides."""
 
 
 def tools(ledger: Ledger) -> list[Tool]:
     """The tools of the recorded installation; one has another definition since, and one is gone."""
     policies = {name: _TWICE if name == "twice" else _LONG for name in _NAMES}
-    return [pay_tool(ledger, policy, name=name) for name, policy in policies.items()]
+    held = pay_tool(ledger, False, name=_HOLD, effect="", handler=_wait)
+    return [held, *(pay_tool(ledger, policy, name=name) for name, policy in policies.items())]
 
 
-def people() -> Directory:
-    """Two who may approve, beside the built-in ones."""
-    return development_directory([a_person(name) for name in ("ana", "bo")])
+async def _wait(args: dict[str, Any], ctx: ToolContext) -> None:
+    await asyncio.Event().wait()
 
 
 def react(request: CompletionRequest) -> Completion:
     """Calls each tool that the words name, then says that it is done."""
-    named = [word for word in last_user_text(request).split() if word in _NAMES]
+    words = last_user_text(request)
+    if words.startswith("task "):
+        return call_task(request)
+    named = [word for word in words.split() if word in (*_NAMES, _HOLD)]
     if results(request) or not named:
         return respond("done")
     return calls(*((name, {"amount": 20, "to": "Ana"}) for name in named))
+
+
+class _Traceless(DefaultFailureConverter):
+    """Leaves out where on the machine something failed."""
+
+    def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
+        super().to_failure(exception, payload_converter, failure)
+        failure.stack_trace = ""
+
+
+@asynccontextmanager
+async def installation(
+    client: Client,
+    store: Store,
+    keys: PrivateKeys,
+    folder: Path,
+    own_tools: Callable[[Ledger], list[Tool]] = tools,
+    handlers: Mapping[str, EventHandler] = MappingProxyType({}),
+) -> AsyncIterator[tuple[CallRig, Upstream]]:
+    """A worker and a gateway with all that is recorded, and the MCP server in `folder` that they use."""
+    upstream = Upstream(folder)
+    async with by_http(upstream) as server:
+
+        def everything(ledger: Ledger) -> Catalog:
+            given = catalog(ledger)
+            every = {tool.name: tool for tool in (*given.tools(), *own_tools(ledger), task_tool(server))}
+            return catalog_of(
+                [replace(tool, site=HOST) for tool in every.values()],
+                actors=[*given.actors.values()],
+                people=PEOPLE,
+                mcp_servers=[server],
+                subscriptions=feeds(**handlers),
+            )
+
+        more = {"catalog_of_ledger": everything, "model": ScriptedModel(react), "signer": Signer(keys)}
+        async with call_rig(client, store, QUEUE, **more) as agent:
+            yield agent, upstream
+
+
+async def _play(agent: CallRig, upstream: Upstream) -> dict[str, dict[str, str]]:
+    """Plays all; returns the workflow id of each.
+
+    Handlers come first, as their scenarios freeze the tenant, and the tasks of servers last, as the one that runs has
+    little time. What runs goes on until the databases are copied.
+    """
+    turns = agent.rig.turns
+    kinds = {each.__name__: (await each(agent.rig)).workflow_id for each in HANDLERS}
+    kinds |= {name: turn_of(await each(agent)).workflow_id for name, each in CALLS.items()}
+    kinds |= {each.__name__: (await each(talk(turns))).workflow_id for each in SESSIONS}
+    waiting = {name: key.workflow_id for name, key in (await _suspend(turns)).items()}
+    kinds["tool_running"] = (await turns.start(_HOLD)).workflow_id
+    await started(turns.client, kinds["tool_running"])
+    kinds |= {each.__name__: (await each(turns, upstream)).workflow_id for each in TASKS}
+    return {"turns": waiting, "kinds": kinds}
 
 
 async def _suspend(turns: RunningTurns) -> dict[str, TurnKey]:
@@ -102,25 +181,27 @@ def revision(view: TurnView) -> int:
     return request.revision if request is not None and request.state == "pending" else 0
 
 
-async def play(folder: Path) -> dict[str, str]:
-    """Plays the turns on a server and a store in `folder`; returns the workflow id of each."""
-    options = ServerOptions(folder / SERVER, port=free_port(), ui_port=None)
+async def play(folder: Path, keys: PrivateKeys) -> dict[str, dict[str, str]]:
+    """Plays all on a server and a store in `folder` and keeps both; returns the workflow id of each."""
+    options = ServerOptions(folder / SERVER, port=free_port(), ui_port=None, retention_days=_RETENTION_DAYS)
     async with run_server(options) as server, open_store(f"sqlite:///{folder / STORE}") as store:
-        client = await Client.connect(server.address, identity="recorder", data_converter=DATA_CONVERTER)
-        model = ScriptedModel(react)
-        async with running_turns(client, store, QUEUE, catalog_of(tools(Ledger())), model, people=people()) as turns:
-            keys = await _suspend(turns)
-    return {name: key.workflow_id for name, key in keys.items()}
+        converter = replace(DATA_CONVERTER, failure_converter_class=_Traceless)
+        client = await Client.connect(server.address, identity="recorder", data_converter=converter)
+        async with installation(client, store, keys, folder) as (agent, upstream):
+            played = await _play(agent, upstream)
+            for name in (SERVER, STORE):
+                keep(folder / name, HERE / VERSION / f"{name}.gz")
+    return played
 
 
 def keep(database: Path, path: Path) -> None:
-    """Compresses a database, all of it in one file and as small as it gets."""
-    with sqlite3.connect(database) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        connection.execute("PRAGMA journal_mode=DELETE")
-        connection.execute("VACUUM")
-    connection.close()
-    path.write_bytes(gzip.compress(database.read_bytes(), mtime=0))
+    """Compresses a copy of a database, as small as it gets."""
+    copy = database.with_suffix(".copy")
+    with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+        target.execute("PRAGMA journal_mode=DELETE")
+        target.execute("VACUUM")
+    path.write_bytes(gzip.compress(copy.read_bytes(), mtime=0))
 
 
 def main() -> int:
@@ -128,12 +209,12 @@ def main() -> int:
     if socket.gethostname() != HOST:
         print(f"record: this machine's name would be in the recording, run it as {HOST}:\n{__doc__}", file=sys.stderr)
         return 1
+    kept, keys = HERE / VERSION, PrivateKeys(keys=(new_key(datetime.now(UTC)),))
+    kept.mkdir(exist_ok=True)
+    (kept / KEYS).write_text(keys.model_dump_json(indent=1) + "\n", encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
-        turns, kept = asyncio.run(play(Path(folder))), HERE / VERSION
-        kept.mkdir(exist_ok=True)
-        for name in (SERVER, STORE):
-            keep(Path(folder) / name, kept / f"{name}.gz")
-    text = json.dumps({"version": VERSION, "engine": ENGINE, "turns": turns}, indent=1)
+        played = asyncio.run(play(Path(folder), keys))
+    text = json.dumps({"version": VERSION, "engine": ENGINE, **played}, indent=1)
     (kept / TURNS).write_text(text + "\n", encoding="utf-8")
     return 0
 
