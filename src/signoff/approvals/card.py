@@ -83,7 +83,7 @@ def render_card(
     note = "; ".join(filter(None, notes))
     sentence = effect_sentence(effect, title=title, tool=tool, args=args, secrets=secrets)
     base = Card(
-        effect=cut_visible(mark_words(sentence, suspects), EFFECT_CHARS) if suspects else sentence,
+        effect=sentence,
         agent_says=one_line(redact_secrets(agent_says, values), AGENT_SAYS_CHARS).text,
         note=one_line(note, NOTE_CHARS).text,
         mark=mark,
@@ -129,11 +129,20 @@ def effect_sentence(template: str, *, title: str, tool: str, args: Mapping[str, 
     """Writes the action in one sentence of at most `EFFECT_CHARS`; without a template, the tool and its first
     arguments.
 
-    A missing argument is an em dash, a secret one `hidden`. What an argument says is never read as a template.
+    A missing argument is an em dash, a secret one `hidden`. What an argument says is never read as a template. Letters
+    that look like others have their code behind them.
     """
     args = redact_arguments(args, secrets, secret_values(args, secrets))
+    sentence = _filled_sentence(template, title or tool, args, secrets)
+    if sentence.isascii():
+        return sentence
+    suspects = suspects_of(leaves(args, {}, secrets))
+    return cut_visible(mark_words(sentence, suspects), EFFECT_CHARS) if suspects else sentence
+
+
+def _filled_sentence(template: str, name: str, args: Mapping[str, Any], secrets: Collection[str]) -> str:
     if not template.strip():
-        return _plain_sentence(title or tool, args, secrets)
+        return _plain_sentence(name, args, secrets)
     parts = _PLACEHOLDER.split(template)
     words, names = parts[::2], parts[1::2]
     room = (EFFECT_CHARS - sum(map(len, words))) // max(1, len(names))

@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 
-from call_rig import CallRig
+from call_rig import CallRig, approval_of
 from gateway_login import browser, words
 
 from signoff.gateway.app import build_app
@@ -65,3 +65,15 @@ async def test_pages_without_an_actor_that_takes_messages_lead_to_no_form(agent:
         form = words((await page.get("/new")).text)
     assert (talk.status_code, "/new" in talk.text) == (200, False)
     assert "No agent here takes messages." in form
+
+
+async def test_lookalike_letters_have_their_code_in_lists_and_conversations_as_on_the_card(agent: CallRig) -> None:
+    forged = {"order": "\u0430na@bank.example", "euro": 200}
+    call = (await agent.propose(args=forged)).json()["id"]
+    marked = "Refund 200 EUR for \u0430⟦U+0430⟧na@bank.example"
+    async with browser(agent.rig) as page:
+        for path in ("/", f"/turns/{call}", f"/approvals/{approval_of(call)}"):
+            shown = words((await page.get(path)).text)
+            assert (marked in shown, "for \u0430na" in shown) == (True, False), path
+    listed = (await agent.http.get("/v1/approvals")).json()
+    assert marked in {each["effect"] for each in listed["approvals"]}
