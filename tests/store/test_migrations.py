@@ -1,6 +1,7 @@
 """Databases of every version are brought to the tables of this one."""
 
 import asyncio
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, text
 
-from signoff.contracts.call import CallOutcome
 from signoff.contracts.errors import ConfigError, StoreUnavailable
+from signoff.store import migrations, upgrade
 from signoff.store.database import open_database, read_url
 from signoff.store.migrations import migrate
 from signoff.store.store import Store, open_store
@@ -27,6 +28,18 @@ async def main():
     await (await Store.open(sys.argv[1])).close()
     print(time.process_time() - began, "alembic" in sys.modules)
 asyncio.run(main())
+"""
+_NEXT = """
+import sqlalchemy as sa
+from alembic import op
+
+revision = "{name}"
+down_revision = "{before}"
+
+
+def upgrade() -> None:
+    table = op.create_table("pigeons", sa.Column("name", sa.String(64), primary_key=True))
+    op.bulk_insert(table, [{{"name": "first"}}])
 """
 
 
@@ -45,14 +58,21 @@ def difference(connection: Connection) -> list[Any]:
     return list(compare_metadata(context, METADATA))
 
 
-def first_version(connection: Connection) -> None:
-    """The tables as the version that counted no steps made them, with a ticket in them."""
-    migrate(connection, VERSION_TABLE, STEPS[0])
-    connection.exec_driver_sql(f"DROP TABLE {VERSION_TABLE}")
-    connection.execute(
-        text("INSERT INTO tickets VALUES ('k', 'w', 'c1.1', 't', '', 'done', :told, 1, 2)"),
-        {"told": CallOutcome(call="c1.1", tool="t", code="ok").model_dump_json()},
-    )
+@pytest.fixture
+def next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Adds a step to those of the program: its name."""
+    folder = tmp_path / "migrations"
+    shutil.copytree(migrations.FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    name = f"r{len(STEPS) + 1:04}"
+    (folder / "versions" / f"{name}_pigeons.py").write_text(_NEXT.format(name=name, before=STEPS[-1]))
+    monkeypatch.setattr(migrations, "FOLDER", folder)
+    monkeypatch.setattr(upgrade, "STEPS", (*STEPS, name))
+    return name
+
+
+def pigeons(connection: Connection) -> list[tuple[Any, ...]]:
+    """The rows of the step's table."""
+    return [tuple(row) for row in connection.execute(text("SELECT name FROM pigeons"))]
 
 
 async def test_a_new_store_has_the_tables_of_this_version(store: Store) -> None:
@@ -63,7 +83,6 @@ async def test_a_new_store_has_the_tables_of_this_version(store: Store) -> None:
 
 
 async def test_all_steps_one_after_the_other_make_the_same_tables(store_url: str) -> None:
-    """Migrations and METADATA agree, so that it does not matter with which version a store began."""
 
     def climb(connection: Connection) -> list[Any]:
         migrate(connection, VERSION_TABLE)
@@ -72,61 +91,18 @@ async def test_all_steps_one_after_the_other_make_the_same_tables(store_url: str
     assert await on(store_url, climb) == []
 
 
-async def test_a_store_without_a_step_is_adopted_with_its_rows(store_url: str) -> None:
-    """What the version before migrations made is migrated in place; its tickets still count."""
-    await on(store_url, first_version)
+async def test_older_store_takes_the_step_that_it_lacks_and_keeps_its_rows(store_url: str, next_step: str) -> None:
+    await on(store_url, lambda connection: migrate(connection, VERSION_TABLE, STEPS[-1]))
     async with open_store(store_url) as store:
-        claim = await store.claim("k", workflow="w", call="c1.1", tool="t")
-        assert (claim.kind, claim.outcome and claim.outcome.code) == ("done", "ok")
-        assert await store.run(difference) == []
-    async with open_store(store_url) as again:
-        await again.check()
+        assert await store.run(pigeons) == [("first",)]
+        step = await store.run(lambda connection: connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")))
+        assert step == next_step
 
 
-async def test_cards_that_were_to_be_reminded_of_still_are(store_url: str) -> None:
-    """That was a kind of card once."""
-
-    def second_last(connection: Connection) -> None:
-        migrate(connection, VERSION_TABLE, "r0007")
-        names = ["token", "tenant", "approval", "person", "channel", "address", "state", "vendor_id", "code", "message"]
-        numbers = ["revision", "attempts", "claimed_until", "created_at", "changed_at"]
-        values = dict.fromkeys(names, "'x'") | dict.fromkeys(numbers, "1")
-        values |= {"kind": "'remind'", "handle": "'{}'", "request": "'{}'", "due_at": "7"}
-        result = f"INSERT INTO deliveries ({', '.join(values)}) VALUES ({', '.join(values.values())})"
-        connection.execute(text(result))
-
-    await on(store_url, second_last)
-    async with open_store(store_url) as store:
-        found = await store.run(lambda c: c.execute(text("SELECT kind, remind_at FROM deliveries")).all())
-        assert [tuple(row) for row in found] == [("ask", 7)]
-
-
-async def test_what_waited_in_an_older_store_is_counted(store_url: str) -> None:
-    """Not what an answer has settled or was asked anew; an answer that was voided settles nothing."""
-
-    def before(connection: Connection) -> None:
-        migrate(connection, VERSION_TABLE, "r0025")
-        asked = "INSERT INTO questions VALUES (:of, :number, 'main', 's', 't', :code, '{}', 7, 9, NULL, NULL, NULL)"
-        answered = "INSERT INTO answers VALUES (:of, 1, :number, 'ana', :of, '{}', :settles, 8, NULL, :voided)"
-        rows = [("waits", 1), ("settled", 1), ("voided", 1), ("counted", 1), ("anew", 1), ("anew", 2)]
-        for place, (name, number) in enumerate(rows):
-            connection.execute(text(asked), {"of": name, "number": number, "code": f"C{place}"})
-        for name, settles, voided in (("settled", True, None), ("voided", True, 8), ("counted", False, None)):
-            values = {"of": name, "number": 1, "settles": settles, "voided": voided}
-            connection.execute(text(answered), values)
-
-    await on(store_url, before)
-    async with open_store(store_url) as store:
-        unsettled = "SELECT approval, revision FROM questions WHERE settled_at IS NULL ORDER BY approval"
-        found = await store.run(lambda connection: connection.execute(text(unsettled)).all())
-        assert [tuple(row) for row in found] == [("anew", 2), ("counted", 1), ("voided", 1), ("waits", 1)]
-
-
-async def test_openers_at_the_same_time_migrate_once(store_url: str) -> None:
-    """Twelve openers of an old database all get a working store."""
-    await on(store_url, first_version)
+async def test_openers_of_an_older_store_at_the_same_time_migrate_it_once(store_url: str, next_step: str) -> None:
+    await on(store_url, lambda connection: migrate(connection, VERSION_TABLE, STEPS[-1]))
     stores = await asyncio.gather(*(Store.open(store_url) for _ in range(12)))
-    assert [await store.run(difference) for store in stores] == [[]] * 12
+    assert [await store.run(pigeons) for store in stores] == [[("first",)]] * 12
     for store in stores:
         await store.check()
         await store.close()
@@ -136,14 +112,13 @@ async def test_a_failed_step_leaves_the_database_as_it_was(sqlite_url: str) -> N
     """Table changes are taken back together: there is no store between two versions."""
 
     def blocked(connection: Connection) -> None:
-        connection.exec_driver_sql("CREATE TABLE blobs (sha256 VARCHAR(64) PRIMARY KEY)")
-        connection.exec_driver_sql("CREATE INDEX tickets ON blobs (sha256)")
+        connection.exec_driver_sql("CREATE TABLE tickets (key VARCHAR(80) PRIMARY KEY)")
 
     await on(sqlite_url, blocked)
     with pytest.raises(StoreUnavailable):
         await Store.open(sqlite_url)
     names = await on(sqlite_url, lambda c: c.execute(text("SELECT name FROM sqlite_master WHERE type = 'table'")).all())
-    assert [name for (name,) in names] == ["blobs"]
+    assert [name for (name,) in names] == ["tickets"]
 
 
 async def test_a_store_of_a_newer_version_is_left_alone(store_url: str) -> None:

@@ -65,8 +65,7 @@ def _change(connection: Connection) -> None:
             "install the newer one here, too",
             value=step,
         )
-    # Tables without a step are of the version that counted none, and are migrated, not made.
-    if step is None and not set(METADATA.tables) & set(inspect(connection).get_table_names()):
+    if step is None:
         _make(connection)
     elif step != STEPS[-1]:
         # Imported only where there is something to migrate: it takes longer than making a new store.
@@ -84,7 +83,7 @@ def _step(connection: Connection) -> str | None:
 
 def _make(connection: Connection) -> None:
     for table in METADATA.sorted_tables:
-        connection.execute(CreateTable(table, if_not_exists=True))
+        connection.execute(CreateTable(table))
         for index in table.indexes:
             index.create(connection)
     connection.exec_driver_sql(f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) PRIMARY KEY)")

@@ -1,11 +1,13 @@
-"""Steps of the store's schema: one file a step, applied when a store is opened.
+"""Holds the steps of the store's schema: one file a step. Opening a store applies them.
 
-To add or change a table: change store/tables.py, say in store/roles.py what each role may do with it, then add
-`versions/rNNNN_what_it_adds.py` with the next number, whose `revision` is `rNNNN` and `down_revision` that of the step
-before, and which brings a database from there to the new METADATA in `upgrade()`, for SQLite and PostgreSQL. A step
-that is released is never edited. Columns that are added to a table with rows need a `server_default` or must be
-nullable. tests/store/test_migrations.py fails until the steps, taken one after the other, make exactly what METADATA
-makes at once.
+To add or change a table:
+
+1. Change store/tables.py, and the rights of each role in store/roles.py.
+2. Add `versions/rNNNN_NAME.py` with the next number. Its `upgrade()` brings a database of the step before to the new
+   METADATA, on SQLite and on PostgreSQL. `revision` is `rNNNN`, `down_revision` the step before.
+3. Give a column that is added to a table with rows a `server_default`, or make it nullable.
+
+Never edit a released step. tests/store/test_migrations.py compares the tables that all steps make with METADATA.
 """
 
 from pathlib import Path
