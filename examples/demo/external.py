@@ -164,7 +164,7 @@ class Agents:
             expect("what the review says", True, "Refund 120 EUR for A7" in reviewed.text)
             answer = await browser.post(page, data=_fields(reviewed.text) | {"step": "approve"})
         expect("the answer to the approval", 303, answer.status_code)
-        words = "Ana lowers the refund from 200 to 120 EUR in her inbox; whoever asked is dead"
+        words = "Ana lowers the refund from 200 to 120 EUR in her inbox; the program that asked is dead"
         return Scene(words, self._key("refund"))
 
     async def found_again(self, stage: Stage) -> Scene:
