@@ -179,7 +179,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Has the rows that are called done proved in every run of everything."""
     done = ProvedRows(
         config,
-        lambda: {row[0] for row in tables("docs/features.md", "Done")},
+        lambda: {row[0] for row in tables("docs/internal/features.md", "Done")},
         lambda: config.stash.get(ROWS_LEFT_OUT, frozenset()),
     )
     config.pluginmanager.register(done, "proved-rows")

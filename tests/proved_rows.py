@@ -1,4 +1,4 @@
-"""A row of docs/features.md counts in a run of everything when a test that carries it ran in it and passed."""
+"""A row of docs/internal/features.md counts in a run of everything when a test that carries it ran in it and passed."""
 
 from collections.abc import Callable, Collection, Generator
 from typing import Any

@@ -60,20 +60,20 @@ def _all_rows() -> set[str]:
 
 
 def test_done_rows_are_those_that_tests_carry() -> None:
-    """docs/features.md lists a row as done exactly when a test carries its marker, and names such a test."""
+    """docs/internal/features.md lists a row as done exactly when a test carries its marker, and names such a test."""
     carried = row_markers()
-    listed = {row[0]: row[2] for row in tables("docs/features.md", "Done")}
-    assert set(carried) - set(listed) == set(), "tests carry these rows: move them to `Done` in docs/features.md"
+    listed = {row[0]: row[2] for row in tables("docs/internal/features.md", "Done")}
+    assert set(carried) - set(listed) == set(), "tests carry these rows: list them as `Done`"
     assert set(listed) - set(carried) == set(), "no test carries these rows any more"
     for row, proof in listed.items():
-        found = re.fullmatch(r"\[`(\w+)`\]\(\.\./(tests/[\w/]+\.py)\)", proof)
-        assert found, f"{row}: a proof is written [`test_name`](../tests/path.py)"
+        found = re.fullmatch(r"\[`(\w+)`\]\(\.\./\.\./(tests/[\w/]+\.py)\)", proof)
+        assert found, f"{row}: a proof is written [`test_name`](../../tests/path.py)"
         assert f"{found[2]}::{found[1]}" in carried[row], f"{row}: that test does not carry it"
 
 
 def test_every_row_of_the_designs_stands_in_one_place() -> None:
     """Done, different on purpose, later, or not yet: none is forgotten, none is said twice, none is made up."""
-    every = [row[0] for heading in FEATURES for row in tables("docs/features.md", heading)]
+    every = [row[0] for heading in FEATURES for row in tables("docs/internal/features.md", heading)]
     assert {row: count for row, count in Counter(every).items() if count > 1} == {}, "these stand in two places"
     assert _all_rows() - set(every) == set(), "these stand nowhere"
     assert set(every) - _all_rows() == set(), "there are no such rows"
@@ -83,12 +83,12 @@ def test_every_row_of_the_designs_stands_in_one_place() -> None:
 def test_each_stated_row_is_proved_by_a_test_of_its_own() -> None:
     """The test named for a row that a design's document states proves no other such row."""
     stated = {f"{letter}{number:02}" for letter, numbers in STATED.items() for number in numbers}
-    proofs = {row[0]: row[2] for row in tables("docs/features.md", "Done") if row[0] in stated}
+    proofs = {row[0]: row[2] for row in tables("docs/internal/features.md", "Done") if row[0] in stated}
     assert stated - set(proofs) == {"P09"}, "stated and not done: only where two designs contradict each other"
     shared = {proof: [row for row in proofs if proofs[row] == proof] for proof in proofs.values()}
     assert {proof: rows for proof, rows in shared.items() if len(rows) > 1} == {}, "split these tests"
     marked = {
-        f"[`{name.partition('::')[2]}`](../{name.partition('::')[0]})": rows for name, rows in marked_rows().items()
+        f"[`{name.partition('::')[2]}`](../../{name.partition('::')[0]})": rows for name, rows in marked_rows().items()
     }
     besides = {row: stated.intersection(marked[proof]) - {row} for row, proof in proofs.items()}
     assert {row: others for row, others in besides.items() if others} == {}, "these tests prove others as well"

@@ -74,9 +74,9 @@ def test_the_package_holds_four_links_and_each_leads_to_the_top() -> None:
 
 @pytest.mark.parametrize("part", package_parts())
 def test_the_map_names_every_part(part: str) -> None:
-    """`docs/architecture.md` says what each folder and module of the package holds."""
+    """`docs/internal/architecture.md` says what each folder and module of the package holds."""
     place = part if part in LINKED else f"src/signoff/{part}"
-    assert f"](../{place})" in (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert f"](../../{place})" in (ROOT / "docs" / "internal" / "architecture.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", sorted(mutants.AREAS))
