@@ -372,3 +372,13 @@ def test_a_comparison_of_arguments_by_equality_is_noticed(tmp_path: Path, compar
     path = tmp_path / "equal.py"
     path.write_text(f"async def f():\n    return {comparison}\n")
     assert len(_equal_arguments(path)) == 1
+
+
+@pytest.mark.parametrize("part", [each for each in package_parts() if not each.endswith(".py")])
+def test_each_folder_has_a_readme_whose_links_exist(part: str) -> None:
+    page = PACKAGE / part / "README.md"
+    text = page.read_text(encoding="utf-8")
+    assert 10 <= len(text.splitlines()) <= 30
+    links = re.findall(r"\]\(([^)#:]+)\)", text)
+    place = (ROOT / part if part in LINKED else page.parent).resolve()
+    assert [link for link in links if not (place / link).exists()] == []
