@@ -79,6 +79,13 @@ _MAIL: dict[str, Any] = {
     },
     "required": ["to", "text"],
 }
+_WIDE: Final[dict[str, Any]] = {
+    "article": "pencil, HB, with eraser",
+    "pieces": 1,
+    "supplier": "Schmidt",
+    "place": "second floor, room 214",
+    "note": "by December",
+}
 LETTER: Final = "Dear Ana,\n\nthe invoice is attached.\n  Please pay it.\n\nBo"
 STATEMENT: Final = "select *\n  from invoices\n where paid is null\n" + "\n".join(
     f"   and id <> {number}" for number in range(30)
@@ -114,6 +121,7 @@ _FLIGHT: dict[str, Any] = {
         "extras": {"type": "array", "items": {"type": "string"}, "maxItems": 3},
         "meta": {"type": "object"},
         "card": {"type": "string", "writeOnly": True},
+        "wish": {"type": ["string", "null"]},
     },
     "required": ["flight", "cost", "seats", "class", "traveller", "card"],
     "additionalProperties": False,
@@ -158,6 +166,7 @@ def react(request: CompletionRequest) -> Completion:
         "trip": ("trip", FLIGHT),
         "urgent": ("urgent", money),
         "order": ("order", {"to": "Bo", "items": [{"article": f"pencil {n}", "pieces": n} for n in range(LINES)]}),
+        "wide": ("order", {"to": "Bo", "items": [_WIDE, {**_WIDE, "pieces": 2}]}),
         "write": ("mail", {"to": "Ana", "text": LETTER}),
         "query": ("mail", {"to": "Ana", "text": "one line", "sql": STATEMENT}),
         "wrong": ("pay", {"amount": "much", "to": "Bo"}),

@@ -161,6 +161,48 @@ async def test_nothing_needs_a_sideways_scroll(window: Open, served: Served) -> 
         assert await page.evaluate(wider) == 0, path
 
 
+async def test_targets_on_a_phone_are_at_least_44_pixels_high(window: Open, served: Served) -> None:
+    """Boxes are smaller, but their labels take the finger as well."""
+    waiting, changed = await served.rig.asked("alike"), await served.rig.asked("book")
+    page = await window("/", size=PHONE)
+    found = {}
+    for path in ("/", "/?choose=1", f"/batch?pick={waiting}", f"/approvals/{waiting}", f"/approvals/{changed}/edit"):
+        await page.goto(served.base + path)
+        found[path] = await page.evaluate(
+            """() => [...document.querySelectorAll("button, select, summary, textarea, .button, nav a, .row, .back a, "
+                + ".several a, .edit-link a, label:has(input), .check label, input:not([type=hidden])")]
+              .filter((each) => each.checkVisibility() && !/checkbox|radio/.test(each.type))
+              .map((each) => [each.outerHTML.slice(0, 80), each.getBoundingClientRect().height])
+              .filter(([, height]) => Math.round(height) < 44)"""
+        )
+    assert {path: small for path, small in found.items() if small} == {}
+
+
+async def test_box_that_makes_a_value_null_stands_before_its_words(window: Open, served: Served) -> None:
+    approval = await served.rig.asked("book")
+    page = await window(f"/approvals/{approval}/edit", size=PHONE)
+    label = page.get_by_text("No value (null)")
+    words, box = await label.bounding_box(), await page.get_by_label("No value (null)").bounding_box()
+    assert words is not None
+    assert box is not None
+    assert box["width"] <= 24
+    assert box["x"] + box["width"] <= words["x"]
+    assert words["y"] <= box["y"] <= words["y"] + words["height"] - box["height"]
+
+
+async def test_table_on_a_phone_shows_every_column_and_keeps_words_whole(window: Open, served: Served) -> None:
+    approval = await served.rig.asked("wide")
+    page = await window("/", size=PHONE)
+    for path in (f"/approvals/{approval}", f"/batch?pick={approval}"):
+        await page.goto(served.base + path)
+        cell = await page.get_by_text("pencil, HB, with eraser").first.bounding_box()
+        assert cell is not None
+        assert cell["height"] <= 2 * 27, path
+        edges = "(cells) => Math.max(...cells.map((cell) => cell.getBoundingClientRect().right))"
+        assert await page.locator(".values td").evaluate_all(edges) <= PHONE[0], path
+        assert await axe_findings(page, PHONE) == []
+
+
 async def test_the_last_button_stands_inside_its_card(window: Open, served: Served) -> None:
     """Withdrawing, which who asked finds below everything else, does not sit on the card's edge."""
     approval = await served.rig.asked("pay")
