@@ -1,5 +1,6 @@
 import asyncio
 import dataclasses
+import re
 import socket
 from pathlib import Path
 
@@ -24,6 +25,20 @@ async def test_a_foreign_host_is_refused(gateway: GatewayRig, host: str) -> None
     for path in ("/healthz", "/v1/approvals", "/"):
         answer = await gateway.http.get(path, headers={"host": host})
         assert (answer.status_code, answer.json()["code"]) == (421, "foreign_host")
+
+
+async def test_browser_at_a_foreign_host_gets_a_page_in_its_language(gateway: GatewayRig) -> None:
+    headers = {"host": "evil.example", "accept": "text/html,*/*;q=0.8"}
+    english = await gateway.http.get("/", headers=headers)
+    german = await gateway.http.get("/<b>", headers=headers | {"accept-language": "de-AT,de;q=0.9"})
+    assert (english.status_code, english.headers["content-type"]) == (421, "text/html; charset=utf-8")
+    assert "<h1>Wrong address</h1>" in english.text
+    assert "This gateway does not answer under that name" in english.text
+    assert "<h1>Falsche Adresse</h1>" in german.text
+    assert "Unter dieser Adresse antwortet Signoff nicht." in german.text
+    assert "default-src 'self'" in german.headers["content-security-policy"]
+    assert not {"<b>", "<a", "<link", "<script"} & set(re.findall(r"<\w+>?", german.text))
+    assert "set-cookie" not in german.headers
 
 
 @pytest.mark.parametrize("host", ["localhost:1", "127.0.0.1", "[::1]:8300", "LOCALHOST"])

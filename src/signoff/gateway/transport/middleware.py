@@ -19,6 +19,7 @@ from signoff.contracts.responses import Fault
 from signoff.formats.web_address import is_loopback_host
 from signoff.gateway.transport.body_limit import READING, refuse
 from signoff.gateway.transport.own_names import OwnNames
+from signoff.gateway.transport.refusal_page import send_refusal_page, wants_page
 from signoff.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -94,6 +95,9 @@ class RequestGuard:
         if scope.get("root_path"):
             # Below a path the API's addresses would not begin as those that are checked here, nor its links lead back.
             refusal = 421, "below_a_path", "this gateway answers at the root of an address alone, and not below a path"
+        if refusal is not None and wants_page(scope):
+            await send_refusal_page(scope, sealed, refusal[0], refusal[2])
+            return
         if refusal is not None:
             await refuse(sealed, *refusal)
             return
