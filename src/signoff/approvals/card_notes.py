@@ -9,7 +9,7 @@ from signoff.contracts.approval import ApprovalRequest
 TOOL_CHANGED = "the tool changed while you were asked"
 POLICY_CHANGED = "the policy changed while you were asked"
 UNDECLARED_TOOL = "nobody has declared this tool"
-LOOKALIKES = "letters that look like others have their code behind them"
+LOOKALIKES = "letters of another alphabet look like Latin ones here, each with its code behind it"
 NOT_RUN = "this was answered before, and has not run"
 
 

@@ -110,7 +110,7 @@ async def test_a_call_that_waits_is_permitted_by_people_and_run_by_its_agent(age
     assert request.card.note == "run by `coder` itself, outside Signoff"
     async with browser(agent.rig) as page:
         card = words((await page.get(f"/approvals/{approval_of(call)}")).text)
-    assert "run by `coder` itself, outside Signoff" in card
+    assert "run by coder itself, outside Signoff" in card
     assert "Asked again" not in card
     assert (await agent.decide(call, reason="charged twice")).json()["status"] == "accepted"
     permitted = await agent.show(call, wait=20)

@@ -22,7 +22,7 @@ async def test_people_are_asked_about_each_and_the_agent_runs_it(agent: CallRig)
     assert {row.name: row.value for row in request.card.rows}["command"] == "rm -rf build"
     async with browser(agent.rig) as page:
         card = words((await page.get(f"/approvals/{approval_of(call)}")).text)
-    assert "nobody has declared this tool" in card
+    assert "Run by roamer itself, outside Signoff. Nobody has declared this tool." in card
     assert (await agent.decide(call)).json()["status"] == "accepted"
     params = {"agent": "roamer"}
     permitted = await agent.show(call, wait=20, **params)

@@ -378,7 +378,7 @@ async def test_tools_explain_themselves(gateway: GatewayRig) -> None:
     assert "not a JSON object" in broken
     assert refused.status_code == 403
     assert missing.status_code == 404
-    assert "did you mean `small`" in words(missing.text)
+    assert "did you mean small" in words(missing.text)
     assert len(gateway.ledger.rows) == before
 
 
@@ -395,7 +395,7 @@ async def test_errors_are_pages_that_say_what_to_do(gateway: GatewayRig) -> None
             answer = await page.get(path)
             assert answer.status_code == 404, path
             assert "text/html" in answer.headers["content-type"]
-            assert "Back to what waits" in answer.text
+            assert "Back to the requests" in answer.text
             assert "Traceback" not in answer.text
 
 

@@ -39,6 +39,7 @@ from signoff.texts.remarks import remark_words
 
 RAW_CHARS: Final = 20_000
 _ABSENT: Final = object()
+_JOINT: Final = "; "
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ def card_page(
         doubt=request.kind == "in_doubt",
         rows=value_rows(request, masked_args(args, request.secrets), formatter),
         count=values_count(request),
-        note=remark_words(request.card.note, language),
+        note=_sentences(remark_words(request.card.note, language)),
         undeclared=undeclared_words(request, language) if pending or (line and line.tone == "live") else "",
         late=late_report_words(request, formatter),
         rule=rule_words(request.rule, request.rule_text, language),
@@ -193,6 +194,12 @@ def card_page(
         deliveries=deliveries,
         undo_seconds=undo_seconds,
     )
+
+
+def _sentences(note: str) -> str:
+    """Writes a note of several remarks as sentences; a single remark stays as it is."""
+    remarks = [each.removesuffix(".") for each in note.split(_JOINT)]
+    return note if len(remarks) == 1 else " ".join(f"{each[:1].upper()}{each[1:]}." for each in remarks)
 
 
 def _unseen(request: ApprovalRequest, unopened: int, language: str) -> str:

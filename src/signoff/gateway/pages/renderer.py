@@ -1,11 +1,13 @@
 """Renders pages from templates. Everything is escaped; words come from the catalogue of texts."""
 
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse
 
 from signoff.contracts.ids import show_code
@@ -18,6 +20,7 @@ from signoff.texts.catalogue import ENGLISH, LANGUAGES, has_text, text
 
 _HERE: Final = Path(__file__).parent
 STATIC: Final = _HERE / "static"
+_QUOTED: Final = re.compile("`([^`]+)`")
 _TEMPLATES: Final = Environment(
     loader=FileSystemLoader(_HERE / "templates"),
     autoescape=True,
@@ -27,6 +30,7 @@ _TEMPLATES: Final = Environment(
 )
 _TEMPLATES.globals.update(has_text=has_text, show_code=show_code)
 _TEMPLATES.filters["path"] = lambda value: quote(str(value), safe="")
+_TEMPLATES.filters["code"] = lambda words: Markup(_QUOTED.sub(r"<code>\1</code>", str(escape(words))))
 
 
 class PageRenderer:

@@ -22,7 +22,7 @@ TEXTS: Final[Mapping[str, str]] = {
     # The card.
     "card.what": "Was geschehen würde",
     "card.who": "Wer und warum",
-    "card.wants": "möchte dies tun für",
+    "card.wants": "beantragt dies im Auftrag von",
     "card.conversation": "Zum Gespräch",
     "card.expression": "Die Regel im Wortlaut",
     "card.says_title": "Der Agent sagt",
@@ -254,7 +254,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "grants.not_revoked": "Nichts wurde geändert: {why}.",
     # A call that is in doubt.
     "doubt.question": "Ist dies geschehen?",
-    "doubt.tried": "hat versucht, dies zu tun für",
+    "doubt.tried": "hat dies versucht im Auftrag von",
     "doubt.lead": "Sehen Sie dort nach, wo es sich zeigen müsste, etwa im anderen System, bevor Sie antworten.",
     "doubt.result": "Was daraus wurde, falls es geschehen ist (der Agent liest es)",
     "doubt.reason": "Grund, falls Sie aufgeben",

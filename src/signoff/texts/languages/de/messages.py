@@ -20,7 +20,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.ask": "Genehmigung nötig",
     "card.remind": "Ihre Antwort steht noch aus",
     "card.doubt": "Es ist nicht bekannt, ob dies geschehen ist",
-    "card.undeclared": "Das Werkzeug {tool} ist hier nicht mehr deklariert. Genehmigt läuft es nur, wenn ein Worker es noch hat.",
+    "card.undeclared": "Das Werkzeug {tool} ist hier nicht mehr deklariert. Wird es genehmigt, läuft es nur, wenn ein Worker es noch hat.",
     "card.late.ok": "Der Agent hat verspätet gemeldet ({when}): Es wurde ausgeführt.",
     "card.late.execution_failed": "Der Agent hat verspätet gemeldet ({when}): Es ist fehlgeschlagen.",
     "card.late.in_doubt": "Der Agent hat verspätet gemeldet ({when}): Er weiß es nicht.",

@@ -12,7 +12,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "remark.fallback": "dies ist ein Ersatz für {tools}",
     "remark.runner": "wird von {actor} selbst ausgeführt, außerhalb von Signoff",
     "remark.undeclared": "dieses Werkzeug hat niemand deklariert",
-    "remark.lookalikes": "hinter Buchstaben, die wie andere aussehen, steht ihr Code",
+    "remark.lookalikes": "Buchstaben eines anderen Alphabets sehen hier lateinisch aus, hinter jedem steht sein Code",
     "remark.repeated": "ein geheimer Wert steht noch einmal in {names} und ist dort verborgen",
     "remark.repeated.more": "ein geheimer Wert steht noch einmal in {names} und {n} weiteren und ist dort verborgen",
     "remark.begun": "genau dieser Aufruf wurde schon begonnen, und niemand weiß, ob er geschehen ist",

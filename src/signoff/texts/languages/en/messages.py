@@ -18,7 +18,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.ask": "Approval needed",
     "card.remind": "Still waiting for your answer",
     "card.doubt": "It is not known whether this happened",
-    "card.undeclared": "The tool {tool} is not declared here any more. Approved, it runs only if a worker has it.",
+    "card.undeclared": "The tool {tool} is not declared here any more. If approved, it runs only if a worker has it.",
     "card.late.ok": "The agent reported late ({when}): it ran.",
     "card.late.execution_failed": "The agent reported late ({when}): it failed.",
     "card.late.in_doubt": "The agent reported late ({when}): it does not know.",

@@ -12,7 +12,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "remark.fallback": "this is a fallback of {tools}",
     "remark.runner": "run by {actor} itself, outside Signoff",
     "remark.undeclared": "nobody has declared this tool",
-    "remark.lookalikes": "letters that look like others have their code behind them",
+    "remark.lookalikes": "letters of another alphabet look like Latin ones here, each with its code behind it",
     "remark.repeated": "a secret value is repeated in {names}, and hidden there",
     "remark.repeated.more": "a secret value is repeated in {names} and {n} more, and hidden there",
     "remark.begun": "this very call was begun before, and nobody knows whether it happened",

@@ -18,7 +18,9 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.ask": "Se necesita su aprobación",
     "card.remind": "Todavía se espera su respuesta",
     "card.doubt": "No se sabe si esto ocurrió",
-    "card.undeclared": "La herramienta {tool} ya no está declarada aquí. Solo se ejecuta si un worker aún la tiene.",
+    "card.undeclared": (
+        "La herramienta {tool} ya no está declarada aquí. Si se aprueba, solo se ejecuta si un worker aún la tiene."
+    ),
     "card.late.ok": "El agente informó tarde ({when}): se ejecutó.",
     "card.late.execution_failed": "El agente informó tarde ({when}): falló.",
     "card.late.in_doubt": "El agente informó tarde ({when}): no lo sabe.",

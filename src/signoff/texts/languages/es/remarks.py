@@ -12,7 +12,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "remark.fallback": "esto sustituye a {tools}",
     "remark.runner": "lo ejecuta {actor} por su cuenta, fuera de Signoff",
     "remark.undeclared": "nadie ha declarado esta herramienta",
-    "remark.lookalikes": "las letras que se parecen a otras llevan detrás su código",
+    "remark.lookalikes": "hay letras de otro alfabeto que aquí parecen latinas, cada una seguida de su código",
     "remark.repeated": "un valor secreto se repite en {names} y allí está oculto",
     "remark.repeated.more": "un valor secreto se repite en {names} y {n} más, y allí está oculto",
     "remark.begun": "esta misma llamada ya se empezó y nadie sabe si ocurrió",

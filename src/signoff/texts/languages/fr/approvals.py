@@ -96,7 +96,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.own.doubt.happened": "Vous avez indiqué que cela a eu lieu",
     "card.own.doubt.approved": "Vous avez indiqué de le relancer, {n} sur {of}",
     "card.own.doubt.denied": "Vous avez indiqué d'abandonner",
-    "card.own.then": "Rien ne s'exécute avant la réponse des autres.",
+    "card.own.then": "Rien ne s’exécute avant la réponse des autres.",
     "card.own.change": "Modifier votre réponse",
     "card.following": "Demande suivante : {what}",
     "card.edit": "Modifier quelque chose d’abord",

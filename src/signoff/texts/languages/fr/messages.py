@@ -20,7 +20,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.ask": "Votre approbation est demandée",
     "card.remind": "Votre réponse est toujours attendue",
     "card.doubt": "On ne sait pas si cela a eu lieu",
-    "card.undeclared": "L’outil {tool} n’est plus déclaré ici. Approuvé, il ne s’exécute que si un worker l’a encore.",
+    "card.undeclared": "L’outil {tool} n’est plus déclaré ici. S’il est approuvé, il ne s’exécute que si un worker l’a encore.",
     "card.late.ok": "L’agent a répondu en retard ({when}) : l’appel a été exécuté.",
     "card.late.execution_failed": "L’agent a répondu en retard ({when}) : l’appel a échoué.",
     "card.late.in_doubt": "L’agent a répondu en retard ({when}) : il ne le sait pas.",

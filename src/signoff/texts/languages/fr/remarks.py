@@ -14,7 +14,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "remark.fallback": "ceci remplace {tools}",
     "remark.runner": "exécuté par {actor} lui-même, hors de Signoff",
     "remark.undeclared": "personne n’a déclaré cet outil",
-    "remark.lookalikes": "les lettres qui ressemblent à d’autres sont suivies de leur code",
+    "remark.lookalikes": "des lettres d’un autre alphabet ressemblent ici à des lettres latines, chacune suivie de son code",
     "remark.repeated": "une valeur secrète est répétée dans {names} et y est masquée",
     "remark.repeated.more": "une valeur secrète est répétée dans {names} et {n} autres, et y est masquée",
     "remark.begun": "ce même appel a déjà été commencé, et personne ne sait s’il a eu lieu",

@@ -20,7 +20,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.ask": "Serve la tua approvazione",
     "card.remind": "Si attende ancora la tua risposta",
     "card.doubt": "Non si sa se questo sia avvenuto",
-    "card.undeclared": "Lo strumento {tool} non è più dichiarato qui. Approvato, viene eseguito solo se un worker lo ha ancora.",
+    "card.undeclared": "Lo strumento {tool} non è più dichiarato qui. Se approvato, viene eseguito solo se un worker lo ha ancora.",
     "card.late.ok": "L’agente ha riferito in ritardo ({when}): è stato eseguito.",
     "card.late.execution_failed": "L’agente ha riferito in ritardo ({when}): non è riuscito.",
     "card.late.in_doubt": "L’agente ha riferito in ritardo ({when}): non lo sa.",

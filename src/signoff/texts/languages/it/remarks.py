@@ -14,7 +14,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "remark.fallback": "questo sostituisce {tools}",
     "remark.runner": "eseguito da {actor} stesso, fuori da Signoff",
     "remark.undeclared": "nessuno ha dichiarato questo strumento",
-    "remark.lookalikes": "le lettere che somigliano ad altre sono seguite dal loro codice",
+    "remark.lookalikes": "lettere di un altro alfabeto qui sembrano latine, ognuna seguita dal suo codice",
     "remark.repeated": "un valore segreto è ripetuto in {names}, e lì è nascosto",
     "remark.repeated.more": "un valore segreto è ripetuto in {names} e altri {n}, e lì è nascosto",
     "remark.begun": "proprio questa chiamata è già stata iniziata, e nessuno sa se è avvenuta",

@@ -20,7 +20,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.ask": "É necessária a sua aprovação",
     "card.remind": "A sua resposta continua a ser esperada",
     "card.doubt": "Não se sabe se isto aconteceu",
-    "card.undeclared": "A ferramenta {tool} já não está declarada aqui. Aprovada, só é executada se um worker ainda a tiver.",
+    "card.undeclared": "A ferramenta {tool} já não está declarada aqui. Se for aprovada, só é executada se um worker ainda a tiver.",
     "card.late.ok": "O agente comunicou tarde ({when}): foi executado.",
     "card.late.execution_failed": "O agente comunicou tarde ({when}): falhou.",
     "card.late.in_doubt": "O agente comunicou tarde ({when}): não sabe.",

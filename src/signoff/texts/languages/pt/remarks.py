@@ -12,7 +12,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "remark.fallback": "isto substitui {tools}",
     "remark.runner": "executado pelo próprio {actor}, fora do Signoff",
     "remark.undeclared": "ninguém declarou esta ferramenta",
-    "remark.lookalikes": "as letras que parecem outras são seguidas do seu código",
+    "remark.lookalikes": "há letras de outro alfabeto que aqui parecem latinas, cada uma seguida do seu código",
     "remark.repeated": "um valor secreto repete-se em {names} e lá está oculto",
     "remark.repeated.more": "um valor secreto repete-se em {names} e mais {n}, e lá está oculto",
     "remark.begun": "esta mesma chamada já foi começada e ninguém sabe se aconteceu",
