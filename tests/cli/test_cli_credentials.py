@@ -89,23 +89,6 @@ async def test_the_public_keys_of_another_gateway_are_refused(
         assert (found["ok"], found["message"] in text) == (False, True)
 
 
-async def test_doctor_refuses_public_keys_of_another_gateway_beside_the_signing_keys(
-    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site
-) -> None:
-    await ready_site(cli, clean_env, site)
-    async with open_store(site.env("gateway")["SIGNOFF_STORE_URL"]) as store:
-        await AuditLog(store).append([admin_entry("main", "tested", "", system_clock())])
-        signer = Signer(read_private(site.folder / "gateway" / "signing-keys.json"))
-        assert await Checkpoints(store).take(signer) is not None
-    clean_env.setenv("SIGNOFF_STATE_DIR", str(site.folder / "other"))
-    assert (await cli("keys", "create")).code == 0
-    here(clean_env, site, "gateway")
-    assert (await doctor(cli, "signatures"))["ok"]
-    clean_env.setenv("SIGNOFF_PUBLIC_KEYS", str(site.folder / "other" / "public-keys.json"))
-    found = await doctor(cli, "signatures")
-    assert (found["ok"], found["message"] in assert_one_sentence(await cli("worker"))) == (False, True)
-
-
 @pytest.mark.parametrize(
     ("process", "wrong"),
     [

@@ -105,9 +105,8 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
     settings = load_settings(manifest=manifest)
     logins = [await _check("logins", lambda: _logins(manifest))] if settings.oidc_issuer is not None else []
     production = settings.profile == "production"
-    # A worker needs no client id. Without signing keys, a production host runs only workers.
-    worker_alone = production and not settings.signing_keys.exists()
-    if settings.oidc_issuer is not None and (settings.oidc_client_id or not worker_alone):
+    # A worker needs no client id.
+    if settings.oidc_issuer is not None and (settings.oidc_client_id or _may_run_gateway(settings)):
         logins.append(await _check("sign-in provider", lambda: _provider(settings)))
     checks += [
         await _check("addresses", lambda: _addresses(settings)),
@@ -285,11 +284,10 @@ async def _role(settings: Settings) -> str:
 async def _signatures(settings: Settings) -> str:
     """Checks that the keys here are those by which the store's record was signed."""
     async with working_store(settings) as store:
-        keys = settings.signing_keys
-        problem = await signer_problem(store, Signer(read_private(keys))) if keys.exists() else None
-        if problem:
-            raise ConfigError(problem)
-        if settings.public_keys.exists():
+        if settings.signing_keys.exists():
+            if problem := await signer_problem(store, Signer(read_private(settings.signing_keys))):
+                raise ConfigError(problem)
+        elif settings.public_keys.exists():
             known = [key.id for key in read_public(settings.public_keys).keys]
             await check_public_keys(store, known, str(settings.public_keys))
     return "the keys here are those that signed the store's record, if any did"
@@ -320,11 +318,18 @@ async def _clocks(settings: Settings, address: str | None) -> str:
     return "the store's and the Temporal server's are this machine's"
 
 
+def _may_run_gateway(settings: Settings) -> bool:
+    """Return false on a production host without signing keys: no gateway starts there."""
+    return settings.profile == "development" or settings.signing_keys.exists()
+
+
 async def _provider(settings: Settings) -> str:
     """Asks the provider who it is, as the first sign-in would."""
     secrets = provider_of_secrets(settings)
     provider = provider_of(settings, system_clock, secrets)
-    await check_secret(settings, secrets)
+    # Only the gateway has the secret.
+    if _may_run_gateway(settings):
+        await check_secret(settings, secrets)
     if provider is None:
         return "none: people sign in by tokens"
     try:
