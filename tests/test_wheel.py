@@ -35,6 +35,8 @@ def installed_files() -> set[str]:
     """Every committed file of the package as it is called below `signoff`."""
     listed = run("git", "ls-files", "-s", cwd=ROOT).splitlines()
     files = [line.split("\t")[1] for line in listed if not line.startswith("120000")]
+    # The pages of the folders are for readers of the repository.
+    files = [file for file in files if not file.endswith("/README.md")]
     inside = {file.removeprefix("src/") for file in files if file.startswith("src/signoff/")}
     return inside | {f"signoff/{file}" for file in files if file.startswith(LINKED)}
 
