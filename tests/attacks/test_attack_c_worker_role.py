@@ -46,13 +46,13 @@ FORBIDDEN = (
     "SELECT digest FROM sessions",
     "SELECT token FROM deliveries",
     "UPDATE deliveries SET address = 'mine'",
-    "INSERT INTO arrivals (key, channel, kind, body, claimed_until, attempts, state, received_at, due_at) "
-    "VALUES ('k', 'c', 'event', '{}', 0, 0, 'new', 0, 0)",
+    "INSERT INTO arrivals (key, channel, kind, body, claimed_until, attempts, state, received_at, due_at, speaker) "
+    "VALUES ('k', 'c', 'event', '{}', 0, 0, 'new', 0, 0, '')",
     "SELECT body FROM arrivals",
     "SELECT digest FROM footers",
     "INSERT INTO grants (id, tenant, session, tool, definition, exact, predicate, rule, policy_hash, verdict, people, "
-    "reason, approval_id, created_at, expires_at, uses, requester) VALUES ('mine', 'main', '', 'pay', '', '', 'true', "
-    "'', '', 'approved', 'ana', '', '', 0, 9, 9, 'rui')",
+    "reason, approval_id, created_at, expires_at, uses, requester, actor) VALUES ('mine', 'main', '', 'pay', '', '', 'true', "
+    "'', '', 'approved', 'ana', '', '', 0, 9, 9, 'rui', '')",
     "UPDATE grants SET expires_at = 9",
     "UPDATE grants SET revoked_at = NULL",
     "UPDATE grants SET predicate = 'true'",
@@ -76,8 +76,8 @@ FORBIDDEN = (
     "INSERT INTO event_heads (tenant, number) VALUES ('mine', 9)",
     "UPDATE event_heads SET number = 9",
     "SELECT body FROM events",
-    "INSERT INTO events (tenant, number, stream, call, private, body, numbered_at) "
-    "VALUES ('main', 9000, 'turn/main/s/t', '', false, '{}', 0)",
+    "INSERT INTO events (tenant, number, stream, call, actor, private, body, numbered_at) "
+    "VALUES ('main', 9000, 'turn/main/s/t', '', '', false, '{}', 0)",
     "DELETE FROM events",
     "DELETE FROM audit_heads",
     "INSERT INTO audit_records (stream, seq, key, kind, at, tenant, subject, data, prev, hash, written_at) "
