@@ -51,8 +51,8 @@ FORBIDDEN = (
     "SELECT body FROM arrivals",
     "SELECT digest FROM footers",
     "INSERT INTO grants (id, tenant, session, tool, definition, exact, predicate, rule, policy_hash, verdict, people, "
-    "reason, approval_id, created_at, expires_at, uses, requester, actor) VALUES ('mine', 'main', '', 'pay', '', '', 'true', "
-    "'', '', 'approved', 'ana', '', '', 0, 9, 9, 'rui', '')",
+    "reason, approval_id, created_at, expires_at, uses, requester, actor) VALUES ('mine', 'main', '', 'pay', '', '', "
+    "'true', '', '', 'approved', 'ana', '', '', 0, 9, 9, 'rui', '')",
     "UPDATE grants SET expires_at = 9",
     "UPDATE grants SET revoked_at = NULL",
     "UPDATE grants SET predicate = 'true'",
