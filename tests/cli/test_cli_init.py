@@ -20,7 +20,7 @@ from signoff.temporal.embedded_server import free_port
 
 START_SECONDS = 60
 CODE = "K7Q-2FM"
-TURN = "01a2188b-98cc-7584-a95d-7f12353c3478"
+TURN = "0355QgOLoRCXrtjscGr3gX"
 
 
 async def test_init_writes_a_project_and_no_second_one(cli: Cli, tmp_path: Path) -> None:
