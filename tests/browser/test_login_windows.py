@@ -123,7 +123,7 @@ async def test_a_phone_shows_the_card_first(window: Open, served: Served, script
         await expect(page.locator("html")).to_have_attribute("lang", language)
         title = await page.locator("h1").bounding_box()
         assert title is not None
-        assert title["y"] < 200
+        assert title["y"] < 220
         await expect(page.locator(".below")).to_contain_text("10")
         assert await page.evaluate("document.documentElement.scrollWidth") == 390
         await page.goto(f"{served.base}/approvals/{typed}")
