@@ -73,7 +73,7 @@ async def look_at_all(site: AttackSite, to: str) -> list[TurnKey]:
     # Again, with nothing beside it; the least of several, as the gateway follows for a while what was just asked. Who
     # may decide reads all of it, and so would a stranger whose lists read what they do not show.
     taken = {name: [(await lists_of(site, name, paths))[1] for _ in range(5)] for name in ("zoe", "ana")}
-    assert min(taken["zoe"]) < min(taken["ana"]) / 2, taken
+    assert min(taken["zoe"]) < min(taken["ana"]) * 3 / 4, taken
     # Others of this site have asked for things themselves, which they see.
     for text in texts:
         assert (to in text, keys[0].turn in text) == (False, False)
