@@ -14,6 +14,7 @@ from bounds_kit import bearable
 from signoff.contracts.ids import TurnKey
 
 pytestmark = pytest.mark.timeout(300)
+ROUNDS = 15
 TURNS, CALLS = 8, 20
 """So many that lists which read all of them cost several times what lists cost that read none."""
 
@@ -70,10 +71,15 @@ async def look_at_all(site: AttackSite, to: str) -> list[TurnKey]:
     async with bearable(site):
         assert receipt(await ana.decide(shown))["status"] == "accepted"
         texts, _ = await lists_of(site, "zoe", paths)
-    # Again, with nothing beside it; the least of several, as the gateway follows for a while what was just asked. Who
-    # may decide reads all of it, and so would a stranger whose lists read what they do not show.
-    taken = {name: [(await lists_of(site, name, paths))[1] for _ in range(5)] for name in ("zoe", "ana")}
-    assert min(taken["zoe"]) < min(taken["ana"]) * 3 / 4, taken
+    # An approver's lists read every question, and so would a stranger's that read more than they show. On an idle
+    # machine the stranger's cost a fifth. A busy machine disturbs some rounds, so the least of several counts.
+    taken: dict[str, list[float]] = {"zoe": [], "ana": []}
+    for _ in range(ROUNDS):
+        for name, seconds in taken.items():
+            seconds.append((await lists_of(site, name, paths))[1])
+        if len(taken["ana"]) >= 3 and min(taken["zoe"]) < min(taken["ana"]) / 2:
+            break
+    assert min(taken["zoe"]) < min(taken["ana"]) / 2, taken
     # Others of this site have asked for things themselves, which they see.
     for text in texts:
         assert (to in text, keys[0].turn in text) == (False, False)
