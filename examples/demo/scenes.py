@@ -170,10 +170,10 @@ async def reset(stage: Stage, key: TurnKey, *, code: str = "ok") -> Scene:
     expect("the call after the reset", code, outcome.code)
     expect("bookings and cancellations after the reset", before, _effects(stage))
     if code == "ok":
-        how = "what it did is known, nobody was asked"
+        how = "its effect is known, so no person was asked"
         what = f"still one row, {' '.join(re.findall(r'TD-[0-9]+', _text(outcome)))}"
     else:
-        how, what = "asked again: nobody knows what became of it; it stays given up", "still carried out once"
+        how, what = "asked again, as its effect is unknown; it stays given up", "still carried out once"
     return Scene(f"{outcome.tool}, `temporal workflow reset` to before the request: {how}; {what}", key)
 
 

@@ -239,7 +239,7 @@ async def _run_task(agent: CallRig, call: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_external_calls_of_then_come_to_their_ends_today(version: str, tmp_path: Path) -> None:
-    """What waits is approved, a permit is used once, what was used is reported, and what has ended is told so."""
+    """People approve waiting calls. Each permit is used once, each used call reported; ended calls keep their ends."""
     calls = recorded_calls(version)
     async with today(version, tmp_path) as agent:
         states = {name: (await agent.show(call))["state"] for name, call in calls.items()}

@@ -38,7 +38,7 @@ class StoredAnswer(NamedTuple):
     answered_at: datetime
     """When it was stored, by the store's clock."""
     settles: bool = False
-    """Whether it settled the question: nobody was asked any more after it."""
+    """Whether it settled the question, which then waits for no further answer."""
     void: bool = False
     """Whether it counts for nothing: an approval that its turn did not take, an undone denial, or the undo itself."""
     arrived_at: datetime | None = None
@@ -93,7 +93,7 @@ def edit_stands(answers: Iterable[StoredAnswer], revision: int, delivery: str) -
 def with_browser(decision: Decision, browser: str) -> Decision:
     """Returns a denial whose delivery id names the browser session that may undo it; other decisions unchanged.
 
-    A remembered denial denies other calls at once, so nobody can undo it.
+    A remembered denial denies other calls at once, so it cannot be undone.
     """
     if not browser or decision.verdict != "denied" or decision.remember is not None:
         return decision
@@ -101,14 +101,14 @@ def with_browser(decision: Decision, browser: str) -> Decision:
 
 
 def browser_of(decision: Decision) -> str:
-    """Returns the browser session that may undo a decision; "" where nobody may."""
+    """Returns the browser session that may undo a decision; "" where none may."""
     if decision.verdict != "denied" or decision.channel != INBOX or decision.remember is not None:
         return ""
     return decision.delivery_id.rpartition(_MARK)[2] if _MARK in decision.delivery_id else ""
 
 
 def is_held(decision: Decision) -> bool:
-    """Returns whether the turn hears of a new decision only once nobody can undo it."""
+    """Returns whether the turn learns of a new decision only after the time to undo it."""
     return UNDO_SECONDS > 0 and browser_of(decision) != ""
 
 

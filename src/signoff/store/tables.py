@@ -134,7 +134,7 @@ ANSWERS: Final = Table(
     Index("answers_taken", "answered_at"),
 )
 """What people answered, in the order in which it was taken. `body` is a `Vote` as JSON, with the signed decision;
-`settles`: nobody is asked any more after it. `arrived_at`: when it arrived by a channel, else when it was stored.
+`settles`: the request waits for no further answer. `arrived_at`: when it arrived by a channel, else when it was stored.
 `handed_at`: when its turn was given it. `voided_at`: since when it counts for nothing: an approval that its turn
 did not take, an undone denial, or the undo itself. What it settled waits again."""
 

@@ -144,7 +144,7 @@ class DecisionWriter:
         word.
         """
         decision = taken.decision
-        # The dispatcher hands over what can be undone, once it cannot.
+        # The dispatcher hands over a denial after the time to undo it.
         if decision is None or is_held(decision):
             return taken.receipt
         if taken.change:
