@@ -297,7 +297,7 @@ def _plain_json_readers(path: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("part", ["channels", "cli", "gateway"])
+@pytest.mark.parametrize("part", ["channels", "cli", "gateway", "plugins"])
 def test_every_entrance_reads_json_by_the_one_reader(part: str) -> None:
     """Of two equal names other readers take the last, so that a check and the call see different values."""
     modules = [path for path in package_modules() if path.relative_to(PACKAGE).parts[0] == part]

@@ -20,7 +20,6 @@ from signoff.channels.envelopes import InboundRequest
 from signoff.channels.json_body import read_object
 from signoff.channels.mail.provider_requests import PostmarkFormat
 from signoff.channels.slack.payloads import read_payload as read_slack
-from signoff.channels.telegram.updates import read_update
 from signoff.channels.webhook import Webhook
 from signoff.channels.whatsapp.payloads import read_payload as read_whatsapp
 from signoff.channels.whatsapp.window import ServiceWindow
@@ -34,6 +33,7 @@ from signoff.gateway.auth.dependencies import TokenReader
 from signoff.gateway.auth.route_table import RouteTable
 from signoff.gateway.pages.tools import _arguments
 from signoff.gateway.transport.body_limit import READING
+from signoff.plugins.telegram.updates import read_update
 from signoff.registry.gates.call_parts import parse_arguments
 from signoff.temporal.encryption import Encryption
 

@@ -20,15 +20,15 @@ from signoff.store.store import Store
 KEY: Final = "channel/"
 """With a channel's name after it, the name of the store's key that only this channel is given."""
 KINDS: Final[Mapping[str, str]] = {
-    "apprise": "apprise",
-    "email": "mail.email",
-    "slack": "slack.slack",
-    "telegram": "telegram.telegram",
-    "twilio": "twilio.twilio",
-    "webhook": "webhook",
-    "whatsapp": "whatsapp.whatsapp",
+    "apprise": "signoff.plugins.apprise.apprise",
+    "email": "signoff.channels.mail.email",
+    "slack": "signoff.channels.slack.slack",
+    "telegram": "signoff.plugins.telegram.telegram",
+    "twilio": "signoff.plugins.twilio.twilio",
+    "webhook": "signoff.channels.webhook",
+    "whatsapp": "signoff.channels.whatsapp.whatsapp",
 }
-"""The module of each kind below `signoff.channels`. Named, as a look for them would import every vendor's library."""
+"""The module of each kind. Named, as a look for them would import every vendor's library."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def channel_class(kind: str) -> type[Channel]:
 
     Raises `ConfigError`.
     """
-    name = kind if "." in kind else f"{channels.__name__}.{KINDS.get(kind, kind)}"
+    name = kind if "." in kind else KINDS.get(kind, f"{channels.__name__}.{kind}")
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:

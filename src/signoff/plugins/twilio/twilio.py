@@ -29,9 +29,14 @@ from signoff.channels.envelopes import (
     SentCard,
 )
 from signoff.channels.signature_check import check_same
-from signoff.channels.twilio.errors import ERRORS, OUTSIDE
-from signoff.channels.twilio.forms import form_fields, list_spellings, read_form, signature
-from signoff.channels.twilio.messages import (
+from signoff.channels.vendor_http import VendorHttp
+from signoff.channels.vendor_time import time_from_date_header
+from signoff.channels.whatsapp.templates import template_language
+from signoff.contracts.limits import KIB
+from signoff.formats.visible_text import one_line
+from signoff.plugins.twilio.errors import ERRORS, OUTSIDE
+from signoff.plugins.twilio.forms import form_fields, list_spellings, read_form, signature
+from signoff.plugins.twilio.messages import (
     PREFIX,
     Fields,
     Via,
@@ -42,12 +47,7 @@ from signoff.channels.twilio.messages import (
     template_fields,
     text_fields,
 )
-from signoff.channels.twilio.templates import check_template
-from signoff.channels.vendor_http import VendorHttp
-from signoff.channels.vendor_time import time_from_date_header
-from signoff.channels.whatsapp.templates import template_language
-from signoff.contracts.limits import KIB
-from signoff.formats.visible_text import one_line
+from signoff.plugins.twilio.templates import check_template
 from signoff.texts.catalogue import ENGLISH
 
 _SIGNATURE: Final = "x-twilio-signature"

@@ -15,12 +15,12 @@ from signoff.channels.base import ChannelContext, Receive
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.channel_loader import read_options
 from signoff.channels.envelopes import ChannelReply, ClosedCard, InboundBatch, InboundRequest, SentCard
-from signoff.channels.telegram.bot import TelegramBot
-from signoff.channels.telegram.cards import ALERT_UNITS, TEXT_UNITS, cut_words, read_button
-from signoff.channels.telegram.telegram import Telegram
-from signoff.channels.telegram.updates import read_update
 from signoff.contracts.errors import ConfigError, StoreUnavailable
 from signoff.keys.secrets import SecretProvider
+from signoff.plugins.telegram.bot import TelegramBot
+from signoff.plugins.telegram.cards import ALERT_UNITS, TEXT_UNITS, cut_words, read_button
+from signoff.plugins.telegram.telegram import Telegram
+from signoff.plugins.telegram.updates import read_update
 from signoff.testing.channels import ChannelSuite, play_scenario
 from signoff.testing.fake_telegram import HEADER, TOKEN, WEBHOOK_SECRET, FakeTelegram, fake_telegram
 from signoff.testing.rig import ChannelRig

@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from signoff.channels.apprise import Apprise
 from signoff.channels.base import ChannelContext
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.envelopes import ChannelReply, InboundRequest
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import show_code
+from signoff.plugins.apprise.apprise import Apprise
 from signoff.testing.channels import ChannelSuite, play_scenario
 from signoff.testing.fake_apprise import KEY, SCHEME, FakeApprise, fake_apprise
 from signoff.testing.rig import ChannelRig

@@ -15,15 +15,15 @@ from pydantic import ValidationError
 from signoff.channels.base import ChannelContext
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.envelopes import ChannelReply, InboundRequest
-from signoff.channels.twilio.errors import ERRORS
-from signoff.channels.twilio.forms import list_spellings, read_form, signature
-from signoff.channels.twilio.gsm import segments
-from signoff.channels.twilio.messages import is_address, text_fields
-from signoff.channels.twilio.templates import check_template
-from signoff.channels.twilio.twilio import Twilio
 from signoff.channels.vendor_http import VendorAnswer
 from signoff.channels.whatsapp.messages import units
 from signoff.contracts.ids import show_code
+from signoff.plugins.twilio.errors import ERRORS
+from signoff.plugins.twilio.forms import list_spellings, read_form, signature
+from signoff.plugins.twilio.gsm import segments
+from signoff.plugins.twilio.messages import is_address, text_fields
+from signoff.plugins.twilio.templates import check_template
+from signoff.plugins.twilio.twilio import Twilio
 from signoff.testing.channels import ChannelSuite, play_scenario
 from signoff.testing.fake_twilio import (
     ACCOUNT,

@@ -24,8 +24,9 @@ from signoff.channels.envelopes import (
     SentCard,
 )
 from signoff.channels.signature_check import check_same
-from signoff.channels.telegram.bot import TelegramBot
-from signoff.channels.telegram.cards import (
+from signoff.formats.visible_text import one_line
+from signoff.plugins.telegram.bot import TelegramBot
+from signoff.plugins.telegram.cards import (
     ALERT_UNITS,
     below,
     card_message,
@@ -34,8 +35,7 @@ from signoff.channels.telegram.cards import (
     fitting_words,
     text_message,
 )
-from signoff.channels.telegram.updates import ALLOWED, read_update, vendor_id
-from signoff.formats.visible_text import one_line
+from signoff.plugins.telegram.updates import ALLOWED, read_update, vendor_id
 
 POLL_SECONDS: Final = 50
 """For how long Telegram holds back its answer while there is nothing to fetch."""
