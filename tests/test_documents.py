@@ -1,6 +1,7 @@
 """The documents say what is so: nothing is left out and nothing is there that is not."""
 
 import dataclasses
+import json
 import re
 import shlex
 from collections import Counter
@@ -146,7 +147,7 @@ def test_every_setting_is_documented_with_its_default(clean_env: pytest.MonkeyPa
     rows = {names(row[0])[0]: names(row[1]) for row in tables("docs/settings.md", "Settings")}
     assert set(rows) == {ENV_PREFIX + name.upper() for name in type(settings).model_fields}
     for name, value in settings:
-        plain = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        plain = "" if value is None else json.dumps(value) if isinstance(value, bool | tuple) else str(value)
         assert "".join(rows[ENV_PREFIX + name.upper()]) == plain, name
 
 

@@ -52,6 +52,7 @@ def test_a_wheel_holds_every_file_of_the_package_and_its_text(built: Path) -> No
     assert held["signoff/worker.py"] == (ROOT / "worker.py").read_bytes()
     assert held["signoff/workflows/options.py"] == (ROOT / "workflows/options.py").read_bytes()
     assert b"signoff = signoff.cli.main:main" in commands
+    assert b"[signoff.plugins]" in commands
 
 
 def test_an_sdist_holds_what_a_wheel_is_built_of_and_no_link(built: Path) -> None:

@@ -5,6 +5,7 @@ The connection to Temporal is no setting of ours: it is read from `TEMPORAL_*` b
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,8 +31,10 @@ from signoff.contracts.names import (
     DEFAULT_STATE_DIR,
     DEFAULT_TASK_QUEUE,
     ENV_PREFIX,
+    PLUGIN_NAMES,
     SETTINGS_FILE,
 )
+from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.formats.tenant_limits import parse_tenant_limits
 from signoff.formats.web_address import address_of, is_loopback, is_loopback_host, web_address
 from signoff.keys.secret_references import FORMS, is_reference
@@ -39,6 +42,7 @@ from signoff.keys.secret_references import FORMS, is_reference
 RETENTION_DAYS: Final = 90
 _SECRETS: Final = ("oidc_client_secret", "encryption_keys")
 """Settings whose wrong values are not shown: somebody may have written the secret itself."""
+_FOREIGN_PLUGIN: Final = re.compile(r"(?!signoff:)[A-Za-z0-9][A-Za-z0-9._-]*:[A-Za-z0-9_.-]+\Z")
 
 
 def _default_store(known: Mapping[str, Any]) -> str:
@@ -89,6 +93,18 @@ def _reference(text: str) -> str:
 def _limits(text: str) -> str:
     parse_tenant_limits(text)
     return text
+
+
+def _plugin_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if name not in PLUGIN_NAMES and _FOREIGN_PLUGIN.match(name) is None:
+            near = did_you_mean(name, PLUGIN_NAMES)
+            raise ValueError(
+                f"there is no plugin {quote_name(name)}{near}; another distribution's is `distribution:name`"
+            )
+        if names.count(name) > 1:
+            raise ValueError(f"the plugin {quote_name(name)} is named twice")
+    return names
 
 
 def _object_name(text: str) -> str:
@@ -162,6 +178,8 @@ class Settings(BaseSettings):
     """Where the encryption keys of workers and gateways are, a reference; a file in `state_dir` when not given."""
     secrets: Annotated[str, AfterValidator(_object_name)] = ""
     """The source that `secret:NAME` is read from, `package.module:name`; without it there are no such references."""
+    plugins: Annotated[tuple[str, ...], AfterValidator(_plugin_names)] = PLUGIN_NAMES
+    """The plugins that may be loaded: names of Signoff's own, and `distribution:name` for all others."""
     oidc_issuer: Annotated[str, AfterValidator(_issuer)] | None = None
     """The OpenID Connect provider by which people sign in, as it writes its own name; without it by tokens only."""
     oidc_client_id: str = ""

@@ -30,6 +30,7 @@ from signoff.contracts.person import Person, Principal
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.keys.secrets import SecretProvider
+from signoff.plugins.loader import Plugins
 from signoff.registry.manifest.loader import load_manifest
 from signoff.store.delivery_queue import delivery_token
 from signoff.testing.fake_mail import FakeMail, fake_mail
@@ -78,7 +79,7 @@ class Story:
 
     async def told(self, vendor: FakeSlack | FakeMail | FakeWhatsApp, kind: str, address: str) -> Channel:
         """Ana is sent her card on a channel."""
-        made, secrets = channel_class(kind), {} if isinstance(vendor, FakeMail) else vendor.environment
+        made, secrets = channel_class(kind, Plugins()), {} if isinstance(vendor, FakeMail) else vendor.environment
         channel = made(
             ChannelContext(
                 kind,

@@ -14,6 +14,7 @@ from signoff.channels.channel_loader import channel_class, known_kinds
 from signoff.channels.envelopes import ChannelReply, ClosedCard, InboundRequest, SentCard
 from signoff.channels.standard_webhooks import read_secret, signed_headers
 from signoff.contracts.person import Person
+from signoff.plugins.loader import Plugins
 from signoff.store.delivery_queue import DeliveryState
 
 
@@ -35,12 +36,12 @@ def _model(annotation: Any) -> type[BaseModel] | None:
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 
 
-@pytest.mark.parametrize("kind", known_kinds())
+@pytest.mark.parametrize("kind", known_kinds(Plugins()))
 def test_every_option_of_every_kind_is_documented(kind: str) -> None:
     """The table of a kind has its options and no other."""
     rows = [row for row in tables("docs/channels.md", f"Kind {kind}") if len(row) == 3]
     listed = [name for row in rows for name in names(row[0])]
-    assert sorted(listed) == sorted(options_of(channel_class(kind).options))
+    assert sorted(listed) == sorted(options_of(channel_class(kind, Plugins()).options))
 
 
 def test_every_state_of_a_card_is_explained() -> None:

@@ -12,6 +12,7 @@ from signoff.channels.channel_loader import ChannelProblem, channel_class, known
 from signoff.channels.webhook import Webhook
 from signoff.contracts.errors import ConfigError
 from signoff.keys.secrets import SecretProvider
+from signoff.plugins.loader import Plugins
 from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.store.store import Store
 from signoff.testing.recording_channel import RecordingChannel
@@ -32,6 +33,7 @@ async def opened(
         public_url=url,
         clock=lambda: datetime.now(UTC),
         secrets=SecretProvider(environment=environment),
+        plugins=Plugins(),
     )
 
 
@@ -92,28 +94,28 @@ async def test_options_that_do_not_fit_are_told_by_name(store: Store, options: d
 def test_an_unknown_kind_is_told_with_those_that_are_near() -> None:
     """Of ours; a module of one's own is named in full."""
     with pytest.raises(ConfigError, match=r"no kind of channel `webhok`; did you mean `webhook`\?; a channel of your"):
-        channel_class("webhok")
+        channel_class("webhok", Plugins())
     with pytest.raises(ConfigError, match=r"no kind of channel `zzz`; known: .*`webhook`"):
-        channel_class("zzz")
+        channel_class("zzz", Plugins())
     with pytest.raises(ConfigError, match=r"no kind of channel `nowhere.at_all`"):
-        channel_class("nowhere.at_all")
+        channel_class("nowhere.at_all", Plugins())
 
 
 @pytest.mark.parametrize("kind", ["base", "wording", "texts"])
 def test_a_module_that_is_no_channel_is_no_kind(kind: str) -> None:
     """What stands beside the channels is not offered either."""
     with pytest.raises(ConfigError, match="no kind of channel"):
-        channel_class(kind)
-    assert kind not in known_kinds()
+        channel_class(kind, Plugins())
+    assert kind not in known_kinds(Plugins())
 
 
 def test_every_kind_that_is_there_can_be_had() -> None:
     """Each names itself as its module does, and says how people are known there."""
-    for kind in known_kinds():
-        made = channel_class(kind)
+    for kind in known_kinds(Plugins()):
+        made = channel_class(kind, Plugins())
         assert made.kind == kind
         assert made.identity
-    assert "webhook" in known_kinds()
+    assert "webhook" in known_kinds(Plugins())
 
 
 def test_a_module_of_one_s_own_is_a_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +125,7 @@ def test_a_module_of_one_s_own_is_a_kind(tmp_path: Path, monkeypatch: pytest.Mon
     module(tmp_path, monkeypatch, "odd", "CHANNEL = 3")
     module(tmp_path, monkeypatch, "broken", "raise RuntimeError('no\\nluck')")
     module(tmp_path, monkeypatch, "lacking", "import nowhere_to_be_found")
-    assert channel_class("desks.good") is RecordingChannel
+    assert channel_class("desks.good", Plugins()) is RecordingChannel
     for name, message in {
         "bare": "module `desks.bare` has no `CHANNEL` that is a class of channel",
         "odd": "module `desks.odd` has no `CHANNEL` that is a class of channel",
@@ -131,7 +133,7 @@ def test_a_module_of_one_s_own_is_a_kind(tmp_path: Path, monkeypatch: pytest.Mon
         "lacking": "it needs the Python module `nowhere_to_be_found`, which is not installed",
     }.items():
         with pytest.raises(ConfigError, match=message):
-            channel_class(f"desks.{name}")
+            channel_class(f"desks.{name}", Plugins())
 
 
 async def test_one_that_fails_in_its_own_way_is_a_problem_and_says_nothing_secret(

@@ -22,6 +22,7 @@ from signoff.gateway.app import build_app
 from signoff.gateway.vendors.channel_tasks import run_channels
 from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import development_directory
+from signoff.plugins.loader import Plugins
 from signoff.registry.catalog import Catalog
 from signoff.registry.manifest.channel_sections import Channels, DeclaredChannel, RoutingRules
 from signoff.store.store import open_store
@@ -84,6 +85,7 @@ async def line(client: Client, tmp_path: Path) -> AsyncIterator[Line]:
             public_url=BASE,
             clock=receiver.clock,
             secrets=SecretProvider(environment=receiver.environment),
+            plugins=Plugins(),
         )
         assert problems == []
         async with run_channels(rig.deps, opened, RULES) as inbound:

@@ -43,8 +43,8 @@ async def test_a_sound_installation_has_nothing_to_repair(
     ran = await cli("doctor", "--address", server.address, "--json")
     assert [check["name"] for check in ran.data if not check["ok"]] == []
     assert [check["name"] for check in ran.data] == [
-        "python", "settings", "addresses", "keys", "encryption", "temporal", "manifest", "store", "refused", "server",
-        "clocks", "worker", "turns", "gateway", "search attributes",
+        "python", "settings", "plugins", "addresses", "keys", "encryption", "temporal", "manifest", "store", "refused",
+        "server", "clocks", "worker", "turns", "gateway", "search attributes",
     ]  # fmt: skip
     assert ran.code == 0
 
@@ -183,6 +183,17 @@ async def test_a_setting_that_needs_an_extra_is_named(
     checks = (await cli("doctor", "--json")).data
     assert (checks[-1]["name"], checks[-1]["ok"]) == ("settings", False)
     assert checks[-1]["message"] == f"{variable} needs an extra of Signoff: pip install 'signoff[{extra}]'"
+
+
+async def test_doctor_lists_plugins_and_tells_why_one_is_not_loaded(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
+    for value, expected in (
+        ('["telegram"]', (True, "`telegram`; not in SIGNOFF_PLUGINS: `apprise`, `twilio`")),
+        ("", (True, "`apprise`, `telegram`, `twilio`")),
+        ('["gone:pager"]', (False, "`gone:pager` is not loaded: the distribution `gone` is not installed")),
+    ):
+        clean_env.setenv("SIGNOFF_PLUGINS", value)
+        checks = (await cli("doctor", "--address", f"127.0.0.1:{free_port()}", "--json")).data
+        assert [(each["ok"], each["message"]) for each in checks if each["name"] == "plugins"] == [expected]
 
 
 @pytest.mark.parametrize(("name", "value"), [("PROFILE", "produktion"), ("TENANT_LIMITS", "starts=many")])

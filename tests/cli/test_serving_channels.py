@@ -40,6 +40,7 @@ async def test_the_channels_of_a_manifest_run_beside_the_gateway(
     """What is misconfigured is named with what it lacks, and the others hear what comes in at their own address."""
     manifest = tmp_path / "signoff.yaml"
     manifest.write_text(MANIFEST, encoding="utf-8")
+    clean_env.setenv("SIGNOFF_PLUGINS", '["telegram", "gone:pager"]')
     place = find_installation(manifest, port=free_port())
     make_state_dir(place.settings)
     signoff = TurnClient(client, task_queue=f"nobody-{uuid.uuid4().hex[:12]}")
@@ -52,6 +53,8 @@ async def test_the_channels_of_a_manifest_run_beside_the_gateway(
             ]
             assert "NO_SUCH_VARIABLE" in entries[0]
             assert "carrier_pigeon" in entries[1]
+            told = "plugin `gone:pager` is not loaded: the distribution `gone` is not installed"
+            assert told in [each.getMessage() for each in caplog.records]
             body = json.dumps({"key": "k", "identity": "mallory", "text": "yes"}).encode()
             mark = hashlib.sha256(await store.secret_key(f"{KEY}chat") + body).hexdigest()
             async with httpx2.AsyncClient(base_url=place.settings.public_url, timeout=60) as http:

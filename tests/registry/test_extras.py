@@ -8,6 +8,7 @@ import pytest
 from signoff.activities.models.drivers import build_driver
 from signoff.channels.channel_loader import known_kinds
 from signoff.contracts.errors import ConfigError
+from signoff.plugins.loader import Plugins
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import build_catalog
 from signoff.registry.extras import CHANNEL_EXTRAS, EXTRAS, extra_of_model, missing_extra
@@ -80,4 +81,4 @@ def test_every_extra_is_one_of_the_distribution() -> None:
     """What is told to install can be installed, and every kind is one that there is."""
     project = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
     assert [extra for extra in EXTRAS if f"\n{extra} = [" not in project] == []
-    assert set(CHANNEL_EXTRAS) <= set(known_kinds())
+    assert set(CHANNEL_EXTRAS) <= set(known_kinds(Plugins()))

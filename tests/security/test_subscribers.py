@@ -34,6 +34,7 @@ from signoff.gateway.events.event_sender import send_events
 from signoff.gateway.events.event_task import record_progress
 from signoff.gateway.vendors.channel_tasks import run_channels
 from signoff.keys.secrets import SecretProvider
+from signoff.plugins.loader import Plugins
 from signoff.settings import Settings
 from signoff.store.store import open_store
 from signoff.temporal.embedded_server import ServerHandle, free_port
@@ -85,7 +86,12 @@ async def test_subscribers_see_a_turn_approved_by_mail_after_a_kill(
         secrets = SecretProvider()
         deps = GatewayDeps(turns, catalog, catalog.people, store, Settings(), secrets=secrets)
         opened, problems = await open_channels(
-            catalog.channels.declared.values(), store, public_url="http://a.example", clock=deps.clock, secrets=secrets
+            catalog.channels.declared.values(),
+            store,
+            public_url="http://a.example",
+            clock=deps.clock,
+            secrets=secrets,
+            plugins=Plugins(),
         )
         assert not problems
         receiver = await running.enter_async_context(run_channels(deps, opened, catalog.channels.routing))

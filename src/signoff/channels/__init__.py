@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from signoff.channels.base import Channel as Channel
     from signoff.channels.base import ChannelContext as ChannelContext
     from signoff.channels.base import ChannelOptions as ChannelOptions
+    from signoff.channels.base import Receive as Receive
     from signoff.channels.channel_errors import Forged as Forged
     from signoff.channels.channel_errors import Malformed as Malformed
     from signoff.channels.channel_errors import NotDelivered as NotDelivered
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from signoff.channels.envelopes import InboundRequest as InboundRequest
     from signoff.channels.envelopes import OutboundCard as OutboundCard
     from signoff.channels.envelopes import SentCard as SentCard
+    from signoff.channels.json_body import read_object as read_object
+    from signoff.channels.outbound.card_text import LEAST_CHARS as LEAST_CHARS
     from signoff.channels.outbound.card_text import CardLimits as CardLimits
     from signoff.channels.outbound.card_text import CardWords as CardWords
     from signoff.channels.outbound.card_text import card_words as card_words
@@ -32,10 +35,23 @@ if TYPE_CHECKING:
     from signoff.channels.vendor_http import VendorAnswer as VendorAnswer
     from signoff.channels.vendor_http import VendorErrors as VendorErrors
     from signoff.channels.vendor_http import VendorHttp as VendorHttp
+    from signoff.channels.vendor_time import time_from_date_header as time_from_date_header
+    from signoff.channels.vendor_time import time_from_iso as time_from_iso
+    from signoff.channels.vendor_time import time_from_seconds as time_from_seconds
+    from signoff.contracts.decision import Assurance as Assurance
     from signoff.contracts.decision import Verdict as Verdict
+    from signoff.texts.formatter import Formatter as Formatter
     from signoff.texts.formatter import formatter_for as formatter_for
 
 _MODULES = {
+    "Assurance": "signoff.contracts.decision",
+    "Formatter": "signoff.texts.formatter",
+    "LEAST_CHARS": "signoff.channels.outbound.card_text",
+    "Receive": "signoff.channels.base",
+    "read_object": "signoff.channels.json_body",
+    "time_from_date_header": "signoff.channels.vendor_time",
+    "time_from_iso": "signoff.channels.vendor_time",
+    "time_from_seconds": "signoff.channels.vendor_time",
     "CardWords": "signoff.channels.outbound.card_text",
     "Channel": "signoff.channels.base",
     "ClosedCard": "signoff.channels.envelopes",

@@ -3,12 +3,11 @@
 import importlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from signoff import channels
 from signoff.channels.base import Channel, ChannelContext
 from signoff.contracts.clock import Clock
 from signoff.contracts.errors import ConfigError, SecretMissing, Unavailable
@@ -20,15 +19,25 @@ from signoff.store.store import Store
 KEY: Final = "channel/"
 """With a channel's name after it, the name of the store's key that only this channel is given."""
 KINDS: Final[Mapping[str, str]] = {
-    "apprise": "signoff.plugins.apprise.apprise",
     "email": "signoff.channels.mail.email",
     "slack": "signoff.channels.slack.slack",
-    "telegram": "signoff.plugins.telegram.telegram",
-    "twilio": "signoff.plugins.twilio.twilio",
     "webhook": "signoff.channels.webhook",
     "whatsapp": "signoff.channels.whatsapp.whatsapp",
 }
-"""The module of each kind. Named, as a look for them would import every vendor's library."""
+"""The module of each kind of the core. Named, as a look for them would import every vendor's library."""
+
+
+class ChannelPlugins(Protocol):
+    """The channels that plugins add, as `signoff.plugins.loader` finds them."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds that plugins add."""
+        ...
+
+    def channel(self, kind: str) -> type[Channel] | None:
+        """Return the class of a kind; None if no plugin can have it. Raises `ConfigError`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,7 @@ async def open_channels(
     public_url: str,
     clock: Clock,
     secrets: SecretProvider,
+    plugins: ChannelPlugins,
 ) -> tuple[dict[str, Channel], list[ChannelProblem]]:
     """Returns the channels that can be made, by name, and why the others cannot. Raises `StoreUnavailable`.
 
@@ -57,7 +67,7 @@ async def open_channels(
         # Not caught below: without the store none can be opened, and that is no fault of the channel.
         secret = await store.secret_key(KEY + each.name)
         try:
-            made = channel_class(each.kind)
+            made = channel_class(each.kind, plugins)
             context = ChannelContext(
                 each.name, await read_options(made, each.options, secrets), public_url, clock, secret
             )
@@ -70,18 +80,31 @@ async def open_channels(
     return opened, problems
 
 
-def channel_class(kind: str) -> type[Channel]:
-    """Returns the class of a kind: `CHANNEL` of its module in `KINDS`, or of the module that the kind names.
+def channel_class(kind: str, plugins: ChannelPlugins) -> type[Channel]:
+    """Returns the class of a kind: `CHANNEL` of its module, of the core or named by the kind, or a plugin's.
 
     Raises `ConfigError`.
     """
-    name = kind if "." in kind else KINDS.get(kind, f"{channels.__name__}.{kind}")
+    if kind not in KINDS and "." not in kind:
+        found = plugins.channel(kind)
+        if found is None:
+            raise _unknown(kind, plugins)
+        return found
+    return _module_class(kind, KINDS.get(kind, kind), plugins)
+
+
+def known_kinds(plugins: ChannelPlugins) -> tuple[str, ...]:
+    """Returns the kinds that are there without anybody's own module, by name."""
+    return tuple(sorted((*KINDS, *plugins.kinds)))
+
+
+def _module_class(kind: str, name: str, plugins: ChannelPlugins) -> type[Channel]:
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         # The kind itself is missing; any other name is that of a package which its module wants.
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise _unknown(kind) from None
+            raise _unknown(kind, plugins) from None
         why = f"it needs the Python module `{error.name}`, which is not installed"
         raise ConfigError(f"kind `{kind}`: {why}", field="kind", value=kind) from error
     # An import runs whatever the module says, and one may even end the process; the other channels open anyway.
@@ -89,8 +112,6 @@ def channel_class(kind: str) -> type[Channel]:
         why = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise ConfigError(f"kind `{kind}`: its module cannot be imported: {why}", field="kind", value=kind) from error
     found: Any = vars(module).get("CHANNEL")
-    if found is None and "." not in kind:
-        raise _unknown(kind)
     if not (isinstance(found, type) and issubclass(found, Channel)):
         why = f"module `{name}` has no `CHANNEL` that is a class of channel; end it in `CHANNEL = YourChannel`"
         raise ConfigError(f"kind `{kind}`: {why}", field="kind", value=kind)
@@ -115,11 +136,6 @@ async def read_options(made: type[Channel], options: Mapping[str, Any], secrets:
     return given
 
 
-def known_kinds() -> tuple[str, ...]:
-    """Returns the kinds that are there without anybody's own module, by name."""
-    return tuple(sorted(KINDS))
-
-
 def _sentence(options: type[BaseModel], error: ErrorDetails) -> str:
     path = ".".join(map(str, error["loc"]))
     if error["type"] == "missing":
@@ -130,8 +146,8 @@ def _sentence(options: type[BaseModel], error: ErrorDetails) -> str:
     return f"option `{path}`: {error['msg'].removeprefix('Value error, ')}" if path else error["msg"]
 
 
-def _unknown(kind: str) -> ConfigError:
-    known = known_kinds()
+def _unknown(kind: str, plugins: ChannelPlugins) -> ConfigError:
+    known = known_kinds(plugins)
     near = did_you_mean(kind, known) or f"; known: {', '.join(f'`{each}`' for each in known)}"
     own = "; a channel of your own is named by its module, `package.module`"
     return ConfigError(f"there is no kind of channel {quote_name(kind)}{near}{own}", field="kind", value=kind)

@@ -81,8 +81,11 @@ SETTING_NAMES: Final = (
     "raw_answers",
     "unsafe_open",
     "words_hold",
+    "plugins",
 )  # fmt: skip
 """Of every setting, for what looks at variables without loading settings."""
+PLUGIN_NAMES: Final = ("apprise", "telegram", "twilio")
+"""Signoff's own plugins, all of which are loaded by default."""
 SETTINGS_FILE: Final = "signoff.toml"
 DEFAULT_STATE_DIR: Final = ".signoff"
 DEFAULT_HOST: Final = "127.0.0.1"

@@ -23,6 +23,7 @@ from signoff.gateway.vendors.channel_tasks import run_channels
 from signoff.keys.key_files import ensure_development_keys, read_private
 from signoff.keys.signatures import Signer
 from signoff.people.directory import Directory
+from signoff.plugins.loader import Plugins
 from signoff.settings import Settings, login_roles, require_ready
 from signoff.store.store import Store
 from signoff.store.tokens import Tokens
@@ -89,8 +90,17 @@ async def signer_problem(store: Store, signer: Signer) -> str:
 async def _channels(deps: GatewayDeps) -> dict[str, Channel]:
     """Returns the channels of the manifest that can be made."""
     declared = deps.catalog.channels.declared.values()
+    plugins = Plugins(deps.settings.plugins)
+    for plugin in plugins.foreign():
+        if plugin.problem:
+            _log.warning("plugin `%s` is not loaded: %s", plugin.name, plugin.problem)
     opened, problems = await open_channels(
-        declared, deps.store, public_url=deps.settings.public_url, clock=deps.clock, secrets=deps.secrets
+        declared,
+        deps.store,
+        public_url=deps.settings.public_url,
+        clock=deps.clock,
+        secrets=deps.secrets,
+        plugins=plugins,
     )
     for problem in problems:
         _log.warning("channel `%s` does not run: %s", problem.channel, problem.what)

@@ -1,1 +1,16 @@
-"""What a plugin is, the plugins that come with Signoff, and how plugins are loaded."""
+"""What you need to write a plugin."""
+
+from typing import TYPE_CHECKING
+
+from signoff.formats.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from signoff.plugins.plugin import BasePlugin as BasePlugin
+    from signoff.plugins.plugin import Plugin as Plugin
+
+_MODULES = {
+    "BasePlugin": "signoff.plugins.plugin",
+    "Plugin": "signoff.plugins.plugin",
+}
+__all__ = [*_MODULES]
+__getattr__ = lazy_names(__name__, _MODULES)

@@ -27,6 +27,7 @@ from signoff.channels.channel_loader import open_channels
 from signoff.channels.envelopes import ClosedCard, InboundRequest
 from signoff.contracts.ids import show_code
 from signoff.keys.secrets import SecretProvider
+from signoff.plugins.loader import Plugins
 from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.store.store import open_store
 from signoff.testing.rig import ChannelRig, MovableClock
@@ -85,6 +86,7 @@ async def open_rig(suite: "ChannelSuite", folder: Path, locale: str = "en") -> A
             public_url="https://signoff.example",
             clock=time.now,
             secrets=SecretProvider(environment=vendor.environment),
+            plugins=Plugins(vendor.plugins),
         )
         assert not problems, problems[0].what
         channel = opened["channel"]

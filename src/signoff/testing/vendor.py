@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 from signoff.channels.envelopes import InboundRequest
 from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Verdict
+from signoff.contracts.names import PLUGIN_NAMES
 
 CardStatus: TypeAlias = Literal["delivered", "read", "failed"]
 """What vendors tell of cards that they took."""
@@ -39,6 +40,8 @@ class Vendor(ABC):
 
     kind: ClassVar[str]
     """As a manifest names it: `email`, or `package.module`."""
+    plugins: ClassVar[Sequence[str]] = PLUGIN_NAMES
+    """The plugins that are loaded, as `SIGNOFF_PLUGINS` names them."""
     identities: ClassVar[tuple[str, str, str, str]]
     """How four people are known there. The last one is a stranger."""
     writes: ClassVar[bool] = True

@@ -30,6 +30,7 @@ from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person, Principal
 from signoff.formats.nearest_name import did_you_mean, quote_name
+from signoff.plugins.loader import Plugins
 from signoff.store.delivery_queue import KEY, delivery_token
 from signoff.store.store import Store, working_store
 
@@ -175,7 +176,12 @@ async def _open_channels(
     declared = place.catalog.channels.declared.values()
     async with working_store(place.settings) as store:
         channels, problems = await open_channels(
-            declared, store, public_url=place.settings.public_url, clock=system_clock, secrets=place.secrets
+            declared,
+            store,
+            public_url=place.settings.public_url,
+            clock=system_clock,
+            secrets=place.secrets,
+            plugins=Plugins(place.settings.plugins),
         )
         try:
             yield store, channels, problems

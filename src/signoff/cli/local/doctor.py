@@ -27,7 +27,7 @@ from signoff.client.dev_process import read_running
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import ConfigError, SignoffError, Unavailable
 from signoff.contracts.frozen_model import FrozenModel
-from signoff.contracts.names import ACTOR_TURN, MEMO_STORE
+from signoff.contracts.names import ACTOR_TURN, MEMO_STORE, PLUGIN_NAMES
 from signoff.engine.clock_check import clock_problem, server_clock_lead, store_clock_lead
 from signoff.engine.connection import open_encryption
 from signoff.engine.credential_check import check_public_keys, check_store_role
@@ -40,6 +40,7 @@ from signoff.keys.key_files import read_private, read_public
 from signoff.keys.signatures import Signer
 from signoff.people.directory import declared_people
 from signoff.people.login import OIDC
+from signoff.plugins.loader import Plugins
 from signoff.registry.extras import require_extra
 from signoff.registry.installation import provider_of_secrets
 from signoff.registry.manifest.loader import load_servers
@@ -109,6 +110,7 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
     if settings.oidc_issuer is not None and (settings.oidc_client_id or _may_run_gateway(settings)):
         logins.append(await _check("sign-in provider", lambda: _provider(settings)))
     checks += [
+        await _check("plugins", lambda: _plugins(settings)),
         await _check("addresses", lambda: _addresses(settings)),
         await _check("keys", lambda: _keys(settings)),
         await _check("encryption", lambda: _encryption(settings)),
@@ -175,6 +177,16 @@ async def _settings() -> str:
     if settings.otel:
         require_extra("otel", "SIGNOFF_OTEL")
     return f"profile {settings.profile}, state in {settings.state_dir}"
+
+
+async def _plugins(settings: Settings) -> str:
+    """Loads every plugin that the settings name, and lists it."""
+    found = Plugins(settings.plugins).all()
+    if problems := [f"`{each.name}` is not loaded: {each.problem}" for each in found if each.problem]:
+        raise ConfigError("; ".join(problems), field="plugins")
+    unused = ", ".join(f"`{name}`" for name in PLUGIN_NAMES if name not in settings.plugins)
+    listed = ", ".join(f"`{each.name}`" for each in found) or "none"
+    return f"{listed}; not in SIGNOFF_PLUGINS: {unused}" if unused else listed
 
 
 async def _addresses(settings: Settings) -> str:

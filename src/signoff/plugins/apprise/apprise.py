@@ -10,19 +10,25 @@ from urllib.parse import quote
 
 from pydantic import Field
 
-from signoff.channels.base import Channel, ChannelContext, ChannelOptions
-from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
-from signoff.channels.envelopes import (
+from signoff.channels import (
+    LEAST_CHARS,
+    CardLimits,
+    Channel,
+    ChannelContext,
+    ChannelOptions,
     ChannelReply,
     CheckFinding,
     ClosedCard,
+    Forged,
     InboundBatch,
     InboundRequest,
+    Malformed,
+    NotDelivered,
     OutboundCard,
     SentCard,
+    card_words,
+    closing_text,
 )
-from signoff.channels.outbound.card_text import LEAST_CHARS, CardLimits, card_words
-from signoff.channels.outbound.receipt_text import closing_text
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import show_code
 from signoff.formats.nearest_name import did_you_mean, quote_name
@@ -132,6 +138,3 @@ class Apprise(Channel):
             # A refusal for good looks like one that passes: apprise says only whether it was taken.
             why = f"`{self._service}` did not take it; the log of apprise says why"
             raise NotDelivered(why, code="refused", again=True)
-
-
-CHANNEL = Apprise

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from signoff.channels.vendor_http import SECONDS, VendorAnswer, VendorErrors, VendorHttp
+from signoff.channels import VendorAnswer, VendorErrors, VendorHttp
 from signoff.formats.visible_text import one_line
 
+SECONDS: Final = 10.0
+"""How long one call may take, without the time for which the server holds back an answer."""
 CONFLICT: Final = 409
 """Somebody else fetches, or a webhook stands: it passes once the other one ends."""
 _STRANGE: Final = 200

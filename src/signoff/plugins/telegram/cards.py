@@ -7,12 +7,18 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from signoff.channels.envelopes import ClosedCard, OutboundCard
-from signoff.channels.outbound.card_text import CardLimits, CardWords, card_words
-from signoff.channels.outbound.receipt_text import closing_text
-from signoff.contracts.decision import Assurance, Verdict
+from signoff.channels import (
+    Assurance,
+    CardLimits,
+    CardWords,
+    ClosedCard,
+    Formatter,
+    OutboundCard,
+    Verdict,
+    card_words,
+    closing_text,
+)
 from signoff.formats.visible_text import ELLIPSIS
-from signoff.texts.formatter import Formatter
 
 Message: TypeAlias = dict[str, Any]
 

@@ -12,18 +12,23 @@ from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
-from signoff.channels.base import Channel, ChannelContext, ChannelOptions, Receive
-from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
-from signoff.channels.envelopes import (
+from signoff.channels import (
+    Channel,
+    ChannelContext,
+    ChannelOptions,
     ChannelReply,
     CheckFinding,
     ClosedCard,
+    Forged,
     InboundBatch,
     InboundRequest,
+    Malformed,
+    NotDelivered,
     OutboundCard,
+    Receive,
     SentCard,
+    check_same,
 )
-from signoff.channels.signature_check import check_same
 from signoff.formats.visible_text import one_line
 from signoff.plugins.telegram.bot import TelegramBot
 from signoff.plugins.telegram.cards import (
@@ -202,6 +207,3 @@ class Telegram(Channel):
 def _describe(of: Any, name: str) -> str:
     found = of.get(name) if isinstance(of, dict) else None
     return one_line(found, _SHOWN_CHARS).text if isinstance(found, str) and found else ""
-
-
-CHANNEL = Telegram

@@ -3,10 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from signoff.channels.channel_errors import Malformed
-from signoff.channels.envelopes import InboundAction, InboundBatch, InboundRequest
-from signoff.channels.json_body import read_object
-from signoff.channels.vendor_time import time_from_seconds
+from signoff.channels import InboundAction, InboundBatch, InboundRequest, Malformed, read_object, time_from_seconds
 from signoff.plugins.telegram.cards import read_button
 
 ALLOWED: Final = ("message", "edited_message", "callback_query")

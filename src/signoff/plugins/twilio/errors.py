@@ -7,15 +7,15 @@ dictionary`; codes are told apart, never messages.
 from collections.abc import Mapping
 from typing import Final
 
-from signoff.channels.vendor_http import Code, VendorAnswer, VendorErrors
+from signoff.channels import VendorAnswer, VendorErrors
 
 OUTSIDE: Final = 63016
 """On WhatsApp: they wrote last more than 24 hours ago, so that only an approved template reaches them."""
-_PAUSES: Final[Mapping[Code, float]] = {14107: 5.0, 20429: 5.0, 30001: 30.0, 63018: 5.0, 63038: 600.0}
+_PAUSES: Final[Mapping[int | str, float]] = {14107: 5.0, 20429: 5.0, 30001: 30.0, 63018: 5.0, 63038: 600.0}
 """Seconds to leave Twilio alone after it said that there was too much: of the account, a number, a day."""
-_PASSING: Final[frozenset[Code]] = frozenset((20500, 20503, 30008, 63017))
+_PASSING: Final[frozenset[int | str]] = frozenset((20500, 20503, 30008, 63017))
 """Faults on Twilio's side, which pass."""
-_MEANINGS: Final[Mapping[Code, str]] = {
+_MEANINGS: Final[Mapping[int | str, str]] = {
     20003: "the credentials are not valid; check `account_sid` and `auth_token`, and that the account is active",
     20404: "there is no such account; check `account_sid`",
     21211: "it is no number that can be written to",

@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 from urllib.parse import parse_qsl, urlsplit
 
-from signoff.channels.channel_errors import Malformed
-from signoff.channels.envelopes import DeliveryStatus, InboundAction, InboundBatch, InboundRequest
-from signoff.channels.signature_check import hmac_base64
-from signoff.channels.whatsapp.messages import read_button
+from signoff.channels import DeliveryStatus, InboundAction, InboundBatch, InboundRequest, Malformed, hmac_base64
+from signoff.channels.whatsapp import read_button
 from signoff.formats.visible_text import one_line
 from signoff.plugins.twilio.errors import ERRORS
 from signoff.plugins.twilio.messages import PREFIX, Via, is_address

@@ -8,14 +8,19 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
-from signoff.channels.envelopes import ClosedCard, OutboundCard
-from signoff.channels.outbound.card_text import CardLimits, CardWords, card_words
-from signoff.channels.outbound.receipt_text import closing_text
-from signoff.channels.whatsapp.messages import plain, template_message, template_words, units
-from signoff.contracts.decision import Assurance
+from signoff.channels import (
+    Assurance,
+    CardLimits,
+    CardWords,
+    ClosedCard,
+    Formatter,
+    OutboundCard,
+    card_words,
+    closing_text,
+)
+from signoff.channels.whatsapp import plain, template_message, template_words, units
 from signoff.formats.visible_text import ELLIPSIS
 from signoff.plugins.twilio.gsm import plain_quotes
-from signoff.texts.formatter import Formatter
 
 Via: TypeAlias = Literal["whatsapp", "sms"]
 Fields: TypeAlias = dict[str, str]

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from signoff.channels.envelopes import CheckFinding
-from signoff.channels.whatsapp.messages import PARAMETERS
+from signoff.channels import CheckFinding
+from signoff.channels.whatsapp import PARAMETERS
 from signoff.formats.visible_text import one_line
 
 ACTIONS: Final = ("signoff.approve.{{5}}", "signoff.deny.{{5}}")

@@ -17,21 +17,24 @@ from typing import Annotated, Any, ClassVar, Final, Self
 import httpx2
 from pydantic import Field, StringConstraints, model_validator
 
-from signoff.channels.base import Channel, ChannelContext, ChannelOptions
-from signoff.channels.channel_errors import Forged, NotDelivered
-from signoff.channels.envelopes import (
+from signoff.channels import (
+    Channel,
+    ChannelContext,
+    ChannelOptions,
     ChannelReply,
     CheckFinding,
     ClosedCard,
+    Forged,
     InboundBatch,
     InboundRequest,
+    NotDelivered,
     OutboundCard,
     SentCard,
+    VendorHttp,
+    check_same,
+    time_from_date_header,
 )
-from signoff.channels.signature_check import check_same
-from signoff.channels.vendor_http import VendorHttp
-from signoff.channels.vendor_time import time_from_date_header
-from signoff.channels.whatsapp.templates import template_language
+from signoff.channels.whatsapp import template_language
 from signoff.contracts.limits import KIB
 from signoff.formats.visible_text import one_line
 from signoff.plugins.twilio.errors import ERRORS, OUTSIDE
@@ -48,10 +51,10 @@ from signoff.plugins.twilio.messages import (
     text_fields,
 )
 from signoff.plugins.twilio.templates import check_template
-from signoff.texts.catalogue import ENGLISH
 
 _SIGNATURE: Final = "x-twilio-signature"
 _JSON: Final = "bodySHA256"
+_ENGLISH: Final = "en"
 _NAME_CHARS: Final = 80
 _KEPT: Final = 10_000
 """So many answers are remembered, so that who gave one is not told twice."""
@@ -113,7 +116,7 @@ class Twilio(Channel):
         """See `Channel`. A template always may be sent; a text on WhatsApp only to who wrote within 24 hours."""
         formatter, options = self.formatter(card.person), self._options
         if options.content_sids:
-            content = template_language(options.content_sids, card.person.locale or ENGLISH)
+            content = template_language(options.content_sids, card.person.locale or _ENGLISH)
             fields = template_fields(card, formatter, self.assurance, content)
         else:
             fields = card_fields(card, formatter, self.assurance, options.via)
@@ -254,6 +257,3 @@ class Twilio(Channel):
     async def _call(self, method: str, url: str, form: Fields | None = None, **query: str) -> Mapping[str, Any]:
         """Calls an address of Twilio and returns its answer. Raises `NotDelivered` with Twilio's own code."""
         return await self._http.call(method, url, form=form, query=query)
-
-
-CHANNEL = Twilio

@@ -1,0 +1,1 @@
+"""Sends Signoff's cards to pagers."""

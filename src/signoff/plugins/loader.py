@@ -1,0 +1,154 @@
+"""Loads the plugins that the setting `plugins` names. A plugin that fails reports why, and the others load."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
+from typing import Any, Final
+
+from signoff.channels.base import Channel
+from signoff.channels.channel_loader import KINDS
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.names import PLUGIN_NAMES
+from signoff.formats.nearest_name import did_you_mean, quote_name
+from signoff.formats.visible_text import one_line
+from signoff.plugins.plugin import Plugin
+from signoff.texts.catalogue import has_text
+
+GROUP: Final = "signoff.plugins"
+"""The group of entry points that offer plugins."""
+OURS: Final[Mapping[str, str]] = {
+    "apprise": "signoff.plugins.apprise.plugin:ApprisePlugin",
+    "telegram": "signoff.plugins.telegram.plugin:TelegramPlugin",
+    "twilio": "signoff.plugins.twilio.plugin:TwilioPlugin",
+}
+"""Signoff's own entry points, as in pyproject.toml. Each offers no channel but one of the plugin's name."""
+_KIND: Final = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
+_WHY_CHARS: Final = 300
+
+
+@dataclass(frozen=True)
+class LoadedPlugin:
+    """A plugin that the settings name, and its channels or the reason why it cannot be loaded."""
+
+    name: str
+    """Its name in the settings: `telegram`, or `distribution:name`."""
+    channels: Mapping[str, type[Channel]] = field(default_factory=dict)
+    problem: str = ""
+    """One sentence that names the distribution; empty for a plugin that is loaded."""
+
+
+class Plugins:
+    """The plugins that the settings name. Each is imported when it is first needed; all others are never imported."""
+
+    def __init__(self, names: Sequence[str] = PLUGIN_NAMES) -> None:
+        self._names = tuple(names)
+        self._loaded: dict[str, LoadedPlugin] = {}
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of channels that plugins add, by name. Loads the plugins of other distributions."""
+        kinds = {name for name in self._names if name in OURS}
+        return tuple(sorted(kinds.union(*(each.channels for each in self.foreign()))))
+
+    def channel(self, kind: str) -> type[Channel] | None:
+        """Return the class of a kind of channel; None if no plugin can have it.
+
+        Raises `ConfigError` if a plugin has it, or may have it, and is not loaded.
+        """
+        if kind in OURS:
+            return self._own_channel(kind)
+        for plugin in self.foreign():
+            if kind in plugin.channels:
+                return plugin.channels[kind]
+        for entry in entry_points(group=GROUP, name=kind):
+            if entry.dist is not None and (name := f"{entry.dist.name}:{kind}") not in self._names:
+                raise _refuse(kind, f"add the plugin {quote_name(name)}, which is installed, to SIGNOFF_PLUGINS")
+        failed = next((each for each in self.foreign() if each.problem), None)
+        if failed is not None:
+            raise _refuse(kind, f"no plugin has it, and the plugin `{failed.name}` is not loaded: {failed.problem}")
+        return None
+
+    def foreign(self) -> list[LoadedPlugin]:
+        """Load the plugins of other distributions, in the order of the settings."""
+        return [self._load(name) for name in self._names if name not in OURS]
+
+    def all(self) -> list[LoadedPlugin]:
+        """Load every plugin, in the order of the settings."""
+        self.foreign()
+        return [self._load(name) for name in self._names]
+
+    def _own_channel(self, kind: str) -> type[Channel] | None:
+        if kind not in self._names:
+            raise _refuse(kind, f"add the plugin `{kind}` to SIGNOFF_PLUGINS")
+        plugin = self._load(kind)
+        if plugin.problem:
+            raise _refuse(kind, plugin.problem)
+        return plugin.channels.get(kind)
+
+    def _load(self, name: str) -> LoadedPlugin:
+        """Load one plugin. The first plugin in the settings that offers a kind of channel has it."""
+        if name not in self._loaded:
+            taken = {kind for each in self._loaded.values() for kind in each.channels}
+            try:
+                channels = _own_channels(name) if name in OURS else _foreign_channels(name, taken)
+                self._loaded[name] = LoadedPlugin(name, channels)
+            except ConfigError as error:
+                self._loaded[name] = LoadedPlugin(name, problem=error.message)
+        return self._loaded[name]
+
+
+def _own_channels(name: str) -> dict[str, type[Channel]]:
+    return _offered(EntryPoint(name, OURS[name], GROUP), "signoff")
+
+
+def _foreign_channels(setting: str, taken: Collection[str]) -> dict[str, type[Channel]]:
+    owner, _, name = setting.partition(":")
+    channels = _offered(_entry_point(owner, name), owner)
+    for kind in channels:
+        if _KIND.match(kind) is None:
+            raise _problem(owner, f"offers the channel {quote_name(kind)}: use lower case letters, digits and `_`")
+        # A plugin must not pass for the inbox, the API or another channel in receipts and in the record.
+        if kind in KINDS or kind in OURS or kind in taken or has_text(f"where.{kind}"):
+            raise _problem(owner, f"offers the channel `{kind}`, which exists already")
+    return channels
+
+
+def _entry_point(owner: str, name: str) -> EntryPoint:
+    try:
+        offered = [each for each in distribution(owner).entry_points if each.group == GROUP]
+    except PackageNotFoundError:
+        raise _problem(owner, "is not installed") from None
+    named = [each for each in offered if each.name == name]
+    if not named:
+        near = did_you_mean(name, [each.name for each in offered])
+        raise _problem(owner, f"has no plugin `{name}`{near}")
+    if len(named) > 1:
+        raise _problem(owner, f"has two plugins `{name}`")
+    return named[0]
+
+
+def _offered(entry: EntryPoint, owner: str) -> dict[str, type[Channel]]:
+    """Return the channels that the plugin of an entry point offers. Raises `ConfigError`, whatever its code does."""
+    try:
+        plugin: Plugin = entry.load()()
+        name, channels = plugin.name, dict(plugin.channels())
+    # An import runs any code, and may even end the process.
+    except (Exception, SystemExit) as error:
+        why = one_line(f"{type(error).__name__}: {error}".partition("\n")[0], _WHY_CHARS).text
+        raise _problem(owner, f"has a plugin `{entry.name}` that fails: {why}") from error
+    if name != entry.name:
+        raise _problem(owner, f"has a plugin `{entry.name}` whose `name` is {quote_name(str(name))}")
+    for kind, made in channels.items():
+        offered: Any = made
+        if not (isinstance(offered, type) and issubclass(offered, Channel) and getattr(offered, "kind", "") == kind):
+            raise _problem(owner, f"offers the channel {quote_name(str(kind))} without a channel class of that `kind`")
+    return channels
+
+
+def _problem(owner: str, what: str) -> ConfigError:
+    return ConfigError(f"the distribution `{owner}` {what}", field="plugins", value=owner)
+
+
+def _refuse(kind: str, why: str) -> ConfigError:
+    return ConfigError(f"kind `{kind}`: {why}", field="kind", value=kind)

@@ -1,0 +1,204 @@
+"""Plugins: which are loaded, which are never imported, and what is said of those that fail."""
+
+import sys
+import textwrap
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from signoff.channels.channel_loader import KINDS, channel_class, known_kinds
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.names import PLUGIN_NAMES
+from signoff.plugins.loader import GROUP, OURS, Plugins
+from signoff.settings import load_settings
+
+ROOT = Path(__file__).parents[2]
+PLUGIN = """
+    from signoff.plugins import BasePlugin
+    from signoff.testing.recording_channel import RecordingChannel
+
+    class Beeper(RecordingChannel):
+        kind = {kind!r}
+
+    class Made(BasePlugin):
+        name = {name!r}
+
+        def channels(self):
+            return {{{kind!r}: Beeper}}
+    """
+Install = Callable[..., str]
+
+
+def code(name: str = "beeper", kind: str = "beeper") -> str:
+    return PLUGIN.format(name=name, kind=kind)
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Installs a distribution with one module and its entry points, and names the plugin."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def installed(owner: str, text: str | None = None, *, name: str = "beeper", lines: str = "") -> str:
+        module = f"{owner.replace('-', '_')}_code"
+        (tmp_path / f"{module}.py").write_text(textwrap.dedent(code() if text is None else text), encoding="utf-8")
+        monkeypatch.delitem(sys.modules, module, raising=False)
+        metadata = tmp_path / f"{owner.replace('-', '_')}-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {owner}\nVersion: 1.0\n")
+        (metadata / "entry_points.txt").write_text(f"[{GROUP}]\n{name} = {module}:Made\n{lines}")
+        return f"{owner}:{name}"
+
+    return installed
+
+
+def problems(*names: str) -> list[str]:
+    return [each.problem for each in Plugins(names).all() if each.problem]
+
+
+def test_entry_points_of_the_project_are_those_that_the_loader_and_the_settings_know() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["project"]["entry-points"][GROUP] == OURS
+    assert tuple(OURS) == PLUGIN_NAMES
+
+
+def test_every_plugin_folder_is_held_by_the_import_contracts() -> None:
+    """The linter cannot name the folders by a pattern: `loader` and `plugin` stand beside them."""
+    linter = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    about = [each for each in linter["contracts"] if "plugin" in each["name"]]
+    folders = sorted(f"signoff.plugins.{path.parent.name}" for path in ROOT.glob("src/signoff/plugins/*/__init__.py"))
+    assert len(folders) >= 3
+    assert [each.get("protected_modules") or each["source_modules"] for each in about] == [folders, folders]
+    assert folders == [f"signoff.plugins.{name}" for name in OURS]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_own_plugin_offers_no_channel_but_one_of_its_name(name: str) -> None:
+    (plugin,) = Plugins([name]).all()
+    assert plugin.problem == ""
+    assert set(plugin.channels) <= {name}
+
+
+def test_default_settings_load_all_own_plugins(clean_env: pytest.MonkeyPatch) -> None:
+    assert load_settings().plugins == PLUGIN_NAMES
+    assert set(known_kinds(Plugins())) == {*KINDS, "apprise", "telegram", "twilio"}
+
+
+def test_plugin_of_another_distribution_adds_its_channel(install: Install) -> None:
+    plugins = Plugins([install("acme-beeper")])
+    assert channel_class("beeper", plugins).__module__ == "acme_beeper_code"
+    assert "beeper" in known_kinds(plugins)
+    assert plugins.all()[0].problem == ""
+
+
+def test_plugin_that_the_settings_do_not_name_is_never_imported(install: Install, tmp_path: Path) -> None:
+    """Its kind is refused with the entry to add."""
+    mark = tmp_path / "imported"
+    install("acme-beeper", f"open({str(mark)!r}, 'w')")
+    with pytest.raises(ConfigError, match="add the plugin `acme-beeper:beeper`, which is installed, to SIGNOFF"):
+        channel_class("beeper", Plugins())
+    assert not mark.exists()
+
+
+def test_entry_point_of_a_distribution_that_the_settings_do_not_name_is_not_believed(
+    install: Install, tmp_path: Path
+) -> None:
+    """Two distributions offer one name; the settings name one of them."""
+    mark = tmp_path / "imported"
+    install("evil-beeper", f"open({str(mark)!r}, 'w')")
+    plugins = Plugins([install("acme-beeper")])
+    assert channel_class("beeper", plugins).__module__ == "acme_beeper_code"
+    assert not mark.exists()
+
+
+def test_failing_plugins_are_told_by_distribution_and_the_others_load(install: Install) -> None:
+    broken = install("broken-beeper", "raise RuntimeError('no\\nluck')")
+    ending = install("ending-beeper", "raise SystemExit(3)")
+    good = install("acme-beeper")
+    plugins = Plugins([broken, ending, "gone-beeper:beeper", good, "telegram"])
+    assert {each.name: each.problem for each in plugins.all() if each.problem} == {
+        broken: "the distribution `broken-beeper` has a plugin `beeper` that fails: RuntimeError: no",
+        ending: "the distribution `ending-beeper` has a plugin `beeper` that fails: SystemExit: 3",
+        "gone-beeper:beeper": "the distribution `gone-beeper` is not installed",
+    }
+    assert plugins.kinds == ("beeper", "telegram")
+
+
+def test_plugin_named_twice_by_its_distribution_is_not_loaded(install: Install) -> None:
+    name = install("acme-beeper", lines="[more]\nbeeper = acme_beeper_code:Made\n")
+    assert problems(name) == []
+    twice = install("twin-beeper", lines="beeper = twin_beeper_code:Other\n")
+    assert problems(twice) == ["the distribution `twin-beeper` has two plugins `beeper`"]
+
+
+def test_misspelt_entry_point_is_answered_with_the_nearest(install: Install) -> None:
+    install("acme-beeper")
+    expected = "the distribution `acme-beeper` has no plugin `beper`; did you mean `beeper`?"
+    assert problems("acme-beeper:beper") == [expected]
+
+
+@pytest.mark.parametrize("kind", ["email", "telegram", "inbox", "api", "link"])
+def test_plugin_cannot_offer_a_channel_that_exists(install: Install, kind: str) -> None:
+    """Nor take the name of the inbox or the API, by which receipts say where an answer came from."""
+    name = install("acme-beeper", code(kind=kind))
+    expected = f"the distribution `acme-beeper` offers the channel `{kind}`, which exists already"
+    assert problems(name) == [expected]
+    assert problems("telegram", name) == [expected]
+
+
+def test_first_of_two_plugins_with_one_channel_has_it(install: Install) -> None:
+    first, second = install("acme-beeper"), install("other-beeper")
+    assert problems(first, second) == [
+        "the distribution `other-beeper` offers the channel `beeper`, which exists already"
+    ]
+    assert channel_class("beeper", Plugins([second, first])).__module__ == "other_beeper_code"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (code(name="other"), "has a plugin `beeper` whose `name` is `other`"),
+        (code(kind="Bee.per"), "offers the channel `Bee.per`: use lower case letters, digits and `_`"),
+        (code().replace("return {'beeper'", "return {'bell'"), "offers the channel `bell` without a channel class of"),
+        (code().replace(": Beeper}", ": str}"), "offers the channel `beeper` without a channel class of that `kind`"),
+        (code().replace("return {", "return 3 #"), "has a plugin `beeper` that fails: TypeError"),
+        ("Made = 3", "has a plugin `beeper` that fails: TypeError"),
+        ("", "has a plugin `beeper` that fails: AttributeError"),
+    ],
+)
+def test_plugin_of_a_wrong_shape_is_not_loaded(install: Install, text: str, message: str) -> None:
+    (problem,) = problems(install("acme-beeper", text))
+    assert problem.startswith(f"the distribution `acme-beeper` {message}")
+
+
+def test_channel_of_an_unnamed_own_plugin_names_the_setting() -> None:
+    with pytest.raises(ConfigError, match="kind `telegram`: add the plugin `telegram` to SIGNOFF_PLUGINS"):
+        channel_class("telegram", Plugins(["apprise"]))
+
+
+def test_channel_that_no_plugin_has_names_the_plugin_that_failed(install: Install) -> None:
+    name = install("acme-beeper", "raise RuntimeError('no')")
+    with pytest.raises(ConfigError, match="the plugin `acme-beeper:beeper` is not loaded: the distribution `ac"):
+        channel_class("beep", Plugins([name]))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ('["telegrm"]', "there is no plugin `telegrm`; did you mean `telegram`?; another distribution's is"),
+        ('["signoff:telegram"]', "there is no plugin `signoff:telegram`"),
+        ('["acme beeper:x"]', "there is no plugin `acme beeper:x`"),
+        ('["telegram", "telegram"]', "the plugin `telegram` is named twice"),
+    ],
+)
+def test_wrong_names_in_the_setting_are_refused(clean_env: pytest.MonkeyPatch, value: str, message: str) -> None:
+    clean_env.setenv("SIGNOFF_PLUGINS", value)
+    with pytest.raises(ConfigError) as caught:
+        load_settings()
+    assert message in caught.value.message
+
+
+def test_setting_may_name_no_plugin(clean_env: pytest.MonkeyPatch) -> None:
+    clean_env.setenv("SIGNOFF_PLUGINS", "[]")
+    assert known_kinds(Plugins(load_settings().plugins)) == tuple(sorted(KINDS))
