@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from signoff.approvals.request_state import ENDINGS
+from signoff.contracts.approval import Ending
 from signoff.contracts.receipt import Receipt
 from signoff.testing.builders import a_request
 from signoff.texts.catalogue import ENGLISH, LANGUAGES, text
@@ -27,10 +28,11 @@ def test_a_receipt_that_does_not_say_how_it_ended_is_still_a_sentence(state: str
 
 
 @pytest.mark.parametrize("language", sorted(set(LANGUAGES) - {ENGLISH}))
-@pytest.mark.parametrize("reason", ENDINGS.values())
-def test_the_reason_of_a_withdrawal_is_translated_where_it_is_ours(reason: str, language: str) -> None:
+@pytest.mark.parametrize("ended_as", ENDINGS)
+def test_the_reason_of_a_withdrawal_is_translated_where_it_is_ours(ended_as: Ending, language: str) -> None:
     """Not where a person wrote it, be it the engine's words or those of a remark, nor where it is but like ours."""
-    gone = a_request(state="cancelled", reason=reason)
+    reason = ENDINGS[ended_as]
+    gone = a_request(state="cancelled", reason=reason, ended_as=ended_as)
     assert reason_words(gone, ENGLISH) == reason
     assert reason_words(gone, language) not in (reason, "")
     for words in (reason, "is required", "every line is required", f"{reason} "):
@@ -38,5 +40,7 @@ def test_the_reason_of_a_withdrawal_is_translated_where_it_is_ours(reason: str, 
         assert reason_words(theirs, language) == words
     for words in ("is required", f"{reason}; {reason}", f"every line {reason}", "frozen: drill", ""):
         assert reason_words(gone.model_copy(update={"reason": words}), language) == words
+    unsaid = gone.model_copy(update={"ended_as": None})
+    assert reason_words(unsaid, language) == reason
     denied = gone.model_copy(update={"state": "denied"})
     assert reason_words(denied, language) == reason

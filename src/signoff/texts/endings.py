@@ -15,7 +15,6 @@ from signoff.texts.remarks import remark_words
 
 REASON_CHARS: Final = 300
 _ACCEPTED: Final = {"cancelled": "withdrawn"}
-_ENDED_AS: Final = {words: ended_as for ended_as, words in ENDINGS.items()}
 _READ_ON: Final = frozenset(("stale", "assurance", "malformed", "unavailable", "already_decided"))
 
 
@@ -41,10 +40,9 @@ def closing_words(request: ApprovalRequest, formatter: Formatter) -> str:
 def reason_words(request: ApprovalRequest, language: str) -> str:
     """Writes why a request ended: a person's reason as they wrote it, one of the engine's in `language`."""
     # Whoever withdrew it may have written the very words of the engine: they are theirs.
-    if request.state != "cancelled" or request.decided_by:
+    if request.state != "cancelled" or request.decided_by or request.reason != ENDINGS.get(request.ended_as or ""):
         return request.reason
-    ended_as = _ENDED_AS.get(request.reason)
-    return request.reason if ended_as is None else text(f"ended_as.{ended_as}", language)
+    return text(f"ended_as.{request.ended_as}", language)
 
 
 def undeclared_words(request: ApprovalRequest, language: str) -> str:

@@ -6,7 +6,6 @@ author, stays as it is.
 """
 
 import re
-from collections.abc import Mapping
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -16,7 +15,7 @@ REMARK_CHARS: Final = 2_000
 """Longer remarks stay as they are: none of ours is, and whoever writes one chooses how long readers wait for it."""
 _NESTED: Final = 2
 """How deep a remark holds another: `The arguments do not fit the schema: every line must be ...`."""
-_PREFIXES: Final = ("remark.", "value.hidden")
+_PREFIX: Final = "remark."
 _WHAT: Final = "what"
 """The place of a text that holds another remark."""
 _PLACE: Final = re.compile(r"\{(\w+)\}")
@@ -81,27 +80,21 @@ def _one(remark: str, language: str, depth: int) -> str | None:
 
 
 def _whole(remark: str, language: str, depth: int) -> str | None:
-    for key, pattern in _patterns().items():
+    for key, pattern in _patterns():
         found = pattern.values(remark)
         if found is not None:
-            values = {name: _value(name, value, language, depth) for name, value in found.items()}
-            return text(key.removesuffix(".one"), language, **values)
+            if _WHAT in found:
+                found[_WHAT] = _words(found[_WHAT], language, depth + 1)
+            return text(key, language, **found)
     return None
 
 
-def _value(name: str, value: str, language: str, depth: int) -> object:
-    if name == _WHAT:
-        return _words(value, language, depth + 1)
-    # As a number it takes the singular where it is one.
-    return int(value) if name == "n" and value.isascii() and value.isdecimal() and len(value) < 10 else value
-
-
 @cache
-def _patterns() -> Mapping[str, _Pattern]:
-    """Returns a pattern for each remark, those with the most words of their own first: others could match as well."""
-    written = {key: words for key, words in texts_of(ENGLISH).items() if key.startswith(_PREFIXES)}
-    order = sorted(written, key=lambda key: -len(_PLACE.sub("", written[key])))
-    return {key: _pattern(written[key]) for key in order}
+def _patterns() -> tuple[tuple[str, _Pattern], ...]:
+    """Returns key and pattern of each remark, those with the most words of their own first: others could match too."""
+    written = [(key, words) for key, words in texts_of(ENGLISH).items() if key.startswith(_PREFIX)]
+    order = sorted(written, key=lambda each: -len(_PLACE.sub("", each[1])))
+    return tuple((key, _pattern(words)) for key, words in order)
 
 
 def _pattern(words: str) -> _Pattern:

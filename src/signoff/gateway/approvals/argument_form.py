@@ -14,7 +14,7 @@ from signoff.approvals.redaction import redact_arguments, secret_values
 from signoff.formats.json_schema import dotted_path
 from signoff.formats.schema_node import SchemaNode
 from signoff.formats.visible_text import number, one_line
-from signoff.gateway.approvals.secret_masks import mask_text, masked_args
+from signoff.gateway.approvals.secret_masks import masked_args
 
 FIELDS: Final = 60
 """With more of them than this the arguments are one field of JSON."""
@@ -56,9 +56,8 @@ class FieldOption:
 class ArgumentField:
     """One field. `original` is the value that is asked about, or `ABSENT`; `shown` what the field holds at first.
 
-    A `secret` field shows nothing: left empty, its value stays. `words` is what is in its place. `needed` is False
-    where a value may be left out altogether, `is_null` whether it is null. `problem` is what was wrong with what
-    somebody typed.
+    A `secret` field shows nothing: left empty, its value stays. `needed` is False where a value may be left out
+    altogether, `is_null` whether it is null. `problem` is what was wrong with what somebody typed.
     """
 
     path: Path
@@ -76,7 +75,6 @@ class ArgumentField:
     least: float | None = None
     most: float | None = None
     secret: bool = False
-    words: str = ""
     problem: str = ""
 
     @property
@@ -173,7 +171,6 @@ class _Form:
             shown=shown,
             wide=True,
             secret=secret,
-            words=mask_text(value) if secret and not isinstance(value, AbsentValue) else "",
         )
 
     def _opens(self, path: Path, value: Any, schema: SchemaNode) -> bool:

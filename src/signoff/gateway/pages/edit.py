@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.formats.visible_text import number
-from signoff.gateway.approvals.argument_form import ArgumentField, fields_of
+from signoff.gateway.approvals.argument_form import AbsentValue, ArgumentField, fields_of
 from signoff.gateway.approvals.argument_parser import ParsedArguments, read_fields
 from signoff.gateway.approvals.decisions import decide, edited_request
 from signoff.gateway.approvals.request_loader import OpenedRequest, open_request
@@ -175,9 +175,17 @@ def _hints(field: ArgumentField, formatter: Formatter) -> str:
     for key, bound in (("least", field.least), ("most", field.most)):
         hints += [] if bound is None else [text(f"edit.{key}", language, n=number(bound))]
     if field.secret:
-        words = remark_words(field.words, language) or text("edit.not_given", language)
-        hints.append(text("edit.secret", language, words=words))
+        hints.append(text("edit.secret", language, words=_hidden_words(field.original, language)))
     return " · ".join(hints)
+
+
+def _hidden_words(value: Any, language: str) -> str:
+    """Says what stands in the place of a secret value."""
+    if isinstance(value, AbsentValue):
+        return text("edit.not_given", language)
+    if isinstance(value, str):
+        return text("value.hidden.length", language, n=len(value))
+    return text("value.hidden", language)
 
 
 def _wrong(typed: ParsedArguments, language: str) -> str:
