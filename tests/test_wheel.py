@@ -1,5 +1,6 @@
 """What is installed is what is here: wheel and sdist are built from a checkout without links, and hold every file."""
 
+import re
 import subprocess
 import sys
 import tarfile
@@ -7,6 +8,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from signoff.texts.catalogue import FOLDER
+from signoff.texts.po import compile_po
 
 ROOT = Path(__file__).resolve().parent.parent
 LINKED = ("activities/", "registry/", "workflows/", "worker.py")
@@ -41,18 +45,43 @@ def installed_files() -> set[str]:
     return inside | {f"signoff/{file}" for file in files if file.startswith(LINKED)}
 
 
+def compiled_name(file: str) -> str:
+    """What a file is called in a wheel, where languages are compiled."""
+    return f"{file.removesuffix('.po')}.mo" if file.startswith("signoff/texts/languages/") else file
+
+
 def test_a_wheel_holds_every_file_of_the_package_and_its_text(built: Path) -> None:
     """Nothing more, nothing less, and no file that is only the address of another."""
     with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
         files = {name: wheel.read(name) for name in wheel.namelist()}
     held = {name: data for name, data in files.items() if ".dist-info/" not in name}
     commands = next(data for name, data in files.items() if name.endswith("entry_points.txt"))
-    assert set(held) == installed_files()
+    assert set(held) == {compiled_name(file) for file in installed_files()}
     assert {"signoff/__init__.py", "signoff/py.typed", "signoff/gateway/app.py"} <= set(held)
     assert held["signoff/worker.py"] == (ROOT / "worker.py").read_bytes()
     assert held["signoff/workflows/options.py"] == (ROOT / "workflows/options.py").read_bytes()
     assert b"signoff = signoff.cli.main:main" in commands
     assert b"[signoff.plugins]" in commands
+
+
+def test_a_wheel_holds_each_language_compiled_from_its_file(built: Path) -> None:
+    """As a checkout compiles it when somebody needs it, so that both say the same."""
+    with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
+        for file in sorted(FOLDER.glob("*.po")):
+            expected = compile_po(file.read_text(encoding="utf-8"), file.name)
+            assert wheel.read(f"signoff/texts/languages/{file.stem}.mo") == expected
+
+
+def test_a_wheel_is_not_built_of_a_broken_language(built: Path, tmp_path: Path) -> None:
+    """It is told with its line, in a sentence."""
+    run("git", "clone", "--quiet", str(built.parent / "clone"), str(tmp_path / "clone"), cwd=tmp_path)
+    with (tmp_path / "clone/src/signoff/texts/languages/de.po").open("a", encoding="utf-8") as file:
+        file.write("this is wrong\n")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "built")]
+    done = subprocess.run(build, cwd=tmp_path / "clone", capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert re.search(r"de\.po:\d+: this is no text", done.stdout + done.stderr)
 
 
 def test_an_sdist_holds_what_a_wheel_is_built_of_and_no_link(built: Path) -> None:

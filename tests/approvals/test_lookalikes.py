@@ -16,7 +16,7 @@ from signoff.cli.terminal.card_lines import card_lines
 from signoff.contracts.approval import Card
 from signoff.formats.lookalikes import suspect_words
 from signoff.testing import a_request
-from signoff.texts.catalogue import LANGUAGES, texts_of
+from signoff.texts.catalogue import language_codes, texts_of
 from signoff.texts.remarks import remark_words
 
 OPEN: Mapping[str, Any] = {"type": "object"}
@@ -71,7 +71,7 @@ def test_text_that_the_schema_declares_has_no_quotes(declared: Mapping[str, Any]
 
 
 def test_words_for_yes_and_no_are_told_from_booleans_in_every_language() -> None:
-    for language in LANGUAGES:
+    for language in language_codes():
         for key in ("value.yes", "value.no"):
             word = texts_of(language)[key]
             assert values({"x": word}) == [f'"{word}"'], language
@@ -126,8 +126,8 @@ def test_undeclared_argument_name_with_lookalikes_has_their_codes(name: str) -> 
 
 
 def test_note_on_lookalikes_is_in_every_language() -> None:
-    found = {remark_words(LOOKALIKES, language) for language in LANGUAGES}
-    assert len(found) == len(LANGUAGES) == 6
+    found = {remark_words(LOOKALIKES, language) for language in language_codes()}
+    assert len(found) == len(language_codes()) == 6
 
 
 def test_terminal_shows_the_codes_and_the_quotes() -> None:

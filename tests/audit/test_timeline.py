@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from signoff.audit.record import DATA_BYTES, Record
 from signoff.audit.timeline import timeline
-from signoff.texts.catalogue import LANGUAGES
+from signoff.texts.catalogue import language_codes
 from signoff.texts.record_entries import _KINDS
 
 KINDS = sorted((*_KINDS, "strange"))
@@ -44,7 +44,7 @@ def a_record(kind: str, data: str) -> Record:
     )
 
 
-@given(kind=st.sampled_from(KINDS), language=st.sampled_from(sorted(LANGUAGES)), facts=FACTS)
+@given(kind=st.sampled_from(KINDS), language=st.sampled_from(sorted(language_codes())), facts=FACTS)
 def test_any_facts_of_any_kind_have_words(kind: str, language: str, facts: dict[str, Any]) -> None:
     """Each record keeps its line, in every language, and nothing is raised."""
     (entry,) = timeline([a_record(kind, json.dumps(facts))], language)
@@ -52,7 +52,7 @@ def test_any_facts_of_any_kind_have_words(kind: str, language: str, facts: dict[
     assert entry.what
 
 
-@pytest.mark.parametrize("language", sorted(LANGUAGES))
+@pytest.mark.parametrize("language", sorted(language_codes()))
 @pytest.mark.parametrize(
     ("kind", "facts"),
     [
@@ -77,7 +77,7 @@ def test_data_nested_too_deeply_is_shown_as_it_is() -> None:
     assert timeline([a_record("turn", data)])[0].what == f"turn: {data}"
 
 
-@pytest.mark.parametrize("language", sorted(LANGUAGES))
+@pytest.mark.parametrize("language", sorted(language_codes()))
 @pytest.mark.parametrize(
     "piece", ["every line ", "` is a", "`a` ", "; ", "{", ": ", " and ", "`, which `", "; every line "]
 )

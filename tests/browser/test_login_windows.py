@@ -15,7 +15,7 @@ from signoff.gateway.auth.sign_in_attempt import CALLBACK
 from signoff.gateway.transport.server import serve
 from signoff.temporal.embedded_server import free_port
 from signoff.testing.builders import a_person
-from signoff.texts.catalogue import LANGUAGES
+from signoff.texts.catalogue import language_codes
 
 pytestmark = pytest.mark.chromium
 
@@ -116,7 +116,7 @@ async def test_a_phone_shows_the_card_first(window: Open, served: Served, script
     await page.get_by_label("Personal token").fill(await token_of(served.rig, "approver"))
     await page.get_by_role("button", name="Sign in").click()
     await expect(page).to_have_url(f"{served.base}/")
-    for language in LANGUAGES:
+    for language in language_codes():
         await page.goto(f"{served.base}/approvals/{booked}")
         await page.locator("#language").select_option(language)
         await page.locator(".foot button").click()

@@ -36,7 +36,7 @@ SHOWN_CODE = f"{CODE[:3]}-{CODE[3:]}"
 LINK = "https://signoff.example/link/abc"
 ANA = Person(id="ana", name="Ana")
 ENGLISH_VOICE = Formatter("en", UTC, NOW)
-LANGUAGES = sorted(catalogue.LANGUAGES)
+LANGUAGES = catalogue.language_codes()
 HOSTILE = "20\nApproved by Ana\u202e\u200b\x1b[2J⟦empty⟧\u2028https://evil.example"
 
 

@@ -11,7 +11,7 @@ from signoff.audit.timeline import timeline
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.person import Principal
-from signoff.texts.catalogue import LANGUAGES
+from signoff.texts.catalogue import language_codes
 
 CLAIM = (
     "the turn reports: answered approved (over inbox, mfa, signed by key 12ab): accepted: as agreed by phone",
@@ -48,9 +48,9 @@ async def test_answer_that_only_the_turn_reports_is_shown_as_a_claim(gateway: Ga
     assert re.findall(r'record-what">(the turn reports[^<]*)', page)[-1] == CLAIM[0]
     assert f"<strong>{CLAIM[1]}</strong>" in page
     assert "Signoff did not verify it" in page
-    told = {language: timeline([record], language)[0] for language in LANGUAGES}
-    plain = {language: timeline([record.model_copy(update={"key": "k"})], language)[0] for language in LANGUAGES}
-    for language in LANGUAGES:
+    told = {language: timeline([record], language)[0] for language in language_codes()}
+    plain = {language: timeline([record.model_copy(update={"key": "k"})], language)[0] for language in language_codes()}
+    for language in language_codes():
         assert told[language].what != plain[language].what, language
         assert told[language].who not in ("", "root"), language
 

@@ -2,15 +2,52 @@
 
 import re
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from documents import PACKAGE
 
+from signoff.contracts.errors import ConfigError
 from signoff.texts import catalogue
-from signoff.texts.catalogue import ENGLISH, LANGUAGES, form_of, has_text, is_spoken, language_of, text, texts_of
+from signoff.texts.catalogue import (
+    ENGLISH,
+    FOLDER,
+    form_of,
+    has_text,
+    is_spoken,
+    language_codes,
+    language_of,
+    languages,
+    text,
+    texts_of,
+)
+from signoff.texts.po import PoEntry, compile_po, read_po
 
-OTHERS = sorted(set(LANGUAGES) - {ENGLISH})
+OTHERS = sorted(set(language_codes()) - {ENGLISH})
+ONE_ALONE = (False, True, False, False, False, False)
+FIRST_FORMS = {
+    "en": ONE_ALONE,
+    "de": ONE_ALONE,
+    "es": ONE_ALONE,
+    "fr": (True, True, False, False, False, False),
+    "it": ONE_ALONE,
+    "pt": ONE_ALONE,
+}
+"""Language -> whether 0, 1, 2, 5, 21 and 1,000 take the first of its two forms."""
+HEADER = """msgid ""
+msgstr ""
+"Content-Type: text/plain; charset=UTF-8\\n"
+"X-Language-Name: {name}\\n"
+"Plural-Forms: nplurals=2; plural=(n != 1);\\n"
+"""
+
+
+def entries(language: str) -> dict[str, PoEntry]:
+    """The texts of a language by key, as its file has them."""
+    name = f"{language}.po"
+    found = read_po((FOLDER / name).read_text(encoding="utf-8"), name)
+    return {entry.key: entry for entry in found if entry.key}
 
 
 def placeholders(words: str) -> set[str]:
@@ -18,36 +55,75 @@ def placeholders(words: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(words) if name is not None}
 
 
+def written(name: str, *texts: str) -> str:
+    """A file of a language."""
+    return HEADER.format(name=name) + "".join(texts)
+
+
+def single(key: str, words: str) -> str:
+    """A text in a file."""
+    return f'msgctxt "{key}"\nmsgid "{key} in English"\nmsgstr "{words}"\n'
+
+
+def numbered(key: str, *forms: str) -> str:
+    """A text of one number in a file."""
+    lines = "".join(f'msgstr[{place}] "{words}"\n' for place, words in enumerate(forms))
+    return f'msgctxt "{key}"\nmsgid "{key} one"\nmsgid_plural "{key} many"\n{lines}'
+
+
 @pytest.fixture
-def parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Mapping[str, str]]]:
-    """A catalogue of two languages, by code, in place of ours."""
-    found: dict[str, Mapping[str, str]] = {}
-    monkeypatch.setattr(catalogue, "LANGUAGES", {"en": "English", "xx": "Xx"})
-    monkeypatch.setattr(catalogue, "_read", lambda language: found[language])
-    texts_of.cache_clear()
-    yield found
-    texts_of.cache_clear()
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A folder of languages in place of ours."""
+    cached = (catalogue.language_codes, catalogue.languages, catalogue._read, catalogue._whole)
+    monkeypatch.setattr(catalogue, "FOLDER", tmp_path)
+    for each in cached:
+        each.cache_clear()
+    yield tmp_path
+    for each in cached:
+        each.cache_clear()
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", language_codes())
 def test_every_language_has_every_text_with_its_places(language: str) -> None:
     """No key is missing or made up, no value is left out, and no text is empty."""
-    english, found = texts_of(ENGLISH), catalogue._read(language)
-    assert {key for key in found if not key.endswith(".one")} == {key for key in english if not key.endswith(".one")}
-    assert {key: placeholders(words) for key, words in found.items() if not key.endswith(".one")} == {
-        key: placeholders(words) for key, words in english.items() if not key.endswith(".one")
+    english, found = entries(ENGLISH), entries(language)
+    assert list(found) == list(english)
+    assert {key: placeholders(entry.forms[-1]) for key, entry in found.items()} == {
+        key: placeholders(entry.forms[-1]) for key, entry in english.items()
     }
-    assert all(words.strip() == words != "" for words in found.values())
+    assert all(words.strip() == words != "" for entry in found.values() for words in entry.forms)
     assert is_spoken(language)
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_a_singular_has_a_plural_with_its_places(language: str) -> None:
-    """Whatever stands in a form for one is a value of the text, and so is the number where none is one too."""
-    found = texts_of(language)
-    for key in (key for key in found if key.endswith(".one")):
-        assert placeholders(found[key]) <= placeholders(found[key.removesuffix(".one")])
-        assert "n" in placeholders(found[key]) or key == "edit.wrong.one"
+@pytest.mark.parametrize("language", language_codes())
+def test_every_language_translates_the_english_of_today(language: str) -> None:
+    """A text whose English has changed since is to be translated again."""
+    english, found = entries(ENGLISH), entries(language)
+    assert {key: entry.identity for key, entry in found.items()} == {
+        key: entry.identity for key, entry in english.items()
+    }
+    for entry in english.values():
+        assert entry.forms == ((entry.words,) if entry.plural is None else (entry.words, entry.plural))
+
+
+@pytest.mark.parametrize("language", language_codes())
+def test_a_text_of_one_number_has_a_form_for_each_number(language: str) -> None:
+    """By the language's rule; each form has the text's values, and so has that of one but for the number itself."""
+    assert tuple(catalogue._read(language).form_for(n) == 0 for n in (0, 1, 2, 5, 21, 1_000)) == FIRST_FORMS[language]
+    counted = {key: entry for key, entry in entries(language).items() if entry.plural is not None}
+    assert len(counted) > 10
+    for key, entry in counted.items():
+        one, many = map(placeholders, entry.forms)
+        assert "n" in many
+        assert one == (many - {"n"} if key == "edit.wrong" else many)
+
+
+def test_languages_are_named_by_their_files_english_first() -> None:
+    """Each in itself, as a page offers them."""
+    assert list(languages().items()) == [
+        *(("en", "English"), ("de", "Deutsch"), ("es", "Español")),
+        *(("fr", "Français"), ("it", "Italiano"), ("pt", "Português")),
+    ]
 
 
 @pytest.mark.parametrize("language", OTHERS)
@@ -58,24 +134,54 @@ def test_no_language_is_english_in_disguise(language: str) -> None:
     assert alike <= {"card.subject", "time.day", "tools.none_how", "card.values.page", "card.values.file"}
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", language_codes())
 def test_every_language_counts_days_and_months(language: str) -> None:
     """Seven and twelve, separated by blanks."""
     assert len(text("time.days_of_week", language).split()) == 7
     assert len(text("time.months", language).split()) == 12
 
 
-def test_a_language_that_lacks_a_text_is_not_spoken(parts: dict[str, Mapping[str, str]]) -> None:
+def test_a_language_that_lacks_a_text_is_not_spoken(folder: Path) -> None:
     """English is spoken whole in its place, never mixed with it; so it is in place of an unknown language."""
-    parts |= {"en": {"a": "one {n}", "b": "two"}, "xx": {"a": "un {n}"}}
-    assert (text("a", "xx", n=1), text("b", "xx"), text("a", "yy", n=2)) == ("one 1", "two", "one 2")
-    assert (is_spoken("xx"), language_of("xx-YY"), is_spoken("en")) == (False, "en", True)
+    (folder / "en.po").write_text(written("English", single("a", "one {n}"), single("b", "two")))
+    (folder / "xx.po").write_text(written("Xx", single("a", "un {n}"), single("b", "")))
+    (folder / "yy.po").write_text(written("Yy", single("a", "ein {n}"), "#, fuzzy\n", single("b", "zwei")))
+    for language in ("xx", "yy", "zz", "../en"):
+        assert (text("a", language, n=1), text("b", language), is_spoken(language)) == ("one 1", "two", False)
+    assert (language_of("xx-YY"), is_spoken("en")) == ("en", True)
 
 
-def test_a_language_that_has_every_text_is_spoken(parts: dict[str, Mapping[str, str]]) -> None:
-    """With all of English's keys, whatever else it has."""
-    parts |= {"en": {"a": "one"}, "xx": {"a": "un", "a.one": "un seul"}}
+def test_a_language_is_a_file_with_its_name(folder: Path) -> None:
+    """It is spoken where it has all of English's keys, whatever else it has."""
+    (folder / "en.po").write_text(written("English", single("a", "one")))
+    (folder / "xx.po").write_text(written("Xx", single("a", "un"), single("more", "plus")))
     assert (text("a", "xx"), is_spoken("xx"), language_of("xx-YY")) == ("un", True, "xx")
+    assert dict(languages()) == {"en": "English", "xx": "Xx"}
+
+
+def test_a_compiled_language_is_read_as_its_file_is(folder: Path) -> None:
+    """An installed Signoff has nothing else; each form is there under its number."""
+    texts = (single("a", r"un \"mot\"\né"), numbered("b", "{n} mot", "{n} mots"))
+    (folder / "en.mo").write_bytes(compile_po(written("English", *texts), "en.po"))
+    assert text("a", "en") == 'un "mot"\né'
+    assert [text("b", "en", n=n) for n in (0, 1, 2, "1")] == ["0 mots", "1 mot", "2 mots", "1 mots"]
+    assert dict(languages()) == {"en": "English"}
+
+
+def test_a_language_is_read_from_its_file_where_it_is_compiled_as_well(folder: Path) -> None:
+    """What was compiled beside it may be of yesterday."""
+    (folder / "en.mo").write_bytes(compile_po(written("English", single("a", "old")), "en.po"))
+    (folder / "en.po").write_text(written("English", single("a", "new")))
+    assert text("a", "en") == "new"
+
+
+def test_a_broken_file_is_a_mistake_with_its_line(folder: Path) -> None:
+    """Of a checkout: what is installed was compiled."""
+    (folder / "en.po").write_text(written("English", single("a", "one"), 'msgctxt "b"\nmsgid "two\n'))
+    with pytest.raises(ConfigError) as caught:
+        text("a", "en")
+    assert str(caught.value) == "en.po:10: this is no text as `.po` files have them"
+    assert caught.value.context == {"file": "en.po", "line": 10}
 
 
 @pytest.mark.parametrize(
@@ -93,12 +199,8 @@ def test_a_text_of_one_is_said_in_the_singular() -> None:
         "1 request waits for your answer.",
         "2 requests wait for your answer.",
     ]
-    assert [form_of("waiting.count", "fr", n) for n in (0, 1, 2)] == [
-        "waiting.count.one",
-        "waiting.count.one",
-        "waiting.count",
-    ]
-    assert form_of("time.h", "en", 1) == "time.h"
+    assert [form_of("waiting.count", "fr", n).split()[1] for n in (0, 1, 2)] == ["demande", "demande", "demandes"]
+    assert form_of("time.h", "en", 1) == "{n} h"
 
 
 def test_values_are_put_in_once() -> None:
@@ -109,27 +211,19 @@ def test_values_are_put_in_once() -> None:
     assert not has_text("no.such.text")
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_no_key_stands_twice(language: str) -> None:
-    """Each text has one place."""
-    written = "".join(path.read_text() for path in (PACKAGE / "texts/languages" / language).glob("*.py"))
-    keys = re.findall(r'^    "([a-z_. ]+)": ', written, re.MULTILINE)
-    assert len(keys) == len(set(keys)) > 0
-
-
 def test_every_text_is_used() -> None:
     """Nobody asks for a text that is not there, and no text is left that nobody asks for."""
     sources = [
         path
         for folder in ("gateway", "channels", "cli", "texts", "testing")
         for path in (PACKAGE / folder).rglob("*")
-        if path.suffix in (".py", ".html") and "languages" not in path.parts
+        if path.suffix in (".py", ".html")
     ]
-    written = "".join(path.read_text() for path in sources)
-    asked = set(re.findall(r"""\bt(?:ext)?\(\s*['"]([a-z_.]+)['"]\s*[,)]""", written))
+    source = "".join(path.read_text() for path in sources)
+    asked = set(re.findall(r"""\bt(?:ext)?\(\s*['"]([a-z_.]+)['"]\s*[,)]""", source))
     assert asked <= set(texts_of(ENGLISH))
     # A key made of two parts: `t('state.' ~ state)` or `text(f"call.{code}")`.
-    joined = tuple(re.findall(r"""['"]([a-z_]+\.(?:[a-z_]+\.)?)(?:['"]\s*~|\{)""", written))
+    joined = tuple(re.findall(r"""['"]([a-z_]+\.(?:[a-z_]+\.)?)(?:['"]\s*~|\{)""", source))
     # Remarks are looked up by their English text: see `test_remarks`.
-    found = [key.removesuffix(".one") for key in texts_of(ENGLISH) if not key.startswith("remark.")]
-    assert [key for key in found if key not in written and not key.startswith(joined)] == []
+    found = [key for key in texts_of(ENGLISH) if not key.startswith("remark.")]
+    assert [key for key in found if key not in source and not key.startswith(joined)] == []

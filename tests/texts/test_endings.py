@@ -8,14 +8,14 @@ from signoff.approvals.request_state import ENDINGS
 from signoff.contracts.approval import Ending
 from signoff.contracts.receipt import Receipt
 from signoff.testing.builders import a_request
-from signoff.texts.catalogue import ENGLISH, LANGUAGES, text
+from signoff.texts.catalogue import ENGLISH, language_codes, text
 from signoff.texts.endings import reason_words, receipt_words
 from signoff.texts.formatter import Formatter
 
 NOW = datetime(2026, 11, 24, 8, 0, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", language_codes())
 @pytest.mark.parametrize("state", ["pending", "", "no such state"])
 def test_a_receipt_that_does_not_say_how_it_ended_is_still_a_sentence(state: str, language: str) -> None:
     """A turn that cannot be read, or that made up its receipt, says `already_decided` with no ending."""
@@ -27,7 +27,7 @@ def test_a_receipt_that_does_not_say_how_it_ended_is_still_a_sentence(state: str
     )
 
 
-@pytest.mark.parametrize("language", sorted(set(LANGUAGES) - {ENGLISH}))
+@pytest.mark.parametrize("language", sorted(set(language_codes()) - {ENGLISH}))
 @pytest.mark.parametrize("ended_as", ENDINGS)
 def test_the_reason_of_a_withdrawal_is_translated_where_it_is_ours(ended_as: Ending, language: str) -> None:
     """Not where a person wrote it, be it the engine's words or those of a remark, nor where it is but like ours."""

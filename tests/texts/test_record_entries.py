@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from signoff.texts.catalogue import ENGLISH, LANGUAGES
+from signoff.texts.catalogue import ENGLISH, language_codes
 from signoff.texts.record_entries import _KINDS, entry_words
 
-OTHERS = sorted(set(LANGUAGES) - {ENGLISH})
+OTHERS = sorted(set(language_codes()) - {ENGLISH})
 CALL = {"tool": "pay", "call": "c1.1"}
 ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     ("trace", CALL | {"line": "tool `pay`: pay (registry)"}, "pay c1.1 was resolved: tool `pay`: pay (registry)"),

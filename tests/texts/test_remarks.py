@@ -22,10 +22,10 @@ from signoff.gateway.approvals.argument_form import fields_of
 from signoff.gateway.approvals.argument_parser import read_fields
 from signoff.registry.gates.argument_check import apply_correction
 from signoff.registry.hooks import Correction
-from signoff.texts.catalogue import ENGLISH, LANGUAGES, texts_of
+from signoff.texts.catalogue import ENGLISH, language_codes, texts_of
 from signoff.texts.remarks import REMARK_CHARS, remark_words
 
-OTHERS = sorted(set(LANGUAGES) - {ENGLISH})
+OTHERS = sorted(set(language_codes()) - {ENGLISH})
 SCHEMA = {
     "type": "object",
     "properties": {

@@ -57,7 +57,8 @@ class Formatter:
         Raises `KeyError` as `text` does.
         """
         shown = {name: self.count(value) if type(value) is int else value for name, value in values.items()}
-        return text(form_of(key, self.language, values.get("n")), self.language, **shown)
+        words = form_of(key, self.language, values.get("n"))
+        return words.format(**shown) if shown else words
 
     def open(self, groups: Iterable[ApproverGroup]) -> str:
         """Writes which places of a request are open: `Still needed: 1 of finance, 2 of legal / ana.`; "" for no

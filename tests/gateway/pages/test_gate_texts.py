@@ -6,7 +6,7 @@ import pytest
 
 from signoff.contracts.call import IN_DOUBT_RULE, PERMISSION_RULE, REQUESTER_RULE, REQUIRES_APPROVAL, RuleReference
 from signoff.registry.gates.local_decision import LocalGateDecision
-from signoff.texts.catalogue import LANGUAGES, has_text, text
+from signoff.texts.catalogue import has_text, language_codes, text
 from signoff.texts.reasons import rule_expression, rule_words
 
 KINDS = get_args(get_type_hints(LocalGateDecision.explained_kind.fget)["return"])
@@ -25,7 +25,7 @@ def test_a_card_says_that_it_overrides_a_permission() -> None:
 
 
 @pytest.mark.parametrize("name", ["because", "other", "permission", "requires_approval", "handler:a:b"])
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", language_codes())
 def test_a_global_rule_is_told_by_its_name_whatever_that_is(language: str, name: str) -> None:
     """Also by one that is the key of a text: each would have been told as something else, or not at all."""
     rule = RuleReference(kind="global", name=name)
@@ -33,7 +33,7 @@ def test_a_global_rule_is_told_by_its_name_whatever_that_is(language: str, name:
     assert rule_expression(rule, "true") == "true"
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", language_codes())
 def test_every_reason_of_the_gates_has_a_sentence_of_its_own(language: str) -> None:
     """None is told by a name of ours."""
     policy = [RuleReference(name=field) for field in ("auto_approve_if", "require_approval_if")]

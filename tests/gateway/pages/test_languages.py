@@ -10,7 +10,7 @@ from test_pages import fields, opened, send, words
 
 from signoff.approvals.request_state import ENDINGS
 from signoff.gateway.languages import language_for
-from signoff.texts.catalogue import ENGLISH, LANGUAGES, texts_of
+from signoff.texts.catalogue import ENGLISH, language_codes, texts_of
 
 
 def browser(gateway: GatewayRig) -> httpx2.AsyncClient:
@@ -53,7 +53,7 @@ def test_the_language_is_chosen_then_the_directory_s_then_the_browser_s(
     assert language_for(asking(accept, cookie), locale) == language
 
 
-@pytest.mark.parametrize("language", sorted(set(LANGUAGES) - {ENGLISH}))
+@pytest.mark.parametrize("language", sorted(set(language_codes()) - {ENGLISH}))
 async def test_a_card_is_written_whole_in_the_language(gateway: GatewayRig, language: str) -> None:
     """No sentence of the English catalogue is left on it, before it is answered and after."""
     approval = await gateway.asked("pay")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from signoff.channels.mail.quotes import END, MARK
-from signoff.texts.catalogue import LANGUAGES, text
+from signoff.texts.catalogue import language_codes, text
 
 ADDED: Final = re.compile(
     r"<[^<>\s]{1,2000}>|\[(?:cid|image):[^\[\]]{0,200}\]|\[[^\[\]\s]{1,200}\.(?:png|jpe?g|gif)\]"
@@ -78,7 +78,7 @@ def _is_frame(line: str) -> bool:
     if not line.startswith(MARK):
         return False
     words = _words(line)
-    return any(not _compare([line], _words(text("mail.above", language))) for language in LANGUAGES) or not words
+    return any(not _compare([line], _words(text("mail.above", language))) for language in language_codes()) or not words
 
 
 def _words(line: str) -> list[str]:

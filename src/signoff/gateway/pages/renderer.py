@@ -16,7 +16,7 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.freeze_service import operates
 from signoff.gateway.pages.visitor import Browser, Visitor, Visitors
 from signoff.gateway.read_access import reads_record
-from signoff.texts.catalogue import ENGLISH, LANGUAGES, has_text, text
+from signoff.texts.catalogue import ENGLISH, has_text, languages, text
 
 _HERE: Final = Path(__file__).parent
 STATIC: Final = _HERE / "static"
@@ -71,7 +71,7 @@ class PageRenderer:
                 operates=known is not None and operates(self._deps, known.person),
                 starts=known is not None and known.may_start and bool(self._deps.catalog.models),
                 development=self._deps.settings.profile == "development",
-                languages=LANGUAGES.items(),
+                languages=languages().items(),
                 people=active_people(self._deps.people),
                 remembers=self._remembers,
                 language=visitor.formatter.language if visitor is not None else spoken,
