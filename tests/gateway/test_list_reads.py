@@ -8,11 +8,11 @@ import pytest
 from gateway_login import bearer, browser, locked_rig, sign_in, token_of
 from gateway_rig import GatewayRig
 
+from signoff.contracts.errors import BadRequest
 from signoff.contracts.limits import LISTS_AT_ONCE, LISTS_OF_ONE
 from signoff.contracts.person import Person
 from signoff.engine import turn_list
 from signoff.gateway import list_reads
-from signoff.gateway.errors import BadRequest
 from signoff.gateway.list_reads import SHARED_SECONDS, ListReads
 from signoff.store.grants import Grants
 from signoff.store.request_reader import RequestReader

@@ -4,7 +4,8 @@
     ├── ConfigError          the developer's: at build or start; names the thing and the remedy
     │   └── SecretMissing    a secret is not where its reference leads
     ├── Refused              soft: somebody may not, or it is too late
-    │   └── InDoubt          it is not known whether a side effect happened
+    │   ├── InDoubt          it is not known whether a side effect happened
+    │   └── BadRequest       a request that cannot be understood
     └── Unavailable          the world's: retried where that makes sense
         ├── ServerUnavailable
         ├── StoreUnavailable
@@ -65,6 +66,18 @@ class NotFound(Refused):
 
     def __init__(self, message: str, **context: object) -> None:
         super().__init__(message, code="unknown", **context)
+
+
+class BadRequest(Refused):
+    """Raised for a request that cannot be understood; answered 422, or the `status` given.
+
+    `after` is in how many seconds the same request may be taken, where that is known.
+    """
+
+    def __init__(self, message: str, *, status: int = 422, code: str = "malformed", after: int = 0) -> None:
+        super().__init__(message, code=code)
+        self.status = status
+        self.after = after
 
 
 class Unavailable(SignoffError):

@@ -4,7 +4,7 @@ An edge is the API's caller, a page's form, an approval link, a channel, or the 
 `DecisionDraft` for an answer, and the gateway makes a `Decision` of it by `decision_from_draft`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
@@ -371,3 +371,33 @@ def _check_words(words: str) -> str:
     except UnicodeEncodeError:
         raise ValueError("`text` holds text that is not Unicode (a lone surrogate)") from None
     return words
+
+
+def sentence(errors: Sequence[Any], person: str = "name the person by `user`") -> str:
+    """Says what is wrong with a request's body or parameters, in one sentence naming the fields.
+
+    `person` says how the request names its person. `errors` are pydantic's, of which only place, type and message are
+    read: never the value.
+    """
+    found = [(".".join(str(part) for part in each["loc"] if part != "body"), each) for each in errors]
+    identity = [name for name, each in found if each["type"] == "extra_forbidden" and name in IDENTITY_FIELDS]
+    if identity:
+        named = ", ".join(f"`{name}`" for name in identity)
+        return f"{named} cannot be given: {person}, and everything else comes from the directory"
+    problems = [_problem(name, each) for name, each in found[:PROBLEMS_SHOWN]]
+    return "; ".join(problems) or "the request cannot be read"
+
+
+def _problem(name: str, error: Mapping[str, Any]) -> str:
+    if error["type"] == "extra_forbidden":
+        return f"`{name}` is not known here"
+    if error["type"] == "missing":
+        return f"`{name}` is missing" if name else "the body is missing; send a JSON object"
+    if error["type"] == "json_invalid":
+        return "the body is not JSON"
+    if error["type"] in ("model_type", "model_attributes_type", "dict_type"):
+        # pydantic would name its own classes.
+        return f"`{name}` must be a JSON object" if name else "this must be a JSON object"
+    text = str(error["msg"]).removeprefix("Value error, ")
+    text = text[:1].lower() + text[1:]
+    return f"`{name}`: {text}" if name else text

@@ -17,8 +17,9 @@ from temporalio.client import Client
 
 from signoff import policypool
 from signoff.channels.inbound.receiver import InboundReceiver
-from signoff.contracts.errors import Refused, SignoffError
+from signoff.contracts.errors import BadRequest, Refused, SignoffError
 from signoff.contracts.names import VERSION
+from signoff.contracts.requests import sentence
 from signoff.contracts.responses import Fault
 from signoff.engine.connection import check_client, connect_installation
 from signoff.engine.metrics_endpoint import MetricsEndpoint
@@ -59,7 +60,7 @@ from signoff.gateway.authzen.problems import answer_fault
 from signoff.gateway.calls.call_refusals import note_refused_request
 from signoff.gateway.codec import routes as codec_routes
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.errors import BadRequest, fault_of, headers_of, sentence, status_of
+from signoff.gateway.errors import fault_of, headers_of, status_of
 from signoff.gateway.hooks import routes as hook_routes
 from signoff.gateway.languages import language_for
 from signoff.gateway.live import Live

@@ -7,7 +7,7 @@ from typing import Final
 
 from signoff.approvals.audit_events import stop_entry
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
+from signoff.contracts.errors import BadRequest, NotFound, Refused, ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey, parse_approval_id, read_code, show_code, turn_name
 from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.person import Person
@@ -19,7 +19,6 @@ from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.gateway.audit_writer import record
 from signoff.gateway.auth.streams import Allowed
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.errors import BadRequest
 from signoff.gateway.pages.session_view import OPEN
 from signoff.gateway.read_access import Audience, may_read, may_stop, of_request, of_row, of_turn, reads_all
 from signoff.gateway.session_names import is_own, own_session

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from signoff.contracts.errors import BadRequest
 from signoff.contracts.limits import LISTS_AT_ONCE, LISTS_OF_ONE
 from signoff.contracts.person import Person
-from signoff.gateway.errors import BadRequest
 
 SHARED_SECONDS: Final = 1.0
 """How long a list serves equal requests, from the moment its reading began."""

@@ -2,8 +2,8 @@
 
 import math
 
+from signoff.contracts.errors import BadRequest
 from signoff.formats.tenant_limits import TenantLimits
-from signoff.gateway.errors import BadRequest
 from signoff.store.limits.counted_acts import StartCounts
 from signoff.store.store import Store
 

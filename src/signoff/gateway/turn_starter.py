@@ -4,7 +4,7 @@ from typing import Final
 
 from signoff.contracts.call import CallContext, ProposedExternalCall
 from signoff.contracts.canonical_json import NotCanonical
-from signoff.contracts.errors import ConfigError, Conflict, NotFound, Refused
+from signoff.contracts.errors import BadRequest, ConfigError, Conflict, NotFound, Refused
 from signoff.contracts.ids import SessionKey, TurnKey, is_id, parse_approval_id, uuid7
 from signoff.contracts.limits import MAX_TURNS_PER_MESSAGE
 from signoff.contracts.message import Message, TextPart
@@ -17,7 +17,6 @@ from signoff.formats.bounds import bounds_problem
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.errors import BadRequest
 from signoff.gateway.session_names import is_of_peer, own_session
 from signoff.keys.signature_form import new_nonce, principal_as_asked
 from signoff.people.directory import principal_of, turn_context

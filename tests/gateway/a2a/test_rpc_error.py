@@ -3,7 +3,7 @@
 import pytest
 from a2a.utils.errors import A2A_ERROR_MAPPING, JSON_RPC_ERROR_CODE_MAP
 
-from signoff.contracts.errors import Conflict, NotFound, Refused, ServerUnavailable, SignoffError
+from signoff.contracts.errors import BadRequest, Conflict, NotFound, Refused, ServerUnavailable, SignoffError
 from signoff.gateway.a2a import rpc_error
 from signoff.gateway.a2a.rpc_error import (
     INTERNAL,
@@ -14,7 +14,6 @@ from signoff.gateway.a2a.rpc_error import (
     RpcErrorKind,
     rpc_error_of,
 )
-from signoff.gateway.errors import BadRequest
 
 KINDS = {each.code: each for each in vars(rpc_error).values() if isinstance(each, RpcErrorKind)}
 

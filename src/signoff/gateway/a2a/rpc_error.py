@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from signoff.contracts.errors import NotFound, SignoffError, Unavailable
-from signoff.gateway.errors import BadRequest
+from signoff.contracts.errors import BadRequest, NotFound, SignoffError, Unavailable
 
 _DOMAIN: Final = "a2a-protocol.org"
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from signoff.contracts.canonical_json import same_arguments, sha256_hex
-from signoff.contracts.errors import Conflict, NotFound, Refused, ServerUnavailable
+from signoff.contracts.errors import BadRequest, Conflict, NotFound, Refused, ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey, is_id, turn_name
 from signoff.contracts.limits import REASON_CHARS
 from signoff.contracts.person import Person
@@ -28,7 +28,6 @@ from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.calls.permit_service import use_id, use_permit
 from signoff.gateway.calls.report_service import report_outcome
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.errors import BadRequest
 from signoff.gateway.session_names import own_session
 from signoff.gateway.transport.middleware import AAP
 from signoff.policy.approval_policy import ApprovalPolicy

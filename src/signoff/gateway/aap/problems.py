@@ -9,9 +9,9 @@ from fastapi.responses import JSONResponse
 from starlette.requests import Request
 from starlette.responses import Response
 
+from signoff.contracts.errors import BadRequest
 from signoff.contracts.responses import Fault
 from signoff.gateway.api.faults import FAULTS
-from signoff.gateway.errors import BadRequest
 from signoff.gateway.transport.middleware import AAP
 
 REQUEST_ID: Final = "x-request-id"

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from signoff.contracts.audit import EventList
-from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.errors import BadRequest, StoreUnavailable
 from signoff.contracts.requests import MAX_WAIT_SECONDS, CallBody, OutcomeBody
 from signoff.contracts.responses import CallAnswer, PermitAnswer
 from signoff.gateway.api.events import (
@@ -31,7 +31,6 @@ from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.calls.permit_service import read_permit, use_id, use_permit
 from signoff.gateway.calls.report_service import report_outcome
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.errors import BadRequest
 from signoff.gateway.events.event_reader import EventFilter, EventReader
 from signoff.gateway.transport.json_route import JsonRoute
 

@@ -10,7 +10,7 @@ from signoff.approvals.audit_events import admin_entry
 from signoff.audit.event_deliveries import EventDeliveries
 from signoff.audit.events import EVENT_TYPES, SCHEMA_VERSION, schema_of_type
 from signoff.contracts.audit import EventList, FailedEvent, FailedEventList, RetryResult
-from signoff.contracts.errors import NotFound
+from signoff.contracts.errors import BadRequest, NotFound
 from signoff.contracts.names import DEFAULT_DECIDER
 from signoff.contracts.person import Person
 from signoff.gateway.api.faults import FAULTS
@@ -19,7 +19,6 @@ from signoff.gateway.auth.caller import acting_person, channel_of, own_tenant, p
 from signoff.gateway.auth.dependencies import OPEN, As, Deps, LiveUpdates, TokenDecider, TokenReader
 from signoff.gateway.auth.streams import Allowed, stream_events, waiting
 from signoff.gateway.conversations import Conversations
-from signoff.gateway.errors import BadRequest
 from signoff.gateway.events.event_reader import WAIT_SECONDS, EventFilter, EventReader, schema_address
 from signoff.gateway.freeze_service import require_operator
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from signoff.approvals.redaction import hide
-from signoff.contracts.errors import Refused
+from signoff.contracts.errors import BadRequest, Refused
 from signoff.contracts.requests import RequestBody
 from signoff.contracts.responses import EditPreview
 from signoff.gateway.api.faults import FAULTS
@@ -18,7 +18,6 @@ from signoff.gateway.approvals.secret_masks import mask_text
 from signoff.gateway.auth.caller import own_tenant, person_of
 from signoff.gateway.auth.dependencies import Deps, TokenDecider
 from signoff.gateway.conversations import Conversations
-from signoff.gateway.errors import BadRequest
 from signoff.gateway.transport.json_route import JsonRoute
 from signoff.registry.catalog import Catalog
 from signoff.store.request_reader import LoadedRequest

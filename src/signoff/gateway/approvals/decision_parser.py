@@ -9,10 +9,9 @@ from pydantic import ValidationError
 from signoff.contracts.limits import DECISION_BYTES, DELIVERY_CHARS
 from signoff.contracts.message import APPROVAL_RESPONSE
 from signoff.contracts.receipt import Receipt, ReceiptCode
-from signoff.contracts.requests import DecisionDraft
+from signoff.contracts.requests import DecisionDraft, sentence
 from signoff.formats.json_reader import NotJson, read_json
 from signoff.gateway.auth.person_place import whose
-from signoff.gateway.errors import sentence
 
 _BY_ADDRESS: Final = whose("`?as=PERSON` in the address")
 _BY_BODY: Final = whose("`user` in the body")

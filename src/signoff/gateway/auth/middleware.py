@@ -7,9 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from signoff.contracts.errors import SignoffError
+from signoff.contracts.errors import BadRequest, SignoffError
 from signoff.gateway.auth.route_table import RouteTable
-from signoff.gateway.errors import BadRequest
 from signoff.gateway.list_reads import ListReads
 from signoff.gateway.transport.body_limit import READING
 

@@ -11,13 +11,12 @@ from typing import Final, NewType, TypeAlias
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from signoff.contracts.errors import SignoffError
+from signoff.contracts.errors import BadRequest, SignoffError
 from signoff.contracts.limits import STREAMS_OF_ONE
 from signoff.contracts.person import Person
 from signoff.gateway.auth.authenticator import Authenticator
 from signoff.gateway.auth.caller import AuthenticatedCaller, SignInNeeded, caller_of
 from signoff.gateway.auth.dependencies import access_of_request
-from signoff.gateway.errors import BadRequest
 from signoff.gateway.transport.middleware import RETRY_SECONDS
 
 Allowed: TypeAlias = Callable[[Person], Awaitable[bool]]

@@ -7,7 +7,7 @@ from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import CallContext
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.content import Content
-from signoff.contracts.errors import NotFound, Refused
+from signoff.contracts.errors import BadRequest, NotFound, Refused
 from signoff.contracts.message import CallPart
 from signoff.gateway.auth.caller import AuthenticatedCaller
 from signoff.gateway.authzen.access_requests import view_of
@@ -20,7 +20,6 @@ from signoff.gateway.calls.call_reader import CALL, load_call
 from signoff.gateway.calls.call_refusals import note_refusal
 from signoff.gateway.calls.permit_service import use_id, use_permit
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.errors import BadRequest
 from signoff.people.directory import principal_of, turn_context
 from signoff.policypool.pool import ask_rules
 from signoff.registry.capabilities import KINDS

@@ -5,7 +5,7 @@ from typing import Final
 from starlette.requests import Request
 
 from signoff.contracts.canonical_json import sha256_hex
-from signoff.contracts.errors import Conflict, NotFound, Refused
+from signoff.contracts.errors import BadRequest, Conflict, NotFound, Refused
 from signoff.contracts.limits import REASON_CHARS
 from signoff.contracts.requests import CallBody
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
@@ -20,7 +20,6 @@ from signoff.gateway.calls.call_refusals import naming, note_refusal
 from signoff.gateway.calls.call_withdrawal import withdraw
 from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.errors import BadRequest
 
 _WORDS: Final = "business_justification"
 """The member of a request's context in which people are told why."""

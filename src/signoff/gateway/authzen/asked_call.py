@@ -4,14 +4,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from signoff.contracts.canonical_json import NotCanonical, canonical_json, sha256_hex
-from signoff.contracts.errors import NotFound, Refused, SignoffError
+from signoff.contracts.errors import BadRequest, NotFound, Refused, SignoffError
 from signoff.contracts.limits import ARGUMENTS_BYTES
 from signoff.contracts.person import Person
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
 from signoff.gateway.authzen.evaluation_body import EvaluationBody
 from signoff.gateway.calls.call_proposer import agent_of, asker_of
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.errors import BadRequest
 
 TOOL: Final = "tool"
 """The type of resources that are tools."""

@@ -4,8 +4,9 @@ from typing import Any, Final, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictStr, ValidationError
 
+from signoff.contracts.errors import BadRequest
+from signoff.contracts.requests import sentence
 from signoff.formats.bounds import bounds_problem
-from signoff.gateway.errors import BadRequest, sentence
 from signoff.gateway.transport.json_route import read_body
 
 _ID_CHARS: Final = 2_000

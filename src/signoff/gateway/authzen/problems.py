@@ -8,8 +8,8 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.requests import Request
 from starlette.responses import Response
 
+from signoff.contracts.errors import BadRequest
 from signoff.contracts.responses import Fault
-from signoff.gateway.errors import BadRequest
 from signoff.gateway.transport.middleware import ACCESS
 
 EVALUATION: Final = f"{ACCESS}v1/evaluation"

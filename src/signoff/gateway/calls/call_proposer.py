@@ -12,7 +12,7 @@ from typing import Final
 from signoff.contracts.activity_messages import UseReply
 from signoff.contracts.call import Callback, ProposedExternalCall
 from signoff.contracts.canonical_json import NotCanonical, canonical_json, same_arguments, sha256_hex
-from signoff.contracts.errors import Conflict, NotFound, Refused, StoreUnavailable
+from signoff.contracts.errors import BadRequest, Conflict, NotFound, Refused, StoreUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey, turn_name
 from signoff.contracts.limits import ARGUMENTS_BYTES, KIB
 from signoff.contracts.person import Person
@@ -27,7 +27,6 @@ from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.calls.call_reader import find_success, load_call, own_tickets
 from signoff.gateway.calls.external_turn import ExternalTurn, make_external_turn
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.errors import BadRequest
 from signoff.gateway.session_names import own_session
 from signoff.gateway.turn_starter import new_id, turn_input
 from signoff.people.eligibility import rights

@@ -10,12 +10,11 @@ from typing import Final
 from starlette.requests import Request
 
 from signoff.approvals.audit_events import admin_entry
-from signoff.contracts.errors import Conflict, Refused, SignoffError
+from signoff.contracts.errors import BadRequest, Conflict, Refused, SignoffError
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.formats.nearest_name import quote_name
 from signoff.gateway.auth.caller import AuthenticatedCaller, caller_of
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.errors import BadRequest
 
 _ACT: Final = "refused to an agent"
 _CHARS: Final = 200

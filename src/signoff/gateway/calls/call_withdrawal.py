@@ -5,13 +5,13 @@ from typing import Final
 from starlette.requests import Request
 
 from signoff.approvals.audit_events import stop_entry
+from signoff.contracts.errors import BadRequest
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.audit_writer import record
 from signoff.gateway.auth.streams import waiting
 from signoff.gateway.calls.call_reader import read_call
 from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.errors import BadRequest
 from signoff.store.tokens import ACTOR
 
 SETTLED: Final = ("denied", "ended")

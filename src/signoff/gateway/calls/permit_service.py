@@ -7,13 +7,12 @@ from typing import Any, Final
 from signoff.approvals.digest import digest_in_context
 from signoff.contracts.activity_messages import UsedPermit, UseReply
 from signoff.contracts.canonical_json import sha256_hex
-from signoff.contracts.errors import ServerUnavailable
+from signoff.contracts.errors import BadRequest, ServerUnavailable
 from signoff.contracts.responses import PermitAnswer
 from signoff.engine.call_client import CallClient
 from signoff.gateway.calls.call_reader import CALL, load_value, own_tickets, read_call
 from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.errors import BadRequest
 from signoff.store.tickets import Ticket, digest_of_key
 
 _USED: Final = "this permit was used already"

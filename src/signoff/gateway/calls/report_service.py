@@ -9,7 +9,7 @@ from signoff.approvals.audit_events import finished_entry, late_report_entry
 from signoff.audit.log import entry_writer
 from signoff.contracts.call import CallOutcome, LateReport, Permit
 from signoff.contracts.canonical_json import NotCanonical, canonical_json
-from signoff.contracts.errors import Conflict, Refused
+from signoff.contracts.errors import BadRequest, Conflict, Refused
 from signoff.contracts.ids import SessionKey
 from signoff.contracts.limits import ARGUMENTS_BYTES
 from signoff.contracts.requests import OutcomeBody
@@ -18,7 +18,6 @@ from signoff.engine.call_client import CallClient
 from signoff.gateway.calls.call_reader import answer_outcome, find_request, load_value, own_tickets
 from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.errors import BadRequest
 from signoff.registry.results.dispatch_record import execution_facts
 from signoff.store.content_store import to_content
 from signoff.store.tickets import Ticket, digest_of_key

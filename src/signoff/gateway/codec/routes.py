@@ -11,7 +11,7 @@ from temporalio.api.common.v1 import Payload, Payloads
 
 from signoff.approvals.audit_events import admin_entry
 from signoff.audit.log import AuditLog
-from signoff.contracts.errors import Refused
+from signoff.contracts.errors import BadRequest, Refused
 from signoff.contracts.limits import CODEC_BODY_BYTES
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.responses import Health
@@ -20,7 +20,6 @@ from signoff.gateway.auth.authenticator import Authenticator
 from signoff.gateway.auth.caller import AuthenticatedCaller
 from signoff.gateway.auth.dependencies import OPEN, Access, Deps
 from signoff.gateway.codec.payload_masks import mask_payloads
-from signoff.gateway.errors import BadRequest
 from signoff.gateway.read_access import reads_all
 from signoff.gateway.transport.json_route import read_body
 from signoff.temporal.encryption import PLACE_BYTES, EncryptionCodec, is_encrypted

@@ -7,14 +7,14 @@ from typing import Final
 
 from signoff.audit.events import SCHEMA_VERSION, schema_name
 from signoff.contracts.audit import CloudEvent, EventList
-from signoff.contracts.errors import Refused, SignoffError
+from signoff.contracts.errors import BadRequest, Refused, SignoffError
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
 from signoff.engine.kill_switch import AUDITOR, OPERATOR
 from signoff.gateway.auth.streams import HeldSeconds
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.errors import BadRequest, fault_of
+from signoff.gateway.errors import fault_of
 from signoff.gateway.live import HEARTBEAT_SECONDS, RETRY_MILLISECONDS, Live, event
 from signoff.gateway.read_access import reads_record
 

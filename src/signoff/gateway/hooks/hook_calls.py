@@ -7,7 +7,7 @@ from typing import Final
 from starlette.requests import Request
 
 from signoff.contracts.canonical_json import same_arguments
-from signoff.contracts.errors import Conflict, Refused
+from signoff.contracts.errors import BadRequest, Conflict, Refused
 from signoff.contracts.requests import CallBody, OutcomeBody
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.auth.caller import AuthenticatedCaller
@@ -18,7 +18,6 @@ from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.calls.permit_service import read_permit, use_id, use_permit
 from signoff.gateway.calls.report_service import report_outcome
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.errors import BadRequest
 from signoff.gateway.hooks.hook_answer import (
     SILENT,
     HookAnswer,

@@ -7,10 +7,10 @@ from pydantic import ValidationError
 
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.errors import SignoffError
+from signoff.contracts.requests import sentence
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.auth.dependencies import Deps, LiveUpdates, TokenReporter
 from signoff.gateway.calls.call_refusals import naming, note_refused_request
-from signoff.gateway.errors import sentence
 from signoff.gateway.hooks.hook_answer import SILENT, HookAnswer, deny
 from signoff.gateway.hooks.hook_calls import HookCalls
 from signoff.gateway.hooks.hook_event import GATES, HookBody

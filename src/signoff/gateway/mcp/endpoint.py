@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from signoff.contracts.errors import NotFound
+from signoff.contracts.errors import BadRequest, NotFound
 from signoff.contracts.responses import Fault
 from signoff.formats.json_reader import NotJson, read_json
 from signoff.gateway.api.faults import FAULTS
@@ -18,7 +18,6 @@ from signoff.gateway.auth.caller import own_tenant
 from signoff.gateway.auth.dependencies import OPEN, Deps, LiveUpdates, TokenAgent
 from signoff.gateway.auth.streams import streams_of
 from signoff.gateway.calls.call_proposer import agent_of
-from signoff.gateway.errors import BadRequest
 from signoff.gateway.mcp.held_requests import HeldRequests, RequestName
 from signoff.gateway.mcp.sealed_values import MCP_KEY, ClientSession, new_session_id, open_session_id
 from signoff.gateway.mcp.tool_calls import SCOPE, ToolCalls

@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
-from signoff.contracts.errors import NotFound, Refused, SignoffError, Unavailable
+from signoff.contracts.errors import BadRequest, NotFound, Refused, SignoffError, Unavailable
 from signoff.contracts.limits import REQUEST_BODY_BYTES
 from signoff.contracts.names import VERSION
 from signoff.contracts.responses import CallAnswer
@@ -31,7 +31,6 @@ from signoff.gateway.act_spans import use_caller_trace
 from signoff.gateway.calls.call_refusals import naming, note_refused_request
 from signoff.gateway.calls.call_withdrawal import SETTLED
 from signoff.gateway.calls.external_turn import ExternalTurn
-from signoff.gateway.errors import BadRequest
 from signoff.gateway.mcp.call_result import result_of, waiting_words
 from signoff.gateway.mcp.call_task import TASKS, created_task, detailed_task
 from signoff.gateway.mcp.tool_calls import HOLD_SECONDS, LONG_HOLD_SECONDS, SCOPE, ToolCalls

@@ -10,7 +10,7 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from signoff.contracts.call import CallContext
-from signoff.contracts.errors import NotFound, ServerUnavailable
+from signoff.contracts.errors import BadRequest, NotFound, ServerUnavailable
 from signoff.contracts.ids import show_code
 from signoff.contracts.person import Person
 from signoff.contracts.requests import CallBody
@@ -25,7 +25,6 @@ from signoff.gateway.calls.call_withdrawal import SETTLED, withdraw
 from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.calls.permit_service import use_id
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.errors import BadRequest
 from signoff.gateway.live import Live
 from signoff.gateway.mcp.held_requests import HeldRequests, RequestName
 from signoff.gateway.mcp.sealed_values import MCP_KEY, ClientSession, RequestBinding

@@ -7,11 +7,11 @@ from signoff.approvals.confirmation import is_confirmed
 from signoff.approvals.request_state import INBOX
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import GrantRequest, Verdict
+from signoff.contracts.errors import BadRequest
 from signoff.contracts.limits import MAX_REMEMBERED_USES, REASON_CHARS
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.gateway.approvals.decision_parser import read_draft
-from signoff.gateway.errors import BadRequest
 from signoff.gateway.pages.card_view import word_to_type
 from signoff.gateway.pages.visitor import Visitor
 from signoff.texts.catalogue import text

@@ -9,13 +9,14 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.errors import BadRequest
 from signoff.formats.visible_text import number
 from signoff.gateway.approvals.argument_form import AbsentValue, ArgumentField, fields_of
 from signoff.gateway.approvals.argument_parser import ParsedArguments, read_fields
 from signoff.gateway.approvals.decisions import decide, edited_request
 from signoff.gateway.approvals.request_loader import OpenedRequest, open_request
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
-from signoff.gateway.errors import BadRequest, receipt_status
+from signoff.gateway.errors import receipt_status
 from signoff.gateway.pages.card_view import why_no_edit, word_to_type
 from signoff.gateway.pages.decision_form import author_of, draft_in, typing_note
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site

@@ -7,8 +7,8 @@ from urllib.parse import parse_qsl
 from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
 
+from signoff.contracts.errors import BadRequest
 from signoff.contracts.limits import FORM_FIELDS
-from signoff.gateway.errors import BadRequest
 
 Fields: TypeAlias = ImmutableMultiDict[str, str]
 _FORM: Final = "application/x-www-form-urlencoded"

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.decision import at_least
-from signoff.contracts.errors import NotFound, ServerUnavailable, SignoffError
+from signoff.contracts.errors import BadRequest, NotFound, ServerUnavailable, SignoffError
 from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.list_rows import WaitingCard
 from signoff.contracts.receipt import Receipt
@@ -21,7 +21,7 @@ from signoff.gateway.approvals.request_loader import open_card, own_approval
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.auth.streams import stream_events
-from signoff.gateway.errors import BadRequest, receipt_status
+from signoff.gateway.errors import receipt_status
 from signoff.gateway.live import event
 from signoff.gateway.pages.card_view import CardPage
 from signoff.gateway.pages.decision_form import SPANS, USES, author_of, draft_in, typing_note, verbs_of, verdict_in

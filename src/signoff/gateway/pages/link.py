@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from signoff.approvals.audit_events import link_entry
 from signoff.contracts.decision import Assurance, Verdict
-from signoff.contracts.errors import Refused
+from signoff.contracts.errors import BadRequest, Refused
 from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.limits import LINK_SECONDS
 from signoff.contracts.person import Person
@@ -20,7 +20,7 @@ from signoff.gateway.approvals.decisions import decide
 from signoff.gateway.approvals.request_loader import open_card
 from signoff.gateway.audit_writer import record
 from signoff.gateway.auth.dependencies import OPEN_PAGE
-from signoff.gateway.errors import BadRequest, receipt_status
+from signoff.gateway.errors import receipt_status
 from signoff.gateway.pages.card_view import CardPage
 from signoff.gateway.pages.decision_form import author_of, draft_in, typing_note
 from signoff.gateway.pages.dependencies import CurrentSite, Site

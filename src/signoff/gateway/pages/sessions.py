@@ -13,13 +13,13 @@ from signoff.contracts.errors import NotFound, SignoffError
 from signoff.contracts.ids import SessionKey, TurnKey, is_id, session_name, turn_name
 from signoff.contracts.list_rows import SessionRow
 from signoff.contracts.names import DEFAULT_ASKER
-from signoff.contracts.requests import SayBody
+from signoff.contracts.requests import SayBody, sentence
 from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import TurnView
 from signoff.gateway.auth.dependencies import PAGE_READ, PAGE_START
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.auth.streams import stream_events
-from signoff.gateway.errors import sentence, status_of
+from signoff.gateway.errors import status_of
 from signoff.gateway.live import event
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.first_run import first_run

@@ -7,14 +7,13 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from signoff.contracts.errors import Refused
+from signoff.contracts.errors import BadRequest, Refused
 from signoff.contracts.person import Person
 from signoff.gateway.auth.browser_session import local_path
 from signoff.gateway.auth.caller import caller_of
 from signoff.gateway.auth.dependencies import OPEN_PAGE
 from signoff.gateway.auth.oidc import assurance_of
 from signoff.gateway.auth.sign_in_attempt import CALLBACK, SignInAttempt
-from signoff.gateway.errors import BadRequest
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.visitor import Browser

@@ -6,10 +6,10 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from signoff.contracts.errors import BadRequest
 from signoff.gateway.auth.browser_session import local_path
 from signoff.gateway.auth.dependencies import OPEN_PAGE, PAGE_DECIDE
 from signoff.gateway.auth.person_lookup import known_person
-from signoff.gateway.errors import BadRequest
 from signoff.gateway.languages import LANGUAGE
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor
 from signoff.gateway.pages.form_fields import read_form

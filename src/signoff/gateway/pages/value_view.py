@@ -13,6 +13,7 @@ from starlette.requests import Request
 from signoff.approvals.argument_rows import find, leaves, suspects_of
 from signoff.approvals.unseen_values import FullValue
 from signoff.contracts.approval import ApprovalRequest, CardRow
+from signoff.contracts.errors import BadRequest
 from signoff.contracts.limits import ARGUMENTS_BYTES
 from signoff.formats.lookalikes import mark_words
 from signoff.formats.visible_text import ELLIPSIS, MARK, NEWLINE, scalar_line
@@ -20,7 +21,6 @@ from signoff.gateway.approvals.secret_masks import masked_args
 from signoff.gateway.approvals.value_check import open_page, unopened_pages, value_pages
 from signoff.gateway.approvals.value_tables import CELL_CHARS, Cell, ValueTable, find_tables
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.errors import BadRequest
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.visitor import Browser, Visitor
 from signoff.store.request_reader import LoadedRequest

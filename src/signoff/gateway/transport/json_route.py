@@ -7,8 +7,8 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
+from signoff.contracts.errors import BadRequest
 from signoff.formats.json_reader import NotJson, read_json
-from signoff.gateway.errors import BadRequest
 
 
 def read_body(body: bytes, *, status: int = 422) -> Any:
