@@ -13,7 +13,7 @@ from gateway_login import bearer
 from gateway_rig import BASE
 
 from signoff.contracts.responses import CallAnswer
-from signoff.gateway.aap import approval_requests
+from signoff.gateway.calls import call_wait
 from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
 
@@ -71,11 +71,11 @@ async def test_a_yes_is_told_once_its_turn_has_taken_it_in(coder: Adapter, monke
         written = asked.arguments | changes
         await coder.decide(asked.arguments, **({"edited_args": written} if changes else {}))
 
-        async def before(deps: GatewayDeps, turn: ExternalTurn, wait: float = 0.0) -> CallAnswer:
+        async def before(deps: GatewayDeps, turn: ExternalTurn) -> CallAnswer:
             return CallAnswer(id=turn.name, state="waiting", tool=turn.call.tool)
 
         with monkeypatch.context() as earlier:
-            earlier.setattr(approval_requests, "read_call", before)
+            earlier.setattr(call_wait, "read_call", before)
             assert (await coder.client.get(asked.id)).status == "pending"
         told = await coder.client.get(asked.id)
         assert told.status == ("denied" if changes else "approved")

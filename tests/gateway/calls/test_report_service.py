@@ -24,8 +24,8 @@ from signoff.contracts.names import REPORT_CALL
 from signoff.contracts.turn import TurnResult
 from signoff.engine.call_client import CallClient
 from signoff.engine.turn_client import TurnClient
-from signoff.gateway.api import calls
 from signoff.gateway.app import build_app
+from signoff.gateway.calls import call_wait
 from signoff.texts.formatter import Formatter
 from signoff.texts.record_entries import entry_words
 
@@ -195,7 +195,7 @@ async def test_a_call_that_signoff_runs_is_answered_by_its_ticket(
     monkeypatch.setattr(CallClient, "_await_end", never)
     monkeypatch.setattr(CallClient, "_look", never)
     # Nor is it read once patience has run out.
-    monkeypatch.setattr(calls, "read_call", never)
+    monkeypatch.setattr(call_wait, "read_call", never)
     answer = (await agent.propose(tool="pay", args={"amount": 20})).json()
     assert (answer["state"], answer["code"], answer["result"]) == ("ended", "ok", "paid")
     assert dict(await agent.record(answer["id"]))["outcome"]["code"] == "ok"

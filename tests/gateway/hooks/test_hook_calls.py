@@ -9,12 +9,12 @@ import httpx2
 import pytest
 from app_server import running_app
 from call_rig import second_gateway
+from polling import pauses
 
+from signoff.calls.agent_calls import MOVING, CallHandle
 from signoff.contracts.limits import MIB
-from signoff.contracts.responses import CallAnswer
-from signoff.gateway.auth.streams import HeldSeconds
 from signoff.gateway.calls.call_reader import read_call
-from signoff.gateway.calls.external_turn import ExternalTurn
+from signoff.gateway.calls.own_calls import OwnCall, OwnCalls
 from signoff.gateway.hooks.hook_answer import HookAnswer
 from signoff.gateway.hooks.hook_calls import HookCalls
 from signoff.gateway.hooks.hook_event import HookBody
@@ -29,15 +29,16 @@ class Held:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
         self._left = number
         self._all = asyncio.Event()
-        wait, held = HookCalls._wait, self
+        wait, held = OwnCalls.wait, self
 
-        async def wait_and_tell(self: HookCalls, turn: ExternalTurn) -> CallAnswer:
-            held._left -= 1
+        async def wait_and_tell(self: OwnCalls, call: CallHandle, seconds: float) -> OwnCall:
+            if seconds:
+                held._left -= 1
             if held._left == 0:
                 held._all.set()
-            return await wait(self, turn)
+            return await wait(self, call, seconds)
 
-        monkeypatch.setattr(HookCalls, "_wait", wait_and_tell)
+        monkeypatch.setattr(OwnCalls, "wait", wait_and_tell)
 
     async def all(self) -> None:
         """Waits until they are."""
@@ -278,12 +279,19 @@ async def test_a_hook_that_is_broken_off_uses_nothing(
 ) -> None:
     """Nobody reads its answer: an approval that comes that moment is left to the next equal call."""
     session, held, port, answered = hooks(), Held(monkeypatch, 1), free_port(), asyncio.Event()
-    wait, gate = HookCalls._wait, HookCalls.gate
+    wait, gate = OwnCalls.wait, HookCalls.gate
 
-    async def wait_and_decide(self: HookCalls, turn: ExternalTurn) -> CallAnswer:
-        await wait(self, turn)
-        await session.agent.decide(turn.name)
-        return await read_call(self.deps, turn, HeldSeconds(600))
+    async def wait_and_decide(self: OwnCalls, call: CallHandle, seconds: float) -> OwnCall:
+        left = await wait(self, call, seconds)
+        if not seconds:
+            return left
+        await session.agent.decide(call.id)
+        for pause in pauses():
+            answer = await read_call(self._deps, left.turn)
+            if answer.state not in MOVING:
+                break
+            await asyncio.sleep(pause)
+        return dataclasses.replace(left, answer=answer)
 
     async def gate_and_tell(self: HookCalls, event: HookBody) -> HookAnswer:
         try:
@@ -291,7 +299,7 @@ async def test_a_hook_that_is_broken_off_uses_nothing(
         finally:
             answered.set()
 
-    monkeypatch.setattr(HookCalls, "_wait", wait_and_decide)
+    monkeypatch.setattr(OwnCalls, "wait", wait_and_decide)
     monkeypatch.setattr(HookCalls, "gate", gate_and_tell)
     async with running_app(session.agent.rig.app, port), httpx2.AsyncClient(timeout=600) as http:
         body = session.body("PreToolUse", "rm -rf build")

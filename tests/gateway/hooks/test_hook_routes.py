@@ -11,7 +11,7 @@ from gateway_login import bearer, locked_rig, token_of
 
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.limits import REPORT_BODY_BYTES
-from signoff.gateway.hooks import hook_calls
+from signoff.gateway.calls import own_calls
 
 DEEP: Any = json.loads("[" * 100 + "]" * 100)
 
@@ -130,8 +130,8 @@ async def test_a_server_that_is_away_denies(hooks: Callable[..., Any], monkeypat
         raise ServerUnavailable("no Temporal server answers")
 
     session = hooks()
-    monkeypatch.setattr(hook_calls, "propose", propose)
-    monkeypatch.setattr(hook_calls, "find_call", propose)
+    monkeypatch.setattr(own_calls, "propose", propose)
+    monkeypatch.setattr(own_calls, "find_call", propose)
     denied = await session.decision("ls", uuid.uuid4().hex)
     assert denied == {
         "permissionDecision": "deny",

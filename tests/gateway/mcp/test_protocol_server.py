@@ -127,7 +127,6 @@ async def test_a_client_that_can_hear_it_is_told_that_its_call_waits(
 ) -> None:
     """Then it is held for longer; each time it is told under which code people decide."""
     monkeypatch.setattr("signoff.gateway.mcp.tool_calls.PROGRESS_SECONDS", 0.0)
-    monkeypatch.setattr("signoff.gateway.mcp.tool_calls._LOOK_SECONDS", 0.01)
     monkeypatch.setattr("signoff.gateway.mcp.protocol_server.HOLD_SECONDS", 0.0)
     euro, told = amount(), asyncio.Event()
     words: list[Any] = []

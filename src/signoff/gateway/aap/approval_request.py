@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+from signoff.calls.agent_calls import MOVING
 from signoff.contracts.canonical_json import same_arguments
 from signoff.contracts.responses import CallAnswer
-from signoff.gateway.calls.call_reader import MOVING
 from signoff.store.request_reader import LoadedRequest
 from signoff.store.tickets import Ticket
 

@@ -13,16 +13,17 @@ from signoff.contracts.ids import SessionKey, TurnKey, is_id, turn_name
 from signoff.contracts.limits import REASON_CHARS
 from signoff.contracts.person import Person
 from signoff.contracts.requests import CallBody, OutcomeBody
+from signoff.contracts.responses import CallAnswer
 from signoff.formats.durations import seconds
 from signoff.formats.nearest_name import quote_name
 from signoff.gateway.aap.approval_request import ApprovalRequestView, GivenRequest
 from signoff.gateway.aap.problems import ApprovalProblem, ProblemCode
 from signoff.gateway.aap.request_body import CreateBody, OutcomeReport
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
-from signoff.gateway.auth.streams import NOT_HELD, HeldSeconds, waiting
 from signoff.gateway.calls.call_proposer import CALLS, LONGEST_SECONDS, agent_of, asker_of, propose
 from signoff.gateway.calls.call_reader import find_request, load_call, own_tickets, read_call
 from signoff.gateway.calls.call_refusals import note_refusal
+from signoff.gateway.calls.call_wait import wait_for_call
 from signoff.gateway.calls.call_withdrawal import withdraw
 from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.calls.permit_service import use_id, use_permit
@@ -84,8 +85,7 @@ class ApprovalRequests:
     async def show(self, request_id: str, wait: float = 0.0) -> ApprovalRequestView:
         """Returns a request as it stands, after `wait` seconds at the latest where it is pending."""
         given, turn = await self._load(request_id)
-        async with waiting(self.request, wait, turn.name) as seconds:
-            return await self._view(given, turn, seconds)
+        return await self._view(given, turn, await wait_for_call(self.request, turn, wait))
 
     async def cancel(self, request_id: str) -> ApprovalRequestView:
         """Withdraws what is pending; nobody is asked any more."""
@@ -191,8 +191,10 @@ class ApprovalRequests:
         taken = await joins.join(self._digest("edited request", turn.key.turn), request_id)
         return turn if taken.turn == request_id else None
 
-    async def _view(self, given: GivenRequest, turn: ExternalTurn, wait: HeldSeconds = NOT_HELD) -> ApprovalRequestView:
-        answer = await read_call(self.deps, turn, wait)
+    async def _view(
+        self, given: GivenRequest, turn: ExternalTurn, answer: CallAnswer | None = None
+    ) -> ApprovalRequestView:
+        answer = answer or await read_call(self.deps, turn)
         asked = await find_request(self.deps, turn)
         ticket = await self._find_ticket(turn) if answer.state in _HANDED_OUT else None
         found = ApprovalRequestView(given, answer, asked, ticket)

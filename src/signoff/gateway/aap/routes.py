@@ -7,13 +7,13 @@ from typing import Annotated, Any, Final, NamedTuple
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 
+from signoff.calls.naming import naming
 from signoff.formats.durations import seconds
 from signoff.gateway.aap.approval_request import ApprovalRequestView
 from signoff.gateway.aap.approval_requests import ApprovalRequests
 from signoff.gateway.aap.problems import PROBLEMS, REQUEST_ID, ApprovalProblem
 from signoff.gateway.aap.request_body import AdapterBody, CreateBody, OutcomeReport, parse_body, read_duration
 from signoff.gateway.auth.dependencies import Deps, TokenAgent
-from signoff.gateway.calls.call_refusals import naming
 
 WAIT_SECONDS: Final = 30.0
 """The longest that a request is waited for at once."""

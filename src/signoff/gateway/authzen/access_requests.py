@@ -4,6 +4,7 @@ from typing import Final
 
 from starlette.requests import Request
 
+from signoff.calls.naming import naming
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import BadRequest, Conflict, NotFound, Refused
 from signoff.contracts.limits import REASON_CHARS
@@ -16,7 +17,7 @@ from signoff.gateway.authzen.problems import REQUESTS, AccessProblem
 from signoff.gateway.authzen.sealed_ids import AUTHZEN_KEY, open_denial, open_task
 from signoff.gateway.calls.call_proposer import agent_of, propose
 from signoff.gateway.calls.call_reader import find_request, load_call, load_value, read_call
-from signoff.gateway.calls.call_refusals import naming, note_refusal
+from signoff.gateway.calls.call_refusals import note_refusal
 from signoff.gateway.calls.call_withdrawal import withdraw
 from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps

@@ -1,6 +1,5 @@
 """Reads calls of external agents: each agent its own alone, by what the store bears out."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
@@ -12,7 +11,6 @@ from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey, is_id, show_
 from signoff.contracts.responses import CallAnswer
 from signoff.contracts.turn import CallView, TurnView
 from signoff.formats.nearest_name import quote_name
-from signoff.gateway.auth.streams import NOT_HELD, HeldSeconds
 from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.signed_start import SignedStart, signed_start_of
@@ -22,11 +20,7 @@ from signoff.store.tickets import Ticket
 
 CALL: Final = "c1.1"
 """The only call of a turn whose agent thinks elsewhere."""
-MOVING: Final = ("waiting", "running")
-"""States in which nothing is left to the agent but to wait."""
 _NAME_CHARS: Final = 200
-_LOOK_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
-"""Seconds between looks at a call that somebody waits for, the last one again and again."""
 _LAPSED_WORDS: Final = "the permit was not used in time"
 _CANCELLED_WORDS: Final = "the call was withdrawn"
 _REPORTED: Final = ("ok", "execution_failed", "in_doubt")
@@ -57,21 +51,13 @@ async def load_call(deps: GatewayDeps, name: str, agent: str, tenant: str) -> Ex
     return turn
 
 
-async def read_call(deps: GatewayDeps, turn: ExternalTurn, wait: HeldSeconds = NOT_HELD) -> CallAnswer:
-    """Returns how far a call has come, after `wait` seconds at the latest where people have not answered yet."""
-    looks = iter(_LOOK_SECONDS)
-    pause, until = 0.0, asyncio.get_running_loop().time() + wait
-    while True:
-        try:
-            answer = await _answer(deps, turn, await deps.view(turn.key), await find_request(deps, turn))
-        except ServerUnavailable:
-            # Its worker is away: it waits, whatever for.
-            answer = _waiting(deps, turn)
-        left = until - asyncio.get_running_loop().time()
-        if answer.state not in MOVING or left <= 0:
-            return answer
-        pause = next(looks, pause)
-        await asyncio.sleep(min(pause, left))
+async def read_call(deps: GatewayDeps, turn: ExternalTurn) -> CallAnswer:
+    """Returns how far a call has come. Raises `StoreUnavailable`."""
+    try:
+        return await _answer(deps, turn, await deps.view(turn.key), await find_request(deps, turn))
+    except ServerUnavailable:
+        # Its worker is away: it waits, whatever for.
+        return begin_answer(deps, turn)
 
 
 async def confirm_call(deps: GatewayDeps, turn: ExternalTurn, state: str, outcome: CallOutcome | None) -> CallAnswer:
@@ -100,7 +86,7 @@ async def answer_outcome(
     deps: GatewayDeps, turn: ExternalTurn, outcome: CallOutcome, asked: LoadedRequest | None
 ) -> CallAnswer:
     """Returns the answer about a call whose outcome the store has. Raises `StoreUnavailable`."""
-    return await _answer_end(deps, turn, _waiting(deps, turn), outcome, asked, is_cancelled=False)
+    return await _answer_end(deps, turn, begin_answer(deps, turn), outcome, asked, is_cancelled=False)
 
 
 async def find_success(deps: GatewayDeps, turn: ExternalTurn) -> CallOutcome | None:
@@ -124,15 +110,16 @@ def own_tickets(turn: ExternalTurn, tickets: Sequence[Ticket]) -> list[Ticket]:
 def make_used_answer(deps: GatewayDeps, turn: ExternalTurn, args: dict[str, Any], key: str, note: str) -> CallAnswer:
     """Returns the answer of the very request that used the permit."""
     used = {"state": "used", "args": args, "key": key, "note": note}
-    return _waiting(deps, turn).model_copy(update=used)
+    return begin_answer(deps, turn).model_copy(update=used)
 
 
-def _waiting(deps: GatewayDeps, turn: ExternalTurn) -> CallAnswer:
+def begin_answer(deps: GatewayDeps, turn: ExternalTurn) -> CallAnswer:
+    """Returns the answer about a call that was not looked at yet."""
     return CallAnswer(id=turn.name, state="waiting", tool=turn.call.tool, page=deps.page_link(turn.key))
 
 
 async def _answer(deps: GatewayDeps, turn: ExternalTurn, view: TurnView, asked: LoadedRequest | None) -> CallAnswer:
-    base = _waiting(deps, turn)
+    base = begin_answer(deps, turn)
     found = next((each for each in view.calls if each.call == CALL), None)
     outcome = None if found is None else found.outcome
     if outcome is None and view.result is not None:

@@ -1,26 +1,17 @@
-"""Records what external agents were refused before it became a call, whichever way it came; so many a minute.
+"""Records what external agents were refused before it became a call, whichever way it came; so many a minute."""
 
-A refusal of a call names it by the id that its own agent sent.
-"""
-
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from starlette.requests import Request
 
 from signoff.approvals.audit_events import admin_entry
-from signoff.contracts.errors import BadRequest, Conflict, Refused, SignoffError
+from signoff.contracts.errors import Refused, SignoffError
 from signoff.contracts.names import DEFAULT_TENANT
-from signoff.formats.nearest_name import quote_name
 from signoff.gateway.auth.caller import AuthenticatedCaller, caller_of
 from signoff.gateway.deps import GatewayDeps
 
 _ACT: Final = "refused to an agent"
 _CHARS: Final = 200
-_CONFLICT: Final = 409
-_VERDICTS: Final = frozenset({"denied", "lapsed", "stale", "frozen", "ended"})
-"""The agent's model reads these words as the verdict on its call, and has never seen the id."""
 _NOTED: Final = frozenset({"scope", "not_allowed", "unknown", "conflict", "stale", "unproved"})
 """Other codes say how a call stands, or that nobody could read the request or take it now."""
 
@@ -52,18 +43,6 @@ async def note_refused_request(request: Request, error: SignoffError, tool: str 
     """Writes down that a request was refused, as `note_refusal`."""
     deps: GatewayDeps = request.app.state.deps
     await note_refusal(deps, caller_of(request), f"{request.method} {request.url.path}", error, tool)
-
-
-@contextmanager
-def naming(field: str, own_id: str | None) -> Iterator[None]:
-    """Begin the conflicts of a call with the id by which its agent knows it; `field` says what the agent calls it."""
-    try:
-        yield
-    except Refused as error:
-        is_conflict = isinstance(error, Conflict) or (isinstance(error, BadRequest) and error.status == _CONFLICT)
-        if own_id and is_conflict and error.code not in _VERDICTS:
-            error.message = f"{field} {quote_name(own_id, _CHARS)}: {error.message}"
-        raise
 
 
 def _plain(given: str) -> str:

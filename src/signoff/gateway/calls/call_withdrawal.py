@@ -5,17 +5,16 @@ from typing import Final
 from starlette.requests import Request
 
 from signoff.approvals.audit_events import stop_entry
+from signoff.calls.agent_calls import SETTLED
 from signoff.contracts.errors import BadRequest
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.audit_writer import record
-from signoff.gateway.auth.streams import waiting
 from signoff.gateway.calls.call_reader import read_call
+from signoff.gateway.calls.call_wait import wait_for_call
 from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
 from signoff.store.tokens import ACTOR
 
-SETTLED: Final = ("denied", "ended")
-"""States after which nothing becomes of a call any more."""
 _STOP_SECONDS: Final = 5.0
 
 
@@ -31,8 +30,7 @@ async def withdraw(deps: GatewayDeps, turn: ExternalTurn, request: Request) -> C
         raise BadRequest("this permit was used already; report what became of it", status=409, code="used")
     await deps.client.cancel_turn(turn.key)
     await record(deps.store, stop_entry(turn.key, f"{ACTOR}{turn.given.actor}", deps.clock()))
-    async with waiting(request, _STOP_SECONDS, "") as seconds:
-        answer = await read_call(deps, turn, seconds)
+    answer = await wait_for_call(request, turn, _STOP_SECONDS, is_act=True)
     if answer.state == "used":
         raise BadRequest("this permit was used meanwhile; report what became of it", status=409, code="used")
     return answer

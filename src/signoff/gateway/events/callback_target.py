@@ -7,13 +7,14 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from signoff.audit.event_deliveries import EventDelivery
+from signoff.calls.agent_calls import MOVING
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.outbound_http import GuardedHttp, read_networks
 from signoff.contracts.call import WorkflowSignal
 from signoff.contracts.errors import NotFound
 from signoff.contracts.ids import parse_workflow_id
 from signoff.contracts.responses import CallAnswer
-from signoff.gateway.calls.call_reader import MOVING, load_call, read_call
+from signoff.gateway.calls.call_reader import load_call, read_call
 from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.events.event_targets import Unfinished, post_signed

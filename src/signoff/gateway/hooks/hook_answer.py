@@ -9,6 +9,7 @@ from signoff.gateway.hooks.hook_event import HookBody, HookHost
 HookAnswer = dict[str, Any]
 """The object that a hook answers; an empty one says nothing."""
 SILENT: Final[HookAnswer] = {}
+USED_WORDS: Final = "Not run: the permit of this call was used before. Call it again to ask anew."
 _AGAIN: Final = "Call it again with the same arguments to go on waiting; nothing was run."
 
 
@@ -61,7 +62,7 @@ def refusal_words(call: CallAnswer) -> str:
             without = "no reason given" if call.source in ("", "human") else call.source
             return f"Denied{by}: {call.reason or without}"
         case "used":
-            return "Not run: the permit of this call was used before. Call it again to ask anew."
+            return USED_WORDS
         case "ended":
             return f"Not run here: Signoff has this call's outcome already, {call.code}: {call.result}"
     return "Not run: this tool is run by Signoff itself, and not by you."

@@ -71,7 +71,13 @@ class HookBody(BaseModel):
         """Makes the proposal of its call. Raises pydantic's `ValidationError` for a call that nobody can propose."""
         says = f"in {self.cwd}"[:REASON_CHARS] if self.cwd else ""
         return CallBody(
-            tool=self.tool_name, args=self.tool_input, agent=agent, user=user, session=self.session, says=says
+            tool=self.tool_name,
+            args=self.tool_input,
+            agent=agent,
+            user=user,
+            session=self.session,
+            says=says,
+            use=self.key or True,
         )
 
     def place(self, agent: str | None, user: str | None) -> CallBody:

@@ -2,15 +2,16 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from pydantic import ValidationError
 
+from signoff.calls.naming import naming
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.errors import SignoffError
 from signoff.contracts.requests import sentence
 from signoff.gateway.api.faults import FAULTS
-from signoff.gateway.auth.dependencies import Deps, LiveUpdates, TokenReporter
-from signoff.gateway.calls.call_refusals import naming, note_refused_request
+from signoff.gateway.auth.dependencies import TokenReporter
+from signoff.gateway.calls.own_calls import OwnCalls
 from signoff.gateway.hooks.hook_answer import SILENT, HookAnswer, deny
 from signoff.gateway.hooks.hook_calls import HookCalls
 from signoff.gateway.hooks.hook_event import GATES, HookBody
@@ -22,6 +23,13 @@ HOLD_SECONDS = 50.0
 """How long a hook is held that says nothing of it: proxies give up at a minute."""
 LONGEST_HOLD_SECONDS = 3_600.0
 """The longest that a hook may be held."""
+
+
+async def _own_calls(request: Request, caller: TokenReporter) -> OwnCalls:
+    return OwnCalls(request)
+
+
+Calls = Annotated[OwnCalls, Depends(_own_calls)]
 Hold = Annotated[
     float, Query(ge=0, le=LONGEST_HOLD_SECONDS, description="Seconds to wait for people; below the hook's time-out.")
 ]
@@ -35,10 +43,8 @@ User = Annotated[str | None, Query(description="In whose name, by id; needless w
 @router.post("/claude-code", summary="A hook of Claude Code")
 async def answer_claude_code(
     event: HookBody,
-    deps: Deps,
-    live: LiveUpdates,
+    calls: Calls,
     request: Request,
-    caller: TokenReporter,
     hold: Hold = HOLD_SECONDS,
     defer: Defer = False,
     agent: Agent = None,
@@ -47,22 +53,20 @@ async def answer_claude_code(
     """`PreToolUse` and `PermissionRequest` are answered whether the call may run; `PostToolUse` and
     `PostToolUseFailure` report it. Any other event is answered with nothing.
     """
-    return await _answer(HookCalls(deps, live, request, caller, "claude-code", agent, user, hold, defer), event)
+    return await _answer(HookCalls(calls, request, "claude-code", agent, user, hold, defer), event)
 
 
 @router.post("/codex", summary="A hook of Codex")
 async def answer_codex(
     event: HookBody,
-    deps: Deps,
-    live: LiveUpdates,
+    calls: Calls,
     request: Request,
-    caller: TokenReporter,
     hold: Hold = HOLD_SECONDS,
     agent: Agent = None,
     user: User = None,
 ) -> dict[str, Any]:
     """The same in the shape that Codex reads: a call that may run unchanged is answered with nothing."""
-    return await _answer(HookCalls(deps, live, request, caller, "codex", agent, user, hold, False), event)
+    return await _answer(HookCalls(calls, request, "codex", agent, user, hold, False), event)
 
 
 async def _answer(calls: HookCalls, event: HookBody) -> HookAnswer:
@@ -81,6 +85,6 @@ async def _answer(calls: HookCalls, event: HookBody) -> HookAnswer:
     except ValidationError as error:
         return deny(event, f"Not run: {sentence(error.errors())}")
     except SignoffError as error:
-        await note_refused_request(calls.request, error, event.tool_name)
+        await calls.calls.note_refusal(error, event.tool_name)
         # In the hook's own way of saying no: by default a status that is no success lets the call run.
         return deny(event, f"Not run: {error.message}")

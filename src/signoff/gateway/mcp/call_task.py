@@ -3,9 +3,9 @@
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from signoff.calls.agent_calls import MOVING
 from signoff.contracts.responses import CallAnswer
 from signoff.contracts.turn import TurnView
-from signoff.gateway.calls.call_reader import MOVING
 from signoff.gateway.mcp.call_result import result_of
 
 TASKS: Final = "io.modelcontextprotocol/tasks"

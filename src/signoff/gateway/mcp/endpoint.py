@@ -15,7 +15,7 @@ from signoff.contracts.responses import Fault
 from signoff.formats.json_reader import NotJson, read_json
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.auth.caller import own_tenant
-from signoff.gateway.auth.dependencies import OPEN, Deps, LiveUpdates, TokenAgent
+from signoff.gateway.auth.dependencies import OPEN, Deps, TokenAgent
 from signoff.gateway.auth.streams import streams_of
 from signoff.gateway.calls.call_proposer import agent_of
 from signoff.gateway.mcp.held_requests import HeldRequests, RequestName
@@ -55,9 +55,7 @@ User = Annotated[str | None, Query(description="In whose name, by id; needless w
     responses=_ANSWERS,
     openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}},
 )
-async def answer_message(
-    agent: str, request: Request, deps: Deps, live: LiveUpdates, caller: TokenAgent, user: User = None
-) -> Response:
+async def answer_message(agent: str, request: Request, deps: Deps, caller: TokenAgent, user: User = None) -> Response:
     """JSON-RPC of MCP over Streamable HTTP, of 2026-07-28 and of 2025-11-25 and older: `tools/list` and `tools/call`
     of the tools that Signoff runs for this agent. A call that people are asked about is held while they are.
     """
@@ -85,7 +83,7 @@ async def answer_message(
     begun = ""
     if method == "initialize" and not session.id:
         begun = new_session_id(key, tenant, agent, opens_urls=opens_urls(params.get("capabilities")))
-    calls = ToolCalls(deps, live, request, held, caller, agent, user, session)
+    calls = ToolCalls(deps, request, held, caller, agent, user, session)
     return _ProtocolResponse(await asyncio.to_thread(_load_server), calls, body, begun)
 
 

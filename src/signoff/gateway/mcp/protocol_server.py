@@ -22,14 +22,15 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from signoff.calls.agent_calls import SETTLED
+from signoff.calls.naming import naming
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.errors import BadRequest, NotFound, Refused, SignoffError, Unavailable
 from signoff.contracts.limits import REQUEST_BODY_BYTES
 from signoff.contracts.names import VERSION
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.act_spans import use_caller_trace
-from signoff.gateway.calls.call_refusals import naming, note_refused_request
-from signoff.gateway.calls.call_withdrawal import SETTLED
+from signoff.gateway.calls.call_refusals import note_refused_request
 from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.mcp.call_result import result_of, waiting_words
 from signoff.gateway.mcp.call_task import TASKS, created_task, detailed_task

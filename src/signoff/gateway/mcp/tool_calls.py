@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from starlette.requests import Request
 
+from signoff.calls.agent_calls import MOVING, SETTLED
 from signoff.contracts.call import CallContext
 from signoff.contracts.errors import BadRequest, NotFound, ServerUnavailable
 from signoff.contracts.ids import show_code
@@ -18,14 +19,13 @@ from signoff.contracts.responses import CallAnswer
 from signoff.engine.call_client import CallClient
 from signoff.gateway.approvals.decisions import eligibility_for
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
-from signoff.gateway.auth.streams import HeldSeconds, waiting
 from signoff.gateway.calls.call_proposer import CHANNEL, agent_of, asker_of, hand_out, propose
-from signoff.gateway.calls.call_reader import MOVING, confirm_call, find_request, load_call, read_call
-from signoff.gateway.calls.call_withdrawal import SETTLED, withdraw
+from signoff.gateway.calls.call_reader import confirm_call, find_request, load_call, read_call
+from signoff.gateway.calls.call_wait import wait_for_call
+from signoff.gateway.calls.call_withdrawal import withdraw
 from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.calls.permit_service import use_id
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.live import Live
 from signoff.gateway.mcp.held_requests import HeldRequests, RequestName
 from signoff.gateway.mcp.sealed_values import MCP_KEY, ClientSession, RequestBinding
 from signoff.gateway.mcp.tool_list import list_tools
@@ -45,8 +45,6 @@ STATE_LIFETIME: Final = timedelta(hours=1)
 """For how long the state of a request is good between two rounds."""
 AWAY_SECONDS: Final = 600.0
 """How long people are asked about a call whose request was broken off, unless another one waits for it again."""
-_LOOK_SECONDS: Final = 2.0
-"""How often a held request looks whether the gateway ends."""
 
 Progress = Callable[[CallAnswer], Awaitable[None]]
 """Tells a client how its call stands."""
@@ -60,7 +58,6 @@ class ToolCalls:
     """
 
     deps: GatewayDeps
-    live: Live
     request: Request
     held: HeldRequests
     caller: AuthenticatedCaller | None
@@ -149,16 +146,15 @@ class ToolCalls:
         """
         # Without a session another client's request may have the same id.
         name = RequestName(self.session.id, str(request_id)) if self.session.id else None
-        async with waiting(self.request, seconds, turn.name) as held:
-            try:
-                with self.held.wait_for(turn.name), self.held.hold(name) as cancelled:
-                    answer = await self._look_on(turn, cancelled, held, progress)
-            except asyncio.CancelledError:
-                self.held.finish_later(self._leave(turn))
-                raise
-            if cancelled.is_set():
-                await self._leave(turn)
-            return answer
+        try:
+            with self.held.wait_for(turn.name), self.held.hold(name) as cancelled:
+                answer = await self._look_on(turn, cancelled, seconds, progress)
+        except asyncio.CancelledError:
+            self.held.finish_later(self._leave(turn))
+            raise
+        if cancelled.is_set():
+            await self._leave(turn)
+        return answer
 
     async def run_permitted(self, turn: ExternalTurn, answer: CallAnswer) -> CallAnswer:
         """Has a call run that people let run while nobody waited for it; returns how it stands."""
@@ -175,19 +171,25 @@ class ToolCalls:
                 await self._calls.attend(turn.key, AWAY_SECONDS)
 
     async def _look_on(
-        self, turn: ExternalTurn, cancelled: asyncio.Event, seconds: HeldSeconds, progress: Progress
+        self, turn: ExternalTurn, cancelled: asyncio.Event, seconds: float, progress: Progress
     ) -> CallAnswer:
         clock = asyncio.get_running_loop().time
         last, until = clock(), clock() + seconds
-        while True:
-            left = HeldSeconds(max(0.0, min(_LOOK_SECONDS, until - clock())))
-            answer = await read_call(self.deps, turn, left)
-            answer = await self.run_permitted(turn, answer)
-            if answer.state in SETTLED or clock() >= until or cancelled.is_set() or not await self.live.pause(0):
-                return answer
-            if clock() - last >= PROGRESS_SECONDS:
+
+        async def watch(answer: CallAnswer) -> bool:
+            nonlocal last
+            if not cancelled.is_set() and clock() - last >= PROGRESS_SECONDS:
                 last = clock()
                 await progress(answer)
+            return not cancelled.is_set()
+
+        while True:
+            answer = await wait_for_call(self.request, turn, until - clock(), watch)
+            if answer.state != "permitted":
+                return answer
+            answer = await self.run_permitted(turn, answer)
+            if answer.state in SETTLED or clock() >= until or cancelled.is_set():
+                return answer
 
     async def hand_out(self, turn: ExternalTurn, answer: CallAnswer) -> None:
         """Lets nobody join a call any more whose result is about to be sent."""

@@ -1,0 +1,116 @@
+"""The port of external calls: what a plugin may do in the name of the agent whose request it answers."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, TypeAlias
+
+from starlette.requests import Request
+
+from signoff.contracts.errors import SignoffError
+from signoff.contracts.requests import CallBody, OutcomeBody
+from signoff.contracts.responses import CallAnswer
+
+MOVING: Final = ("waiting", "running")
+"""States in which nothing is left to the agent but to wait."""
+SETTLED: Final = ("denied", "ended")
+"""States that are final."""
+Watch: TypeAlias = Callable[[CallAnswer], Awaitable[bool]]
+"""Sees the call at each look of a wait. It returns whether to go on."""
+
+
+class CallHandle(Protocol):
+    """One call. It is good for the `AgentCalls` that returned it, and for no other."""
+
+    @property
+    def id(self) -> str:
+        """The name of the call."""
+        ...
+
+    @property
+    def answer(self) -> CallAnswer:
+        """The call at the last look. `wait` with 0 seconds looks again."""
+        ...
+
+    @property
+    def is_new(self) -> bool:
+        """Whether this very request began the call."""
+        ...
+
+
+class AgentCalls(Protocol):
+    """The external calls of the agent that sent a request. The core's sign-in says which agent that is.
+
+    Methods raise `Refused` for what the agent may not do and `Unavailable` while the store or the server is away. A
+    handle of another `AgentCalls` is refused.
+    """
+
+    async def propose(
+        self, body: CallBody, *, key: str | None = None, joins: bool = False, attended: bool = False
+    ) -> CallHandle:
+        """Propose a call. With `body.use` a permitted call is used at once, with `body.wait` people are waited for.
+
+        The same `key` is the same call. With `joins` a new key names the call that an equal proposal began and that
+        was not used. A call that is `attended` runs only while its agent waits for it.
+        """
+        ...
+
+    async def find(self, place: CallBody, key: str) -> CallHandle | None:
+        """Return the call that a key names in `propose` with `joins`. It was not looked at yet."""
+        ...
+
+    async def name(self, place: CallBody, key: str, call: CallHandle) -> None:
+        """Let a key name a call from now on."""
+        ...
+
+    async def unname(self, place: CallBody, key: str, call: CallHandle) -> None:
+        """End a key's name for a call."""
+        ...
+
+    async def load(self, call_id: str, agent: str | None = None) -> CallHandle:
+        """Return a call of the agent by its name. It was not looked at yet.
+
+        In development `agent` says which agent's.
+        """
+        ...
+
+    async def wait(self, call: CallHandle, seconds: float, watch: Watch | None = None) -> CallHandle:
+        """Return a call once it does not move any more, after `seconds` at the latest.
+
+        It ends earlier where the client is gone, the gateway stops or `watch` returns False. An agent that waits for as
+        many calls as one may is answered at once, with `Retry-After: 1`.
+        """
+        ...
+
+    async def use(self, call: CallHandle, key: str | None = None) -> CallHandle:
+        """Use the permit of a call, once. The same key gets the same answer again.
+
+        Raises `BadRequest` (409) for a call that cannot be used. Its code says why.
+        """
+        ...
+
+    async def report(self, call: CallHandle, outcome: OutcomeBody) -> CallHandle:
+        """Report what became of a used call. The first report counts; another one is a `Conflict`."""
+        ...
+
+    async def withdraw(self, call: CallHandle) -> CallHandle:
+        """Withdraw a call that was not used. Raises `BadRequest` (409, `used`)."""
+        ...
+
+    async def hand_out(self, call: CallHandle) -> None:
+        """Let no equal proposal join a call any more. Do this before you tell the result of a call that was joined."""
+        ...
+
+    def remarks(self, tool: str) -> frozenset[str]:
+        """Return the arguments of a tool that are only words about the call."""
+        ...
+
+    async def note_refusal(self, error: SignoffError, tool: str = "") -> None:
+        """Record a refusal that the plugin answers itself. The core records those that a route raises."""
+        ...
+
+
+class ExternalCalls(Protocol):
+    """Makes the `AgentCalls` of requests that the core let in."""
+
+    def of(self, request: Request) -> AgentCalls:
+        """Return the calls of the agent that sent `request`. Raises `Refused` where no agent was asked for."""
+        ...

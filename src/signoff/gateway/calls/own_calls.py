@@ -1,0 +1,159 @@
+"""Gives the routes of the core and of plugins the external calls of the agent that sent a request."""
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from starlette.requests import Request
+
+from signoff.calls.agent_calls import MOVING, CallHandle, Watch
+from signoff.contracts.activity_messages import UseReply
+from signoff.contracts.errors import BadRequest, Refused, SignoffError, StoreUnavailable
+from signoff.contracts.requests import CallBody, OutcomeBody
+from signoff.contracts.responses import CallAnswer, PermitAnswer
+from signoff.gateway.auth.caller import caller_of, own_tenant
+from signoff.gateway.auth.dependencies import access_of_request
+from signoff.gateway.calls.call_proposer import (
+    agent_of,
+    find_call,
+    hand_out,
+    name_call,
+    propose,
+    remarks_of,
+    unname_call,
+)
+from signoff.gateway.calls.call_reader import begin_answer, confirm_call, load_call, make_used_answer
+from signoff.gateway.calls.call_refusals import note_refused_request
+from signoff.gateway.calls.call_wait import wait_for_call
+from signoff.gateway.calls.call_withdrawal import withdraw
+from signoff.gateway.calls.external_turn import ExternalTurn
+from signoff.gateway.calls.permit_service import read_permit, use_id, use_permit
+from signoff.gateway.calls.report_service import report_outcome
+from signoff.gateway.deps import GatewayDeps
+
+
+@dataclass(frozen=True)
+class OwnCall:
+    """One call of `owner`; see `CallHandle`."""
+
+    owner: "OwnCalls" = field(repr=False)
+    turn: ExternalTurn
+    answer: CallAnswer
+    is_new: bool = False
+
+    @property
+    def id(self) -> str:
+        """The name of the call."""
+        return self.turn.name
+
+
+class OwnCalls:
+    """The calls of the agent that sent `request`; see `AgentCalls`."""
+
+    def __init__(self, request: Request) -> None:
+        if access_of_request(request).scope != "call":
+            raise Refused("this route lets in whoever asks, and no agent", code="not_allowed")
+        self._request = request
+        self._deps: GatewayDeps = request.app.state.deps
+        self._caller = caller_of(request)
+
+    async def propose(
+        self, body: CallBody, *, key: str | None = None, joins: bool = False, attended: bool = False
+    ) -> OwnCall:
+        """See `AgentCalls`."""
+        own = body.use if isinstance(body.use, str) else None
+        use = use_id(own) if body.use else ""
+        turn, reply = await propose(self._deps, body, self._caller, key, use, joins=joins, attended=attended)
+        is_new = reply is not None and reply.nonce == turn.requester.nonce
+        if not is_new:
+            # An earlier request began it.
+            turn = await load_call(self._deps, turn.name, turn.given.actor, turn.key.tenant)
+        call = OwnCall(self, turn, begin_answer(self._deps, turn), is_new)
+        if reply is not None and reply.permit is not None:
+            return await self._take(call, await read_permit(self._deps, turn, reply, use))
+        call = await self._look(call, reply, body.wait)
+        if body.use and call.answer.state == "permitted":
+            return await self._use(call, use)
+        if own is not None and call.answer.state == "used":
+            with suppress(BadRequest):
+                return await self._use(call, use)
+        return call
+
+    async def find(self, place: CallBody, key: str) -> OwnCall | None:
+        """See `AgentCalls`."""
+        turn = await find_call(self._deps, place, self._caller, key)
+        return None if turn is None else OwnCall(self, turn, begin_answer(self._deps, turn))
+
+    async def name(self, place: CallBody, key: str, call: CallHandle) -> None:
+        """See `AgentCalls`."""
+        await name_call(self._deps, place, self._caller, key, self._own(call).turn)
+
+    async def unname(self, place: CallBody, key: str, call: CallHandle) -> None:
+        """See `AgentCalls`."""
+        await unname_call(self._deps, place, self._caller, key, self._own(call).turn)
+
+    async def load(self, call_id: str, agent: str | None = None) -> OwnCall:
+        """See `AgentCalls`."""
+        tenant = own_tenant(self._caller, None)
+        name, _ = agent_of(self._deps, self._caller, agent)
+        turn = await load_call(self._deps, call_id, name, tenant)
+        return OwnCall(self, turn, begin_answer(self._deps, turn))
+
+    async def wait(self, call: CallHandle, seconds: float, watch: Watch | None = None) -> OwnCall:
+        """See `AgentCalls`."""
+        own = self._own(call)
+        return replace(own, answer=await wait_for_call(self._request, own.turn, seconds, watch))
+
+    async def use(self, call: CallHandle, key: str | None = None) -> OwnCall:
+        """See `AgentCalls`."""
+        return await self._use(self._own(call), use_id(key))
+
+    async def report(self, call: CallHandle, outcome: OutcomeBody) -> OwnCall:
+        """See `AgentCalls`."""
+        own = self._own(call)
+        return replace(own, answer=await report_outcome(self._deps, own.turn, outcome))
+
+    async def withdraw(self, call: CallHandle) -> OwnCall:
+        """See `AgentCalls`."""
+        own = self._own(call)
+        return replace(own, answer=await withdraw(self._deps, own.turn, self._request))
+
+    async def hand_out(self, call: CallHandle) -> None:
+        """See `AgentCalls`."""
+        await hand_out(self._deps, self._own(call).turn)
+
+    def remarks(self, tool: str) -> frozenset[str]:
+        """See `AgentCalls`."""
+        return remarks_of(self._deps, tool)
+
+    async def note_refusal(self, error: SignoffError, tool: str = "") -> None:
+        """See `AgentCalls`."""
+        await note_refused_request(self._request, error, tool)
+
+    def _own(self, call: CallHandle) -> OwnCall:
+        if not isinstance(call, OwnCall) or call.owner is not self:
+            raise Refused("this call is another caller's", code="not_allowed")
+        return call
+
+    async def _look(self, call: OwnCall, reply: UseReply | None, wait: float) -> OwnCall:
+        if call.is_new and reply is not None and (reply.state not in MOVING or not wait):
+            return replace(call, answer=await confirm_call(self._deps, call.turn, reply.state, reply.outcome))
+        return await self.wait(call, wait)
+
+    async def _use(self, call: OwnCall, use: str) -> OwnCall:
+        return await self._take(call, await use_permit(self._deps, call.turn, use))
+
+    async def _take(self, call: OwnCall, permit: PermitAnswer) -> OwnCall:
+        # Its ticket says in any case that it was used: nobody who proposes the same later is kept by what fails here.
+        with suppress(StoreUnavailable):
+            await hand_out(self._deps, call.turn)
+        used = make_used_answer(self._deps, call.turn, permit.args, permit.key, permit.note)
+        facts = {"edited_by": call.answer.edited_by, "decided_by": call.answer.decided_by}
+        return replace(call, answer=used.model_copy(update=facts))
+
+
+class GatewayCalls:
+    """Makes the calls of each request; see `ExternalCalls`."""
+
+    def of(self, request: Request) -> OwnCalls:
+        """See `ExternalCalls`."""
+        return OwnCalls(request)
