@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from signoff.calls.agent_calls import SETTLED as SETTLED
     from signoff.calls.agent_calls import AgentCalls as AgentCalls
     from signoff.calls.agent_calls import CallHandle as CallHandle
+    from signoff.calls.dependency import Calls as Calls
     from signoff.calls.naming import naming as naming
 
 _MODULES = {
@@ -16,6 +17,7 @@ _MODULES = {
     "SETTLED": "signoff.calls.agent_calls",
     "AgentCalls": "signoff.calls.agent_calls",
     "CallHandle": "signoff.calls.agent_calls",
+    "Calls": "signoff.calls.dependency",
     "naming": "signoff.calls.naming",
 }
 __all__ = [*_MODULES]

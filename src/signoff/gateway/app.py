@@ -58,6 +58,7 @@ from signoff.gateway.auth.streams import Streams
 from signoff.gateway.authzen import routes as access_routes
 from signoff.gateway.authzen.problems import answer_fault
 from signoff.gateway.calls.call_refusals import note_refused_request
+from signoff.gateway.calls.own_calls import GatewayCalls
 from signoff.gateway.codec import routes as codec_routes
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import fault_of, headers_of, status_of
@@ -77,11 +78,13 @@ from signoff.gateway.pages.dependencies import Site
 from signoff.gateway.pages.renderer import STATIC, PageRenderer
 from signoff.gateway.pages.sign_in import to_login
 from signoff.gateway.pages.visitor import Visitors
+from signoff.gateway.plugin_routes import answer_in_dialect, load_plugin_routers, routes_of
 from signoff.gateway.runtime import gateway_signer, gateway_tasks
 from signoff.gateway.transport.body_limit import BodyLimit
 from signoff.gateway.transport.middleware import AAP, ACCESS, MCP, PEERS, RESOURCE, ErrorMiddleware, RequestGuard
 from signoff.gateway.vendors import routes as vendor_routes
 from signoff.people.directory import Directory
+from signoff.plugins.router import PluginRouter
 from signoff.registry.installation import load_installation
 from signoff.settings import (
     Settings,
@@ -129,7 +132,7 @@ ROUTERS: Final = (
     link.router,
     api_docs.router,
 )
-"""Every route of a gateway: the API's, what vendors bring, and the pages."""
+"""Every route of the core: the API's, what vendors bring, and the pages."""
 CHANNELS: Final = "/channels/"
 _DESCRIPTION: Final = (
     "Start agents' turns, follow them, and decide the calls that wait for a person. Errors are "
@@ -175,7 +178,7 @@ def create_app(
                 finally:
                     app.state.live.close()
 
-    return _application(settings, lifespan)
+    return _application(settings, lifespan, plugins=load_plugin_routers(settings.plugins))
 
 
 def build_app(deps: GatewayDeps, receiver: InboundReceiver | None = None) -> FastAPI:
@@ -184,7 +187,7 @@ def build_app(deps: GatewayDeps, receiver: InboundReceiver | None = None) -> Fas
     Raises `ConfigError` for a production profile without people or keys, for half a sign-in provider, for a route
     that does not say who may use it, and for a development profile that is open to the network.
     """
-    app = _application(deps.settings)
+    app = _application(deps.settings, plugins=load_plugin_routers(deps.settings.plugins))
     _hold(app, with_provider_people(deps), receiver)
     return app
 
@@ -205,9 +208,13 @@ def _application(
     lifespan: Lifespan[FastAPI] | None = None,
     *,
     routers: Sequence[APIRouter] = ROUTERS,
+    plugins: Sequence[PluginRouter] = (),
     origins: Collection[str] = (),
 ) -> FastAPI:
     """Returns the routes and what stands around them; all that they need is read from `app.state` as requests come."""
+    found = [route for router in routers for route in router.routes]
+    # After the core's, so that none of those can be hidden.
+    found += [route for router in plugins for route in routes_of(router)]
     app = FastAPI(
         title="Signoff",
         version=VERSION,
@@ -217,15 +224,16 @@ def _application(
         openapi_url=None,
         lifespan=lifespan,
         # Not included router by router: each route was analysed as its module was imported, and would be again here.
-        routes=[route for router in routers for route in router.routes],
+        routes=found,
     )
     app.mount("/static", StaticFiles(directory=STATIC))
-    routes = RouteTable(route for router in routers for route in router.routes)
-    app.openapi = lambda: description.describe(app, routes)  # type: ignore[method-assign]
+    routes = RouteTable(found)
+    bodies = [route.body for router in plugins for route in router.routes if route.body is not None]
+    app.openapi = lambda: description.describe(app, routes, bodies)  # type: ignore[method-assign]
     # Each stands around the ones before it: what is forbidden is refused before anybody is asked for, who is nobody
     # before a body is read, and a body is whole and small before it is parsed.
     app.add_middleware(BodyLimit, allowed=_body_bytes(app, routes), refused=_make_counter(app))
-    _answer_errors(app, routes)
+    _answer_errors(app, routes, plugins)
     if origins:
         # The answers tell browsers that those pages may read them; which may ask is the guard's matter.
         app.add_middleware(
@@ -237,7 +245,7 @@ def _application(
         )
     if settings.otel:
         app.add_middleware(TraceHeadersMiddleware)
-    app.add_middleware(RequestGuard, settings=settings, origins=origins)
+    app.add_middleware(RequestGuard, settings=settings, origins=origins, plugins=plugins)
     return app
 
 
@@ -253,6 +261,7 @@ def _hold(app: FastAPI, deps: GatewayDeps, receiver: InboundReceiver | None, *, 
     deps.store.counts.tenants.declare(person.tenant for person in deps.people.all())
     logins, live, visitors = ProviderPeople(deps), Live(), Visitors(deps)
     authenticator = Authenticator(deps, logins)
+    app.state.external_calls = GatewayCalls()
     app.state.deps, app.state.live, app.state.receiver = deps, live, receiver
     app.state.site = Site(deps, visitors, PageRenderer(deps, visitors), live, SignIn(deps, visitors, logins))
     app.state.authenticator, app.state.readiness = authenticator, Readiness(deps)
@@ -285,19 +294,24 @@ def _body_bytes(app: FastAPI, routes: RouteTable) -> Callable[[Scope], int | Non
     return allow
 
 
-def _answer_errors(app: FastAPI, routes: RouteTable) -> None:
+def _answer_errors(app: FastAPI, routes: RouteTable, plugins: Sequence[PluginRouter]) -> None:
+    def wants_json(path: str) -> bool:
+        return _wants_json(path) or any(each.has_path(path) for each in plugins)
+
     async def answer(request: Request, fault: Fault, status: int) -> Response:
         headers = _challenge(app, request.url.path, fault) if status in (401, 403) else {}
-        for answer_in_dialect in (answer_fault, answer_adapter_fault):
-            if (response := answer_in_dialect(request, fault, status, headers)) is not None:
+        if (response := answer_in_dialect(plugins, request, fault, status, headers)) is not None:
+            return response
+        for answer_own in (answer_fault, answer_adapter_fault):
+            if (response := answer_own(request, fault, status, headers)) is not None:
                 return response
-        if _wants_json(request.url.path):
+        if wants_json(request.url.path):
             return JSONResponse(fault.model_dump(), status_code=status, headers=headers)
         return await _error_page(request, fault, status)
 
     @app.exception_handler(SignoffError)
     async def ours(request: Request, error: SignoffError) -> Response:
-        if isinstance(error, SignInNeeded) and not _wants_json(request.url.path):
+        if isinstance(error, SignInNeeded) and not wants_json(request.url.path):
             return to_login(request)
         access = routes.access(request.scope)
         if (access is not None and access.scope == "call") or (isinstance(error, Refused) and error.code == "scope"):

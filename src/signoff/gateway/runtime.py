@@ -91,9 +91,6 @@ async def _channels(deps: GatewayDeps) -> dict[str, Channel]:
     """Returns the channels of the manifest that can be made."""
     declared = deps.catalog.channels.declared.values()
     plugins = Plugins(deps.settings.plugins)
-    for plugin in plugins.foreign():
-        if plugin.problem:
-            _log.warning("plugin `%s` is not loaded: %s", plugin.name, plugin.problem)
     opened, problems = await open_channels(
         declared,
         deps.store,

@@ -13,6 +13,7 @@ from signoff.contracts.names import PLUGIN_NAMES
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.formats.visible_text import one_line
 from signoff.plugins.plugin import Plugin
+from signoff.plugins.router import PluginRouter
 from signoff.texts.catalogue import has_text
 
 GROUP: Final = "signoff.plugins"
@@ -22,18 +23,23 @@ OURS: Final[Mapping[str, str]] = {
     "telegram": "signoff.plugins.telegram.plugin:TelegramPlugin",
     "twilio": "signoff.plugins.twilio.plugin:TwilioPlugin",
 }
-"""Signoff's own entry points, as in pyproject.toml. Each offers no channel but one of the plugin's name."""
+"""Signoff's own entry points, as in pyproject.toml. Each offers one channel of the plugin's name, or routes."""
+OWN_CHANNELS: Final = frozenset({"apprise", "telegram", "twilio"})
+"""Those of them that offer a channel."""
+PREFIX: Final = "/plugins"
+"""Begins the addresses of other distributions' plugins."""
 _KIND: Final = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 _WHY_CHARS: Final = 300
 
 
 @dataclass(frozen=True)
 class LoadedPlugin:
-    """A plugin that the settings name, and its channels or the reason why it cannot be loaded."""
+    """A plugin that the settings name, and what it adds or the reason why it cannot be loaded."""
 
     name: str
     """Its name in the settings: `telegram`, or `distribution:name`."""
     channels: Mapping[str, type[Channel]] = field(default_factory=dict)
+    routers: Sequence[PluginRouter] = ()
     problem: str = ""
     """One sentence that names the distribution; empty for a plugin that is loaded."""
 
@@ -48,7 +54,7 @@ class Plugins:
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of channels that plugins add, by name. Loads the plugins of other distributions."""
-        kinds = {name for name in self._names if name in OURS}
+        kinds = {name for name in self._names if name in OWN_CHANNELS}
         return tuple(sorted(kinds.union(*(each.channels for each in self.foreign()))))
 
     def channel(self, kind: str) -> type[Channel] | None:
@@ -56,7 +62,7 @@ class Plugins:
 
         Raises `ConfigError` if a plugin has it, or may have it, and is not loaded.
         """
-        if kind in OURS:
+        if kind in OWN_CHANNELS:
             return self._own_channel(kind)
         for plugin in self.foreign():
             if kind in plugin.channels:
@@ -73,6 +79,11 @@ class Plugins:
         """Load the plugins of other distributions, in the order of the settings."""
         return [self._load(name) for name in self._names if name not in OURS]
 
+    def with_routes(self) -> list[LoadedPlugin]:
+        """Load the plugins that may have routes, in the order of the settings."""
+        self.foreign()
+        return [self._load(name) for name in self._names if name not in OWN_CHANNELS]
+
     def all(self) -> list[LoadedPlugin]:
         """Load every plugin, in the order of the settings."""
         self.foreign()
@@ -87,31 +98,37 @@ class Plugins:
         return plugin.channels.get(kind)
 
     def _load(self, name: str) -> LoadedPlugin:
-        """Load one plugin. The first plugin in the settings that offers a kind of channel has it."""
+        """Load one plugin. The first plugin in the settings that offers a kind of channel, or a prefix, has it."""
         if name not in self._loaded:
-            taken = {kind for each in self._loaded.values() for kind in each.channels}
             try:
-                channels = _own_channels(name) if name in OURS else _foreign_channels(name, taken)
-                self._loaded[name] = LoadedPlugin(name, channels)
+                self._loaded[name] = _own(name) if name in OURS else _foreign(name, self._loaded.values())
             except ConfigError as error:
                 self._loaded[name] = LoadedPlugin(name, problem=error.message)
         return self._loaded[name]
 
 
-def _own_channels(name: str) -> dict[str, type[Channel]]:
-    return _offered(EntryPoint(name, OURS[name], GROUP), "signoff")
+def _own(name: str) -> LoadedPlugin:
+    return _offered(name, EntryPoint(name, OURS[name], GROUP), "signoff")
 
 
-def _foreign_channels(setting: str, taken: Collection[str]) -> dict[str, type[Channel]]:
+def _foreign(setting: str, before: Collection[LoadedPlugin]) -> LoadedPlugin:
     owner, _, name = setting.partition(":")
-    channels = _offered(_entry_point(owner, name), owner)
-    for kind in channels:
+    plugin = _offered(setting, _entry_point(owner, name), owner)
+    kinds = {kind for each in before for kind in each.channels}
+    for kind in plugin.channels:
         if _KIND.match(kind) is None:
             raise _problem(owner, f"offers the channel {quote_name(kind)}: use lower case letters, digits and `_`")
         # A plugin must not pass for the inbox, the API or another channel in receipts and in the record.
-        if kind in KINDS or kind in OURS or kind in taken or has_text(f"where.{kind}"):
+        if kind in KINDS or kind in OURS or kind in kinds or has_text(f"where.{kind}"):
             raise _problem(owner, f"offers the channel `{kind}`, which exists already")
-    return channels
+    prefixes = {router.prefix for each in before for router in each.routers}
+    for router in plugin.routers:
+        # Its routes can hide none of the core, and the guard knows them by their beginning.
+        if router.prefix != f"{PREFIX}/{name}":
+            raise _problem(owner, f"offers routes at {quote_name(router.prefix)}: put them below `{PREFIX}/{name}`")
+        if router.prefix in prefixes:
+            raise _problem(owner, f"offers routes at `{router.prefix}`, which exist already")
+    return plugin
 
 
 def _entry_point(owner: str, name: str) -> EntryPoint:
@@ -128,11 +145,11 @@ def _entry_point(owner: str, name: str) -> EntryPoint:
     return named[0]
 
 
-def _offered(entry: EntryPoint, owner: str) -> dict[str, type[Channel]]:
-    """Return the channels that the plugin of an entry point offers. Raises `ConfigError`, whatever its code does."""
+def _offered(setting: str, entry: EntryPoint, owner: str) -> LoadedPlugin:
+    """Return what the plugin of an entry point offers. Raises `ConfigError`, whatever its code does."""
     try:
         plugin: Plugin = entry.load()()
-        name, channels = plugin.name, dict(plugin.channels())
+        name, channels, routers = plugin.name, dict(plugin.channels()), tuple(plugin.routers())
     # An import runs any code, and may even end the process.
     except (Exception, SystemExit) as error:
         why = one_line(f"{type(error).__name__}: {error}".partition("\n")[0], _WHY_CHARS).text
@@ -143,7 +160,11 @@ def _offered(entry: EntryPoint, owner: str) -> dict[str, type[Channel]]:
         offered: Any = made
         if not (isinstance(offered, type) and issubclass(offered, Channel) and getattr(offered, "kind", "") == kind):
             raise _problem(owner, f"offers the channel {quote_name(str(kind))} without a channel class of that `kind`")
-    return channels
+    for router in routers:
+        checked: Any = router
+        if not isinstance(checked, PluginRouter):
+            raise _problem(owner, f"offers a {type(checked).__name__} as router: make it with `PluginRouter`")
+    return LoadedPlugin(setting, channels, routers)
 
 
 def _problem(owner: str, what: str) -> ConfigError:

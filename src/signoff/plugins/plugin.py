@@ -1,9 +1,10 @@
-"""The interface of a plugin: a named part of an installation that adds channels."""
+"""The interface of a plugin: a named part of an installation that adds channels and routes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Protocol
 
 from signoff.channels.base import Channel
+from signoff.plugins.router import PluginRouter
 
 
 class Plugin(Protocol):
@@ -16,6 +17,10 @@ class Plugin(Protocol):
         """Return the channels that the plugin adds, by kind. Each key is the `kind` of its class."""
         ...
 
+    def routers(self) -> Sequence[PluginRouter]:
+        """Return the routers that the gateway mounts."""
+        ...
+
 
 class BasePlugin:
     """A plugin that adds nothing. Override what yours adds."""
@@ -25,3 +30,7 @@ class BasePlugin:
     def channels(self) -> Mapping[str, type[Channel]]:
         """Return no channels."""
         return {}
+
+    def routers(self) -> Sequence[PluginRouter]:
+        """Return no routers."""
+        return ()

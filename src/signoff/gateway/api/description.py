@@ -1,9 +1,11 @@
 """The description of the API: `/openapi.json`, open to whoever asks, as it shows nothing of an installation."""
 
+from collections.abc import Collection
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 
 from signoff.contracts.requests import ApprovalResponseBody, DecisionDraft
 from signoff.contracts.responses import ApprovalRequestPart
@@ -23,8 +25,8 @@ async def show_description(request: Request) -> JSONResponse:
     return JSONResponse(app.openapi())
 
 
-def describe(app: FastAPI, routes: RouteTable) -> dict[str, Any]:
-    """Describes the API, each operation with the scope that it needs; made once."""
+def describe(app: FastAPI, routes: RouteTable, bodies: Collection[type[BaseModel]] = ()) -> dict[str, Any]:
+    """Describes the API, each operation with the scope that it needs; made once. Plugins read `bodies` themselves."""
     if app.openapi_schema is None:
         described = FastAPI.openapi(app)
         # Bodies of decisions are read as bytes, and not by FastAPI: who names a field twice is refused. What parts hold
@@ -37,6 +39,7 @@ def describe(app: FastAPI, routes: RouteTable) -> dict[str, Any]:
             SubmissionBody,
             CreateBody,
             OutcomeReport,
+            *bodies,
         ):
             schema = model.model_json_schema(ref_template=_REFERENCE)
             described["components"]["schemas"] |= {**schema.pop("$defs", {}), model.__name__: schema}

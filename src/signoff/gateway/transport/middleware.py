@@ -4,7 +4,7 @@ errors that nobody expected by one sentence with an id, under which the log has 
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -20,6 +20,7 @@ from signoff.formats.web_address import is_loopback_host
 from signoff.gateway.transport.body_limit import READING, refuse
 from signoff.gateway.transport.own_names import OwnNames
 from signoff.gateway.transport.refusal_page import send_refusal_page, wants_page
+from signoff.plugins.router import PluginRouter
 from signoff.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -68,11 +69,18 @@ class RequestGuard:
 
     A foreign `Host` is refused because a name that was rebound to the loopback address would otherwise let any web
     page speak to this gateway as if it were its own. Pages of `origins` may send requests, as Temporal's UI does to the
-    codec server.
+    codec server. Routes of `plugins` take JSON alone, as the API does.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings, origins: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        origins: Collection[str] = (),
+        plugins: Sequence[PluginRouter] = (),
+    ) -> None:
         self._app = app
+        self._plugins = plugins
         self._names = OwnNames(settings.host, settings.public_url, origins)
         self._public = settings.public_url
         self._state_dir = settings.state_dir.resolve()
@@ -125,7 +133,10 @@ class RequestGuard:
         # that withdraws a request or uses an approval has nothing to send either.
         is_bare = method == "DELETE" and path.startswith((MCP, AAP))
         is_bare |= path.startswith(AAP) and path.endswith(_CONSUME) and headers.get("content-length", "0") == "0"
-        if path.startswith((API, PEERS, MCP, ACCESS, AAP)) and kind != "application/json" and not is_bare:
+        takes_json = path.startswith((API, PEERS, MCP, ACCESS, AAP)) or any(
+            each.has_path(path) for each in self._plugins
+        )
+        if takes_json and kind != "application/json" and not is_bare:
             return 415, "content_type", "send JSON, with the header `Content-Type: application/json`"
         return None
 

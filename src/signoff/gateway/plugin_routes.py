@@ -1,0 +1,85 @@
+"""Mounts the routes of plugins behind the gateway's own sign-in, guard, limits and record of refusals."""
+
+import logging
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Final
+
+from fastapi import APIRouter, Depends
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from signoff.contracts.responses import Fault
+from signoff.formats.visible_text import one_line
+from signoff.gateway.api.faults import FAULTS
+from signoff.gateway.auth.dependencies import Access, TokenAccess
+from signoff.gateway.auth.route_table import access_of
+from signoff.gateway.transport.json_route import JsonRoute
+from signoff.plugins.loader import Plugins
+from signoff.plugins.router import PluginRoute, PluginRouter
+
+_log: Final = logging.getLogger(__name__)
+_WHY_CHARS: Final = 300
+
+
+def load_plugin_routers(names: Sequence[str]) -> tuple[PluginRouter, ...]:
+    """Load the routers of the plugins that the settings name. A warning names each plugin that fails."""
+    plugins, found = Plugins(names), []
+    for plugin in plugins.with_routes():
+        problem = plugin.problem or _problem(plugin.routers)
+        if problem:
+            _log.warning("plugin `%s` is not loaded: %s", plugin.name, problem)
+        else:
+            found.extend(plugin.routers)
+    return tuple(found)
+
+
+@cache
+def routes_of(router: PluginRouter) -> tuple[BaseRoute, ...]:
+    """Make the routes of a plugin. Each is analysed once, however many gateways a process has."""
+    made = APIRouter(tags=[router.tag], responses=FAULTS, route_class=JsonRoute)
+    for each in router.routes:
+        made.add_api_route(
+            each.path,
+            each.function,
+            methods=[each.method],
+            summary=each.summary,
+            responses=dict(each.responses),
+            dependencies=[Depends(_access(each))],
+            openapi_extra=_extra(each),
+        )
+    return tuple(made.routes)
+
+
+def answer_in_dialect(
+    routers: Sequence[PluginRouter], request: Request, fault: Fault, status: int, headers: dict[str, str]
+) -> Response | None:
+    """Answer a fault as the plugin at this address writes it; None where that is no plugin's, or has no dialect."""
+    router = next((each for each in routers if each.has_path(request.url.path)), None)
+    return None if router is None or router.fault is None else router.fault(request, fault, status, headers)
+
+
+def _problem(routers: Sequence[PluginRouter]) -> str:
+    for router in routers:
+        try:
+            for route in routes_of(router):
+                access_of(route)
+        # FastAPI looks at functions that anybody wrote.
+        except Exception as error:
+            why = one_line(f"{type(error).__name__}: {error}".partition("\n")[0], _WHY_CHARS).text
+            return f"its routes below `{router.prefix}` fail: {why}"
+    return ""
+
+
+def _access(route: PluginRoute) -> Access:
+    if route.caller == "anyone":
+        return Access()
+    return TokenAccess("token", "call", reports=route.reports)
+
+
+def _extra(route: PluginRoute) -> dict[str, Any] | None:
+    if route.body is None:
+        return None
+    schema = {"$ref": f"#/components/schemas/{route.body.__name__}"}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

@@ -1,0 +1,67 @@
+"""Routes of a plugin. The gateway mounts them behind its own sign-in, guard and limits."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+
+from signoff.contracts.responses import Fault
+
+CallerKind: TypeAlias = Literal["agent", "anyone"]
+"""Who may use a route: an external agent by its token, or whoever asks."""
+FaultWriter: TypeAlias = Callable[[Request, Fault, int, Mapping[str, str]], Response]
+"""Writes a fault with its status and headers as the protocol wants it."""
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class PluginRoute:
+    """One route. Its function has the parameters of a FastAPI route."""
+
+    method: str
+    path: str
+    function: Callable[..., Any]
+    summary: str
+    caller: CallerKind = "agent"
+    reports: bool = False
+    """Whether agents send results of tools, which may be large."""
+    body: type[BaseModel] | None = None
+    """The shape of a body that the function reads itself, for the API's description."""
+    responses: Mapping[int | str, dict[str, Any]] = field(default_factory=dict)
+    """More answers, for the API's description."""
+
+
+class PluginRouter:
+    """The routes of a plugin below one prefix.
+
+    That of another distribution's plugin is `/plugins/NAME`, with the name of its entry point. `fault` writes what the
+    gateway refuses there; without it that is `{code, message}`.
+    """
+
+    def __init__(self, prefix: str, *, tag: str, fault: FaultWriter | None = None) -> None:
+        self.prefix = prefix
+        self.tag = tag
+        self.fault = fault
+        self.routes: list[PluginRoute] = []
+
+    def get(self, path: str, *, summary: str, **options: Any) -> Callable[[F], F]:
+        """Add a route that changes nothing. `options` are fields of `PluginRoute`."""
+        return self._adder("GET", path, summary, options)
+
+    def post(self, path: str, *, summary: str, **options: Any) -> Callable[[F], F]:
+        """Add a route that takes JSON. `options` are fields of `PluginRoute`."""
+        return self._adder("POST", path, summary, options)
+
+    def has_path(self, path: str) -> bool:
+        """Return whether an address lies below the prefix."""
+        return path == self.prefix or path.startswith(f"{self.prefix}/")
+
+    def _adder(self, method: str, path: str, summary: str, options: Mapping[str, Any]) -> Callable[[F], F]:
+        def add(function: F) -> F:
+            self.routes.append(PluginRoute(method, f"{self.prefix}{path}", function, summary, **options))
+            return function
+
+        return add
