@@ -118,7 +118,7 @@ LONGEST = {
     "workflows/test_session_runs.py": 20,
     "channels/test_slack.py": 20,
     "store/test_migrations.py": 18,
-    "gateway/hooks/test_hook_calls.py": 18,
+    "plugins/hooks/test_hook_calls.py": 18,
     "cli/test_cli_doctor.py": 17,
     "store/test_delivery_queue.py": 17,
     "store/questions/test_old_turns.py": 17,

@@ -18,9 +18,9 @@ RUN_BY = {
     ),
     ("external-calls.md", "By curl"): ("tests/gateway/calls/test_documented_calls.py", "for line in shell_lines(PAGE)"),
     ("external-calls.md", "From Python"): ("tests/gateway/calls/test_documented_calls.py", BELOW),
-    ("external-calls.md", "Claude Code, by its hooks"): ("tests/gateway/hooks/test_documented_hooks.py", BELOW),
+    ("external-calls.md", "Claude Code, by its hooks"): ("tests/plugins/hooks/test_documented_hooks.py", BELOW),
     ("external-calls.md", "Claude Code, by MCP"): ("tests/gateway/mcp/test_documented_hosts.py", BELOW),
-    ("external-calls.md", "Codex"): ("tests/gateway/hooks/test_documented_hooks.py", BELOW),
+    ("external-calls.md", "Codex"): ("tests/plugins/hooks/test_documented_hooks.py", BELOW),
     ("external-calls.md", "Agent Approval Protocol"): (
         "tests/gateway/aap/test_aap_document.py",
         'example("external-calls.md", "{}")',

@@ -1,33 +1,5 @@
-"""Two gateways for the whole session, one of them with external agents; each test starts turns of its own."""
+"""Two gateways for the whole session, one of them with external agents."""
 
-import uuid
-from collections.abc import AsyncIterator
+from gateway_fixtures import agent, gateway
 
-import pytest
-from call_rig import CallRig, call_rig
-from gateway_rig import GatewayRig, gateway_rig
-from temporalio.client import Client
-
-from signoff.store.store import open_store
-
-
-@pytest.fixture(scope="session")
-async def gateway(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
-    """A running worker and a gateway over it."""
-    folder = tmp_path_factory.mktemp("gateway")
-    async with (
-        open_store(f"sqlite:///{folder}/signoff.db") as store,
-        gateway_rig(client, store, f"gateway-{uuid.uuid4().hex[:12]}") as rig,
-    ):
-        yield rig
-
-
-@pytest.fixture(scope="session")
-async def agent(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CallRig]:
-    """An external agent before a running worker and a gateway."""
-    folder = tmp_path_factory.mktemp("calls")
-    async with (
-        open_store(f"sqlite:///{folder}/signoff.db") as store,
-        call_rig(client, store, f"calls-{uuid.uuid4().hex[:12]}") as rig,
-    ):
-        yield rig
+__all__ = ["agent", "gateway"]

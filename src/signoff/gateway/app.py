@@ -62,7 +62,6 @@ from signoff.gateway.calls.own_calls import GatewayCalls
 from signoff.gateway.codec import routes as codec_routes
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import fault_of, headers_of, status_of
-from signoff.gateway.hooks import routes as hook_routes
 from signoff.gateway.languages import language_for
 from signoff.gateway.live import Live
 from signoff.gateway.mcp import endpoint as mcp_endpoint
@@ -84,6 +83,7 @@ from signoff.gateway.transport.body_limit import BodyLimit
 from signoff.gateway.transport.middleware import AAP, ACCESS, MCP, PEERS, RESOURCE, ErrorMiddleware, RequestGuard
 from signoff.gateway.vendors import routes as vendor_routes
 from signoff.people.directory import Directory
+from signoff.plugins.hooks import routes as hook_routes
 from signoff.plugins.router import PluginRouter
 from signoff.registry.installation import load_installation
 from signoff.settings import (

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from signoff.contracts.ids import is_id
 from signoff.contracts.limits import ARGUMENTS_BYTES
-from signoff.gateway.hooks.hook_event import HookBody, run_key
+from signoff.plugins.hooks.hook_event import HookBody, run_key
 from signoff.store.content_store import json_bytes
 
 RECORDED = Path(__file__).parent / "recorded"

@@ -9,7 +9,7 @@ from signoff.calls.agent_calls import MOVING, AgentCalls, CallHandle
 from signoff.contracts.canonical_json import same_arguments
 from signoff.contracts.errors import BadRequest, Conflict, Refused
 from signoff.contracts.requests import CallBody, OutcomeBody
-from signoff.gateway.hooks.hook_answer import (
+from signoff.plugins.hooks.hook_answer import (
     SILENT,
     USED_WORDS,
     HookAnswer,
@@ -20,7 +20,7 @@ from signoff.gateway.hooks.hook_answer import (
     refusal_words,
     wait_words,
 )
-from signoff.gateway.hooks.hook_event import HookBody, HookHost, run_key
+from signoff.plugins.hooks.hook_event import HookBody, HookHost, run_key
 
 _NOT_EDITED: Final = "Not run: it was approved with other arguments, which cannot be given to you here: "
 

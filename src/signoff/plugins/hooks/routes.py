@@ -12,10 +12,10 @@ from signoff.contracts.requests import sentence
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.auth.dependencies import TokenReporter
 from signoff.gateway.calls.own_calls import OwnCalls
-from signoff.gateway.hooks.hook_answer import SILENT, HookAnswer, deny
-from signoff.gateway.hooks.hook_calls import HookCalls
-from signoff.gateway.hooks.hook_event import GATES, HookBody
 from signoff.gateway.transport.json_route import JsonRoute
+from signoff.plugins.hooks.hook_answer import SILENT, HookAnswer, deny
+from signoff.plugins.hooks.hook_calls import HookCalls
+from signoff.plugins.hooks.hook_event import GATES, HookBody
 
 router = APIRouter(prefix="/v1/hooks", tags=["calls"], responses=FAULTS, route_class=JsonRoute)
 

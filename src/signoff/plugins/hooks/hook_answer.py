@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from signoff.contracts.canonical_json import same_arguments
 from signoff.contracts.responses import CallAnswer
-from signoff.gateway.hooks.hook_event import HookBody, HookHost
+from signoff.plugins.hooks.hook_event import HookBody, HookHost
 
 HookAnswer = dict[str, Any]
 """The object that a hook answers; an empty one says nothing."""

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from signoff.contracts.responses import CallAnswer
-from signoff.gateway.hooks.hook_answer import allow, can_edit, defer, deny, refusal_words, wait_words
-from signoff.gateway.hooks.hook_event import HookBody, HookHost
+from signoff.plugins.hooks.hook_answer import allow, can_edit, defer, deny, refusal_words, wait_words
+from signoff.plugins.hooks.hook_event import HookBody, HookHost
 
 ARGS = {"command": "rm -rf build"}
 EDITED = {"command": "rm -r build"}

@@ -1,0 +1,5 @@
+"""Two gateways for the whole session, one of them with external agents."""
+
+from gateway_fixtures import agent, gateway
+
+__all__ = ["agent", "gateway"]
