@@ -42,6 +42,11 @@ SHELL: dict[str, Any] = {
     "properties": {"command": {"type": "string"}, "description": {"type": "string"}},
     "required": ["command"],
 }
+PAGE: dict[str, Any] = {
+    "type": "object",
+    "properties": {"to": {"type": "string"}, "text": {"type": "string"}},
+    "required": ["to", "text"],
+}
 SHELL_RULES = ApprovalPolicy(
     auto_approve_if="args.command.startsWith('ls')", deny_if="args.command.contains('sudo')", edit="approve"
 )
@@ -73,6 +78,7 @@ def call_catalog(ledger: Ledger, *more: Tool) -> Catalog:
         refund_tool(ApprovalPolicy(timeout=1.0), name="brief"),
         refund_tool(name="asked", timeout=1.0, unreported="ask", requires_approval=False),
         pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount < 50.0")),
+        refund_tool(ApprovalPolicy(edit="approve"), name="send_page", input_schema=PAGE, title="", effect="Page {to}"),
         refund_tool(SHELL_RULES, name="Bash", description="Run a command", input_schema=SHELL, title="", effect=RUNS),
         refund_tool(
             ApprovalPolicy(allow_remember=True),

@@ -14,12 +14,13 @@ from fastapi.routing import APIRoute
 
 from signoff.cli.main import COMMANDS, _load_command
 from signoff.contracts import limits
-from signoff.contracts.names import ENV_PREFIX
+from signoff.contracts.names import ENV_PREFIX, PLUGIN_NAMES
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt, ReceiptCode
-from signoff.gateway.app import ROUTERS
+from signoff.gateway.app import gateway_routes
 from signoff.gateway.auth.route_table import access_of
 from signoff.gateway.errors import receipt_status
+from signoff.gateway.plugin_routes import load_plugin_routers
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.gates.local_decision import GateName
 from signoff.registry.manifest.sections import ActorSection, ManifestSection
@@ -223,7 +224,8 @@ def test_every_code_of_a_receipt_is_explained_with_its_http_status() -> None:
 
 def test_every_operation_is_listed_with_its_scope() -> None:
     """Each route that the description of the API has and no other, with its summary and what its token needs."""
-    routes = [route for router in ROUTERS for route in router.routes if getattr(route, "include_in_schema", False)]
+    every = gateway_routes(load_plugin_routers(PLUGIN_NAMES))
+    routes = [route for route in every if getattr(route, "include_in_schema", False)]
     operations = [(route, access_of(route)) for route in routes if isinstance(route, APIRoute)]
     wanted = [
         [f"`{method} {route.path}`", route.summary, "none" if access.scope is None else f"`{access.scope}`"]

@@ -13,7 +13,7 @@ from signoff.activities.results.record_distribution import GATE, RecordDistribut
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.redaction import redact_secrets, redact_value, secret_values
 from signoff.contracts.call import CallCode, CallOutcome, Permit
-from signoff.contracts.canonical_json import nesting
+from signoff.contracts.canonical_json import json_bytes, nesting
 from signoff.contracts.content import Content
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey, completion_of
@@ -36,7 +36,7 @@ from signoff.registry.results.tool_result import (
 from signoff.registry.results.untrusted_text import fence_text
 from signoff.registry.results.update_check import accept_updates
 from signoff.registry.tool import Tool
-from signoff.store.content_store import json_bytes, to_content
+from signoff.store.content_store import to_content
 from signoff.store.truncated_results import TruncatedResults
 
 T = TypeVar("T")

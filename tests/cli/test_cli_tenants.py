@@ -27,7 +27,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from signoff.channels.standard_webhooks import read_secret, signed_headers
-from signoff.gateway.app import ROUTERS
+from signoff.contracts.names import PLUGIN_NAMES
+from signoff.gateway.app import gateway_routes
+from signoff.gateway.plugin_routes import load_plugin_routers
 from signoff.temporal.embedded_server import free_port
 
 pytestmark = pytest.mark.timeout(400)
@@ -219,7 +221,8 @@ async def play_a_day(two: Installation, tenant: str) -> list[str]:
 
 def addresses(name: str) -> list[tuple[str, str]]:
     """Every address that the gateway serves, with a name in its place, but for tools and schemas, which nobody owns."""
-    routes = [(method, each.path) for router in ROUTERS for each in router.routes for method in each.methods]
+    every = gateway_routes(load_plugin_routers(PLUGIN_NAMES))
+    routes = [(method, each.path) for each in every for method in each.methods]
     return [
         (method, re.sub(r"\{\w+(:path)?\}", name, path))
         for method, path in routes

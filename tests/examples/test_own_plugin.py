@@ -7,7 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from call_rig import CallRig, call_token
+from gateway_fixtures import agent
+from gateway_login import bearer, locked_rig
 
+__all__ = ["agent"]
 FOLDER = Path(__file__).parents[2] / "examples" / "own_plugin"
 MANIFEST = """
 version: 1
@@ -58,3 +62,23 @@ def test_installed_plugin_passes_the_suite_of_channels(installed: Path, tmp_path
     shown = run(test, tmp_path, PYTHONPATH=str(installed))
     assert " passed" in shown, shown
     assert "failed" not in shown, shown
+
+
+async def test_installed_plugin_adds_its_routes_to_the_gateway(
+    installed: Path, agent: CallRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent asks by them before it pages somebody, and sends what people approved, once."""
+    monkeypatch.syspath_prepend(installed)
+    rig = locked_rig(agent.rig, plugins=("signoff-pager:pager",))
+    page, coder = {"to": "17", "text": "The shop is down"}, bearer(await call_token(rig, "coder"))
+    monkeypatch.setattr("signoff_pager.routes.WAIT_SECONDS", 0)
+    asked = (await rig.http.post("/plugins/pager/pages", json=page, headers=coder)).json()
+    assert asked["state"] == "waiting"
+    await agent.decide(asked["call"], edited_args=page | {"to": "18"})
+    asked = (await rig.http.post("/plugins/pager/pages", json=page, headers=coder)).json()
+    assert asked["state"] == "permitted"
+    use = f"/plugins/pager/pages/{asked['call']}/use"
+    assert (await rig.http.post(use, json={}, headers=coder)).json() == page | {"to": "18"}
+    again = await rig.http.post(use, json={}, headers=coder)
+    assert (again.status_code, again.json()["code"]) == (409, "used")
+    assert (await rig.http.post("/plugins/pager/pages", json=page)).status_code == 401

@@ -1,56 +1,18 @@
 """Plugins: which are loaded, which are never imported, and what is said of those that fail."""
 
-import sys
-import textwrap
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from plugin_code import Install, code, routes
 
 from signoff.channels.channel_loader import KINDS, channel_class, known_kinds
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import PLUGIN_NAMES
-from signoff.plugins.loader import GROUP, OURS, Plugins
+from signoff.plugins.loader import GROUP, OURS, OWN_CHANNELS, Plugins
 from signoff.settings import load_settings
 
 ROOT = Path(__file__).parents[2]
-PLUGIN = """
-    from signoff.plugins import BasePlugin
-    from signoff.testing.recording_channel import RecordingChannel
-
-    class Beeper(RecordingChannel):
-        kind = {kind!r}
-
-    class Made(BasePlugin):
-        name = {name!r}
-
-        def channels(self):
-            return {{{kind!r}: Beeper}}
-    """
-Install = Callable[..., str]
-
-
-def code(name: str = "beeper", kind: str = "beeper") -> str:
-    return PLUGIN.format(name=name, kind=kind)
-
-
-@pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Installs a distribution with one module and its entry points, and names the plugin."""
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def installed(owner: str, text: str | None = None, *, name: str = "beeper", lines: str = "") -> str:
-        module = f"{owner.replace('-', '_')}_code"
-        (tmp_path / f"{module}.py").write_text(textwrap.dedent(code() if text is None else text), encoding="utf-8")
-        monkeypatch.delitem(sys.modules, module, raising=False)
-        metadata = tmp_path / f"{owner.replace('-', '_')}-1.0.dist-info"
-        metadata.mkdir()
-        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {owner}\nVersion: 1.0\n")
-        (metadata / "entry_points.txt").write_text(f"[{GROUP}]\n{name} = {module}:Made\n{lines}")
-        return f"{owner}:{name}"
-
-    return installed
 
 
 def problems(*names: str) -> list[str]:
@@ -74,10 +36,11 @@ def test_every_plugin_folder_is_held_by_the_import_contracts() -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_own_plugin_offers_no_channel_but_one_of_its_name(name: str) -> None:
+def test_own_plugin_offers_a_channel_of_its_name_or_routes(name: str) -> None:
     (plugin,) = Plugins([name]).all()
     assert plugin.problem == ""
-    assert set(plugin.channels) <= {name}
+    assert set(plugin.channels) == ({name} & OWN_CHANNELS)
+    assert bool(plugin.routers) == (name not in OWN_CHANNELS)
 
 
 def test_default_settings_load_all_own_plugins(clean_env: pytest.MonkeyPatch) -> None:
@@ -169,6 +132,35 @@ def test_first_of_two_plugins_with_one_channel_has_it(install: Install) -> None:
 )
 def test_plugin_of_a_wrong_shape_is_not_loaded(install: Install, text: str, message: str) -> None:
     (problem,) = problems(install("acme-beeper", text))
+    assert problem.startswith(f"the distribution `acme-beeper` {message}")
+
+
+@pytest.mark.parametrize("prefix", ["/v1/turns", "/v1/hooks", "/plugins", "/plugins/beeper/", "/plugins/other", ""])
+def test_plugin_cannot_offer_routes_outside_of_its_own_prefix(install: Install, prefix: str) -> None:
+    name = install("acme-beeper", routes(prefix=prefix))
+    shown = f"`{prefix}`" if prefix else "``"
+    expected = f"the distribution `acme-beeper` offers routes at {shown}: put them below `/plugins/beeper`"
+    assert problems(name) == [expected]
+
+
+def test_first_of_two_plugins_with_one_prefix_has_it(install: Install) -> None:
+    first, second = install("acme-beeper", routes()), install("other-beeper", routes())
+    assert problems(first, second) == [
+        "the distribution `other-beeper` offers routes at `/plugins/beeper`, which exist already"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("return [router]", "return [ask]", "offers a function as router: make it with `PluginRouter`"),
+        ("return [router]", "return router", "has a plugin `beeper` that fails: TypeError"),
+        ('"/calls"', '"calls"', "offers the route `/plugins/beepercalls`, which is not below `/plugins/beeper`"),
+        ('caller="anyone"', 'who="anyone"', "has a plugin `beeper` that fails: TypeError"),
+    ],
+)
+def test_plugin_with_routes_of_a_wrong_shape_is_not_loaded(install: Install, old: str, new: str, message: str) -> None:
+    (problem,) = problems(install("acme-beeper", routes().replace(old, new, 1)))
     assert problem.startswith(f"the distribution `acme-beeper` {message}")
 
 

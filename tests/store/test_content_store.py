@@ -7,12 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 
-from signoff.contracts.canonical_json import NotCanonical
+from signoff.contracts.canonical_json import NotCanonical, json_bytes
 from signoff.contracts.content import BlobRef, Content
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import SessionKey
 from signoff.contracts.limits import INLINE_BYTES
-from signoff.store.content_store import fetch_in, json_bytes, keep, load, load_in, to_content
+from signoff.store.content_store import fetch_in, keep, load, load_in, to_content
 from signoff.store.store import Store
 from signoff.store.tables import BLOBS
 

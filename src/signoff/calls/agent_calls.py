@@ -35,6 +35,11 @@ class CallHandle(Protocol):
         """Whether this very request began the call."""
         ...
 
+    @property
+    def edited_by(self) -> str:
+        """Who changed the arguments, of a call that this very request used."""
+        ...
+
 
 class AgentCalls(Protocol):
     """The external calls of the agent that sent a request. The core's sign-in says which agent that is.

@@ -85,3 +85,14 @@ def _plain(value: Any) -> bool:
         else:
             return False
     return True
+
+
+def json_bytes(value: Any) -> bytes:
+    """Writes `value` as compact JSON in UTF-8. Raises `NotCanonical` for anything that is not JSON: NaN, lone
+    surrogates, objects.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        # Only the type's name goes on: the texts of some of these quote the value.
+        raise NotCanonical(f"not JSON: {type(error).__name__}") from None

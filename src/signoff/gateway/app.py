@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import Lifespan, Scope
 from temporalio.client import Client
@@ -83,7 +84,6 @@ from signoff.gateway.transport.body_limit import BodyLimit
 from signoff.gateway.transport.middleware import AAP, ACCESS, MCP, PEERS, RESOURCE, ErrorMiddleware, RequestGuard
 from signoff.gateway.vendors import routes as vendor_routes
 from signoff.people.directory import Directory
-from signoff.plugins.hooks import routes as hook_routes
 from signoff.plugins.router import PluginRouter
 from signoff.registry.installation import load_installation
 from signoff.settings import (
@@ -115,7 +115,6 @@ ROUTERS: Final = (
     vendor_routes.router,
     peer_routes.router,
     mcp_endpoint.router,
-    hook_routes.router,
     access_routes.router,
     approval_routes.router,
     inbox.router,
@@ -203,6 +202,13 @@ def build_codec_app(deps: GatewayDeps, codec: EncryptionCodec, origins: Collecti
     return app
 
 
+def gateway_routes(plugins: Sequence[PluginRouter], routers: Sequence[APIRouter] = ROUTERS) -> list[BaseRoute]:
+    """Return the routes of the core, then those of plugins, which can hide none of the core's."""
+    return [route for router in routers for route in router.routes] + [
+        route for router in plugins for route in routes_of(router)
+    ]
+
+
 def _application(
     settings: Settings,
     lifespan: Lifespan[FastAPI] | None = None,
@@ -212,9 +218,7 @@ def _application(
     origins: Collection[str] = (),
 ) -> FastAPI:
     """Returns the routes and what stands around them; all that they need is read from `app.state` as requests come."""
-    found = [route for router in routers for route in router.routes]
-    # After the core's, so that none of those can be hidden.
-    found += [route for router in plugins for route in routes_of(router)]
+    found = gateway_routes(plugins, routers)
     app = FastAPI(
         title="Signoff",
         version=VERSION,

@@ -25,8 +25,8 @@ _WHY_CHARS: Final = 300
 
 def load_plugin_routers(names: Sequence[str]) -> tuple[PluginRouter, ...]:
     """Load the routers of the plugins that the settings name. A warning names each plugin that fails."""
-    plugins, found = Plugins(names), []
-    for plugin in plugins.with_routes():
+    found: list[PluginRouter] = []
+    for plugin in Plugins(names).with_routes():
         problem = plugin.problem or _problem(plugin.routers)
         if problem:
             _log.warning("plugin `%s` is not loaded: %s", plugin.name, problem)

@@ -20,6 +20,7 @@ GROUP: Final = "signoff.plugins"
 """The group of entry points that offer plugins."""
 OURS: Final[Mapping[str, str]] = {
     "apprise": "signoff.plugins.apprise.plugin:ApprisePlugin",
+    "hooks": "signoff.plugins.hooks.plugin:HooksPlugin",
     "telegram": "signoff.plugins.telegram.plugin:TelegramPlugin",
     "twilio": "signoff.plugins.twilio.plugin:TwilioPlugin",
 }
@@ -164,6 +165,8 @@ def _offered(setting: str, entry: EntryPoint, owner: str) -> LoadedPlugin:
         checked: Any = router
         if not isinstance(checked, PluginRouter):
             raise _problem(owner, f"offers a {type(checked).__name__} as router: make it with `PluginRouter`")
+        if outside := next((each.path for each in router.routes if not router.has_path(each.path)), None):
+            raise _problem(owner, f"offers the route {quote_name(outside)}, which is not below `{router.prefix}`")
     return LoadedPlugin(setting, channels, routers)
 
 

@@ -5,7 +5,7 @@ import hmac
 import json
 from typing import Any, Final
 
-from signoff.contracts.canonical_json import NotCanonical, canonical_json
+from signoff.contracts.canonical_json import canonical_json, json_bytes
 from signoff.contracts.content import BlobRef, Content
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import SessionKey
@@ -15,17 +15,6 @@ from signoff.store.store import Store
 
 KEY: Final = "content"
 _SEAL_CHARS: Final = 32
-
-
-def json_bytes(value: Any) -> bytes:
-    """Writes `value` as compact JSON in UTF-8. Raises `NotCanonical` for anything that is not JSON: NaN, lone
-    surrogates, objects.
-    """
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        # Only the type's name goes on: the texts of some of these quote the value.
-        raise NotCanonical(f"not JSON: {type(error).__name__}") from None
 
 
 async def to_content(store: Store, value: Any, place: SessionKey) -> Content:

@@ -6,11 +6,10 @@ import hmac
 import json
 from typing import Final, NamedTuple
 
-from signoff.contracts.canonical_json import canonical_json
+from signoff.contracts.canonical_json import canonical_json, json_bytes
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.limits import RESULT_BYTES
-from signoff.store.content_store import json_bytes
 from signoff.store.store import Store
 
 KEY: Final = "rest"

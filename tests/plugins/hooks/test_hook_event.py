@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from signoff.contracts.canonical_json import json_bytes
 from signoff.contracts.ids import is_id
 from signoff.contracts.limits import ARGUMENTS_BYTES
 from signoff.plugins.hooks.hook_event import HookBody, run_key
-from signoff.store.content_store import json_bytes
 
 RECORDED = Path(__file__).parent / "recorded"
 

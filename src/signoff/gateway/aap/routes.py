@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from signoff.calls.naming import naming
+from signoff.calls.call_naming import naming
 from signoff.formats.durations import seconds
 from signoff.gateway.aap.approval_request import ApprovalRequestView
 from signoff.gateway.aap.approval_requests import ApprovalRequests

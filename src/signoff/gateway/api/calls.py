@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from signoff.calls.agent_calls import MOVING, SETTLED
-from signoff.calls.naming import naming
+from signoff.calls.call_naming import naming
 from signoff.contracts.audit import EventList
 from signoff.contracts.requests import MAX_WAIT_SECONDS, CallBody, OutcomeBody
 from signoff.contracts.responses import CallAnswer, PermitAnswer

@@ -1,7 +1,7 @@
 """The description of the API: `/openapi.json`, open to whoever asks, as it shows nothing of an installation."""
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse
@@ -15,6 +15,15 @@ from signoff.gateway.auth.route_table import RouteTable
 from signoff.gateway.authzen.evaluation_body import EvaluationBody, SubmissionBody
 
 router = APIRouter(include_in_schema=False)
+_BODIES: Final[tuple[type[BaseModel], ...]] = (
+    DecisionDraft,
+    ApprovalResponseBody,
+    ApprovalRequestPart,
+    EvaluationBody,
+    SubmissionBody,
+    CreateBody,
+    OutcomeReport,
+)
 _REFERENCE = "#/components/schemas/{model}"
 
 
@@ -31,16 +40,7 @@ def describe(app: FastAPI, routes: RouteTable, bodies: Collection[type[BaseModel
         described = FastAPI.openapi(app)
         # Bodies of decisions are read as bytes, and not by FastAPI: who names a field twice is refused. What parts hold
         # is any JSON to it.
-        for model in (
-            DecisionDraft,
-            ApprovalResponseBody,
-            ApprovalRequestPart,
-            EvaluationBody,
-            SubmissionBody,
-            CreateBody,
-            OutcomeReport,
-            *bodies,
-        ):
+        for model in (*_BODIES, *bodies):
             schema = model.model_json_schema(ref_template=_REFERENCE)
             described["components"]["schemas"] |= {**schema.pop("$defs", {}), model.__name__: schema}
         for path, operations in described["paths"].items():

@@ -4,7 +4,7 @@ from typing import Final
 
 from starlette.requests import Request
 
-from signoff.calls.naming import naming
+from signoff.calls.call_naming import naming
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import BadRequest, Conflict, NotFound, Refused
 from signoff.contracts.limits import REASON_CHARS

@@ -39,6 +39,7 @@ class OwnCall:
     turn: ExternalTurn
     answer: CallAnswer
     is_new: bool = False
+    edited_by: str = ""
 
     @property
     def id(self) -> str:
@@ -68,7 +69,7 @@ class OwnCalls:
             # An earlier request began it.
             turn = await load_call(self._deps, turn.name, turn.given.actor, turn.key.tenant)
         call = OwnCall(self, turn, begin_answer(self._deps, turn), is_new)
-        if reply is not None and reply.permit is not None:
+        if reply is not None and reply.permit is not None and (is_new or own is None):
             return await self._take(call, await read_permit(self._deps, turn, reply, use))
         call = await self._look(call, reply, body.wait)
         if body.use and call.answer.state == "permitted":
@@ -147,8 +148,7 @@ class OwnCalls:
         with suppress(StoreUnavailable):
             await hand_out(self._deps, call.turn)
         used = make_used_answer(self._deps, call.turn, permit.args, permit.key, permit.note)
-        facts = {"edited_by": call.answer.edited_by, "decided_by": call.answer.decided_by}
-        return replace(call, answer=used.model_copy(update=facts))
+        return replace(call, answer=used, edited_by=call.answer.edited_by)
 
 
 class GatewayCalls:

@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from signoff.calls.agent_calls import SETTLED
-from signoff.calls.naming import naming
+from signoff.calls.call_naming import naming
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.errors import BadRequest, NotFound, Refused, SignoffError, Unavailable
 from signoff.contracts.limits import REQUEST_BODY_BYTES

@@ -5,7 +5,7 @@ from typing import Final
 
 from starlette.requests import Request
 
-from signoff.calls.agent_calls import MOVING, AgentCalls, CallHandle
+from signoff.calls import MOVING, AgentCalls, CallHandle
 from signoff.contracts.canonical_json import same_arguments
 from signoff.contracts.errors import BadRequest, Conflict, Refused
 from signoff.contracts.requests import CallBody, OutcomeBody
@@ -89,12 +89,11 @@ class HookCalls:
 
     async def _allow(self, event: HookBody, body: CallBody, call: CallHandle) -> HookAnswer:
         # A call that was joined may have other words: its agent runs it with its own.
-        remarks, permit = self.calls.remarks(body.tool), call.answer
-        args = permit.args or {}
-        if not permit.edited_by:
+        remarks, args = self.calls.remarks(body.tool), call.answer.args or {}
+        if not call.edited_by:
             own = {name: value for name, value in body.args.items() if name in remarks}
             args = {name: value for name, value in args.items() if name not in remarks} | own
-        permit = permit.model_copy(update={"args": args})
+        permit = call.answer.model_copy(update={"args": args, "edited_by": call.edited_by})
         changed = not same_arguments(args, body.args)
         if changed and not can_edit(self.host, event):
             await self.calls.report(call, OutcomeBody(code="execution_failed", result="not run as approved"))

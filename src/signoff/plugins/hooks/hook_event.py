@@ -8,11 +8,10 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from signoff.contracts.call import ReportCode
-from signoff.contracts.canonical_json import NotCanonical, canonical_json, sha256_hex
+from signoff.contracts.canonical_json import NotCanonical, canonical_json, json_bytes, sha256_hex
 from signoff.contracts.ids import is_id
 from signoff.contracts.limits import ARGUMENTS_BYTES, REASON_CHARS
 from signoff.contracts.requests import CallBody, OutcomeBody
-from signoff.store.content_store import json_bytes
 
 HookHost = Literal["claude-code", "codex"]
 """Whose hooks these are; each reads an answer of its own shape."""

@@ -2,34 +2,25 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Query, Request
 from pydantic import ValidationError
 
-from signoff.calls.naming import naming
+from signoff.calls import Calls, naming
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.errors import SignoffError
 from signoff.contracts.requests import sentence
-from signoff.gateway.api.faults import FAULTS
-from signoff.gateway.auth.dependencies import TokenReporter
-from signoff.gateway.calls.own_calls import OwnCalls
-from signoff.gateway.transport.json_route import JsonRoute
+from signoff.plugins import PluginRouter
 from signoff.plugins.hooks.hook_answer import SILENT, HookAnswer, deny
 from signoff.plugins.hooks.hook_calls import HookCalls
 from signoff.plugins.hooks.hook_event import GATES, HookBody
 
-router = APIRouter(prefix="/v1/hooks", tags=["calls"], responses=FAULTS, route_class=JsonRoute)
+router = PluginRouter("/v1/hooks", tag="calls")
 
 HOLD_SECONDS = 50.0
 """How long a hook is held that says nothing of it: proxies give up at a minute."""
 LONGEST_HOLD_SECONDS = 3_600.0
 """The longest that a hook may be held."""
 
-
-async def _own_calls(request: Request, caller: TokenReporter) -> OwnCalls:
-    return OwnCalls(request)
-
-
-Calls = Annotated[OwnCalls, Depends(_own_calls)]
 Hold = Annotated[
     float, Query(ge=0, le=LONGEST_HOLD_SECONDS, description="Seconds to wait for people; below the hook's time-out.")
 ]
@@ -40,7 +31,7 @@ Agent = Annotated[str | None, Query(description="In development, whose calls the
 User = Annotated[str | None, Query(description="In whose name, by id; needless where the agent acts for one alone.")]
 
 
-@router.post("/claude-code", summary="A hook of Claude Code")
+@router.post("/claude-code", summary="A hook of Claude Code", reports=True)
 async def answer_claude_code(
     event: HookBody,
     calls: Calls,
@@ -56,7 +47,7 @@ async def answer_claude_code(
     return await _answer(HookCalls(calls, request, "claude-code", agent, user, hold, defer), event)
 
 
-@router.post("/codex", summary="A hook of Codex")
+@router.post("/codex", summary="A hook of Codex", reports=True)
 async def answer_codex(
     event: HookBody,
     calls: Calls,

@@ -1,0 +1,107 @@
+"""Routes of plugins: what the gateway does before they are asked, and which are mounted."""
+
+import logging
+
+import httpx2
+import pytest
+from call_rig import CallRig, call_token, refusals
+from gateway_login import bearer, locked_rig, token_of
+from gateway_rig import GatewayRig
+from plugin_code import Install, routes
+
+from signoff.contracts.limits import REQUEST_BODY_BYTES, STRANGER_BODY_BYTES
+from signoff.gateway.app import build_app
+
+CALL = {"tool": "refund", "args": {"order": "A7", "euro": 200}}
+PATH = "/plugins/beeper"
+
+
+@pytest.fixture
+def beeper(agent: CallRig, install: Install) -> GatewayRig:
+    """A gateway of the production profile with the plugin."""
+    return locked_rig(agent.rig, plugins=(install("acme-beeper", routes()),))
+
+
+async def test_route_of_a_plugin_reaches_the_calls_of_the_agent_whose_token_it_is(
+    agent: CallRig, beeper: GatewayRig
+) -> None:
+    coder, clerk = [bearer(await call_token(beeper, name)) for name in ("coder", "clerk")]
+    asked = await beeper.http.post(f"{PATH}/calls", json=CALL, headers=coder)
+    assert (asked.status_code, asked.json()["state"]) == (200, "waiting")
+    path = f"{PATH}/calls/{asked.json()['id']}"
+    assert (await beeper.http.get(path, headers=coder)).json() == {"state": "waiting"}
+    assert (await beeper.http.get(path, headers=clerk)).status_code == 404
+    await agent.decide(asked.json()["id"])
+    assert (await beeper.http.get(path, headers=coder)).json() == {"state": "permitted"}
+
+
+async def test_route_of_a_plugin_is_behind_sign_in_guard_and_body_limit(beeper: GatewayRig) -> None:
+    """Each refusal comes before the plugin's code, and is written in its dialect where the guard has let it in."""
+    coder, person = bearer(await call_token(beeper, "coder")), bearer(await token_of(beeper, "ana"))
+    path = f"{PATH}/calls"
+
+    async def post(path: str = path, **more: object) -> tuple[int, str]:
+        answer = await beeper.http.post(path, **{"json": CALL, "headers": coder} | more)  # type: ignore[arg-type]
+        return answer.status_code, answer.text if answer.text.startswith("beep") else answer.json()["code"]
+
+    assert await post(headers={}) == (401, "beep unauthenticated")
+    assert await post(headers=person) == (403, "beep scope")
+    assert await post(headers=coder | {"origin": "https://evil.example"}) == (403, "cross_site")
+    plain = coder | {"content-type": "text/plain"}
+    assert await post(json=None, content=b"{}", headers=plain) == (415, "content_type")
+    large = {
+        "json": None,
+        "content": b" " * (REQUEST_BODY_BYTES + 1),
+        "headers": coder | {"content-type": "application/json"},
+    }
+    assert await post(**large) == (413, "too_large")
+    large["content"] = b" " * (STRANGER_BODY_BYTES + 1)
+    assert await post(f"{PATH}/open", **large) == (413, "too_large")
+    assert await post(f"{PATH}/open", json={"a": 1, "b": "x"}) == (422, "beep malformed")
+    assert await post(f"{PATH}/nothing") == (404, "unknown")
+
+
+async def test_route_for_whoever_asks_has_no_calls(beeper: GatewayRig) -> None:
+    coder = bearer(await call_token(beeper, "coder"))
+    answer = await beeper.http.post(f"{PATH}/escape", json={}, headers=coder)
+    assert (answer.status_code, answer.text) == (403, "beep not_allowed")
+    assert (await beeper.http.post(f"{PATH}/open", json={"a": 1})).json() == {"a": 1}
+
+
+async def test_refusal_at_a_route_of_a_plugin_is_recorded(beeper: GatewayRig) -> None:
+    coder = bearer(await call_token(beeper, "coder"))
+    before = await refusals(beeper, "actor:coder", "")
+    answer = await beeper.http.post(f"{PATH}/calls", json=CALL | {"user": "ana"}, headers=coder)
+    assert (answer.status_code, answer.text) == (403, "beep not_allowed")
+    [found] = (await refusals(beeper, "actor:coder", ""))[len(before) :]
+    assert (found["code"], found["where"]) == ("not_allowed", f"POST {PATH}/calls")
+
+
+async def test_route_of_a_plugin_that_fails_is_answered_without_its_words(beeper: GatewayRig) -> None:
+    transport = httpx2.ASGITransport(app=beeper.app, raise_app_exceptions=False)
+    async with httpx2.AsyncClient(transport=transport, base_url=str(beeper.http.base_url)) as http:
+        answer = await http.get(f"{PATH}/broken")
+    assert (answer.status_code, answer.text) == (500, "beep internal")
+
+
+async def test_plugin_whose_function_cannot_be_a_route_is_left_out(
+    agent: CallRig, install: Install, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One warning names it; the others are mounted."""
+    odd = routes("odd", "/plugins/odd").replace("body: CallBody", "body: object()")
+    names = (install("odd-beeper", odd, name="odd"), install("acme-beeper", routes()), "gone:beeper")
+    with caplog.at_level(logging.WARNING):
+        rig = locked_rig(agent.rig, plugins=names)
+    assert [each.getMessage().partition(":")[2].partition(":")[0] for each in caplog.records] == [
+        "odd` is not loaded", "beeper` is not loaded"
+    ]  # fmt: skip
+    assert (await rig.http.get("/plugins/odd/broken")).status_code == 404
+    assert (await rig.http.post(f"{PATH}/open", json={"a": 1})).json() == {"a": 1}
+
+
+async def test_own_plugin_that_the_settings_do_not_name_has_no_routes(agent: CallRig) -> None:
+    rig = locked_rig(agent.rig, plugins=("telegram",))
+    coder = bearer(await call_token(rig, "coder"))
+    answer = await rig.http.post("/v1/hooks/codex", json={}, headers=coder)
+    assert answer.status_code == 404
+    assert all(not path.startswith("/v1/hooks") for path in build_app(rig.deps).openapi()["paths"])
