@@ -110,10 +110,10 @@ def test_a_test_that_expects_nothing_is_noticed(tmp_path: Path) -> None:
 
 OF_ONE_FOLDER = (
     *("approvals", "audit", "client", "contracts", "engine", "evaluation", "formats"),
-    *("keys", "people", "plugins", "policy", "registry", "store", "telemetry", "texts"),
+    *("keys", "people", "policy", "registry", "store", "telemetry", "texts"),
 )
 """Folders of the package whose tests stand in the folder of that name, and are about what is in it."""
-OF_WHOLE_TURNS = ("activities", "channels", "cli", "gateway", "workflows")
+OF_WHOLE_TURNS = ("activities", "channels", "cli", "gateway", "plugins", "workflows")
 """The same, but a test may do without importing it: it asks by a command, a request or a turn."""
 OF_BEHAVIOURS = ("attacks", "bench", "browser", "clients", "examples", "histories", "security")
 """Folders of tests that are about what several parts do together."""
